@@ -1,0 +1,24 @@
+"""The op tables: OPS maps a name to its OpSpec. A new op is one entry in one family's table."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from fuzzer.ops.spec import OpSpec
+
+OPS: dict[str, OpSpec] = {}
+
+for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "spec"):
+    for _spec in importlib.import_module(f"fuzzer.ops.{_module}").TABLE:
+        if _spec.name in OPS:
+            raise ValueError(f"op {_spec.name} stands in two tables; the second is fuzzer/ops/{_module}.py")
+        OPS[_spec.name] = _spec
+
+
+def families() -> dict[str, tuple[OpSpec, ...]]:
+    """The ops of each family, in table order."""
+    found: dict[str, tuple[OpSpec, ...]] = {}
+    for spec in OPS.values():
+        found[spec.family] = (*found.get(spec.family, ()), spec)
+    return found

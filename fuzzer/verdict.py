@@ -1,0 +1,110 @@
+"""Verdict, Signature, Finding: what an oracle says, what must be preserved, and what is stored.
+
+Plain values; no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+
+# Worst first: a trial's class is the first of these that any oracle gave it.
+CLASSES = ("crashes", "hangs", "wrong", "raises", "eager-suspect", "rounding-sensitive", "agree", "rejected")
+# The classes that are stored as findings once verified.
+FINDINGS = ("crashes", "hangs", "wrong", "raises", "eager-suspect", "rounding-sensitive")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The provisional dedupe key, and what the minimizer preserves. Never op names, shapes, dtypes or leaf numbers.
+
+    oracle     the name of the oracle function.
+    verdict    one of CLASSES.
+    direction  "forward", "backward" or "".
+    pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
+               innermost torch functions for exceptions; signal and top native frame for deaths.
+    """
+
+    oracle: str
+    verdict: str
+    direction: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return "/".join((self.oracle, self.verdict, self.direction or "-", self.pattern))
+
+
+def parse_signature(text: str) -> Signature:
+    """The Signature whose `str` is this text."""
+    oracle, verdict, direction, pattern = text.split("/", 3)
+    return Signature(oracle, verdict, "" if direction == "-" else direction, pattern)
+
+
+def strip_digits(text: str) -> str:
+    """Exception texts vary in sizes, addresses and counters: every run of digits becomes '#'."""
+    return re.sub(r"(0x)?[0-9a-f]*\d[0-9a-f]*", "#", text)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One tensor at its worst element: the three numbers a maintainer wants to see.
+
+    name     "x0.grad" or "v1" (an output).
+    index    position of the worst element.
+    eager, compiled, float64   the values there; float64 is the trace's replay without rounding.
+    floor    how far legal rounding can move this element (absolute, same unit as the values).
+    wrong    elements outside their floor.
+    total    elements in the tensor.
+    """
+
+    name: str
+    index: tuple[int, ...]
+    eager: float
+    compiled: float
+    float64: float
+    floor: float
+    wrong: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an oracle found: the signature, one line for people, and the numbers behind it."""
+
+    signature: Signature
+    detail: str
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verified difference, ready to be posted. Texts are `.prog` texts.
+
+    place        backend, device, and the versions it ran with: keys backend, against, device, torch, triton, python,
+                 platform, compiler, gpu (missing where they do not apply).
+    reproduced   runs in fresh processes that showed the signature again, of `runs`.
+    stages       backend -> class, in pipeline order (eager, aot_eager, aot_eager_decomp_partition, inductor).
+    ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
+    triage       new, confirmed, duplicate, fixed or dismissed; a person sets it.
+    """
+
+    signature: Signature
+    detail: str
+    original: str
+    program: str
+    place: dict[str, str]
+    reproduced: int
+    runs: int
+    comparisons: tuple[Comparison, ...] = ()
+    stages: dict[str, str] = field(default_factory=dict)
+    ablation: dict[str, str] = field(default_factory=dict)
+    campaign: str = ""
+    created: str = ""
+    triage: str = "new"
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        """10 hex digits: signature and canonical minimal program. Equal text under an equal signature is one fault."""
+        return hashlib.sha256(f"{self.signature}\n{self.program}".encode()).hexdigest()[:10]
