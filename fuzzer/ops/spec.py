@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzzer.program import FLOATS, INTEGERS, Recipe, Shape, TensorType, Value
+from fuzzer.program import FLOATS, INTEGERS, Dtype, Recipe, Shape, TensorType, Value, contiguous
 
 REQUIRED: Any = object()  # the default of an attribute that must be written
 
@@ -110,6 +110,7 @@ INDEX = ("i64",)
 INTS = INTEGERS
 BOOL = ("bool",)
 ANY = FLOATS + INTEGERS + BOOL
+WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
 
 
 # ---------------------------------------------------------------- attributes
@@ -218,3 +219,121 @@ class OpSpec:
     @property
     def attributes(self) -> tuple[Attribute, ...]:
         return tuple(p for p in self.params if isinstance(p, Attribute))
+
+
+# ---------------------------------------------------------------- shape rules
+# Rules that several tables share. Each takes a Draw (or makes a rule that does) and answers a shape or a test.
+
+
+def nonempty(t: TensorType) -> bool:
+    """At least one element."""
+    return t.numel > 0
+
+
+def dense(t: TensorType) -> bool:
+    """At least one element, row-major without gaps: what `view` and `as_strided` can take for granted."""
+    return t.numel > 0 and t.stride == contiguous(t.shape)
+
+
+def like(d: Draw) -> Shape:
+    """The shape of the first operand."""
+    return d.x.shape
+
+
+def replaced(shape: Shape, at: int, *sizes: int) -> Shape:
+    """The shape with dimension `at` (non-negative) replaced by `sizes`; without sizes it is dropped."""
+    return (*shape[:at], *sizes, *shape[at + 1 :])
+
+
+def result(d: Draw) -> Shape:
+    """The shape to which the operands drawn so far broadcast (lists and absent ones do not count)."""
+    shapes = [t.shape for t in d.operands if isinstance(t, TensorType)]
+    rank = max(map(len, shapes), default=0)
+    columns = zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True)
+    return tuple(next((size for size in column if size != 1), 1) for column in columns)
+
+
+def broadcast(d: Draw) -> Shape:
+    """A shape that broadcasts with the operands drawn so far: equal, with sizes of 1, fewer or more dimensions.
+
+    The result stays within limits.max_numel, unless what was drawn so far is larger already.
+    """
+    shape = list(result(d))
+    if d.rng.random() < 0.4:
+        return tuple(shape)
+    room = d.limits.max_numel // max(math.prod(shape), 1)
+    for i, size in enumerate(shape):
+        if size == 1 and room > 1 and d.rng.random() < 0.5:
+            shape[i] = d.size(1, min(room, d.limits.max_size))
+            room //= shape[i]
+        elif size != 1 and d.rng.random() < 0.3:
+            shape[i] = 1
+    if len(shape) < d.limits.max_rank and d.rng.random() < 0.15:
+        shape.insert(0, d.size(1, max(1, min(room, 4))))
+    return tuple(shape[d.rng.randint(0, len(shape)) if d.rng.random() < 0.3 else 0 :])
+
+
+def expandable(d: Draw, target: Shape) -> Shape:
+    """A shape that expands to `target`: sizes of 1 and missing leading dimensions, no new size."""
+    shape = tuple(1 if d.rng.random() < 0.3 else size for size in target) if d.rng.random() < 0.4 else target
+    return shape[d.rng.randint(0, len(shape)) :] if d.rng.random() < 0.2 else shape
+
+
+def images(spatial: int, least: int = 1, most: int = 16) -> Callable[[Draw], Shape]:
+    """A fresh (batch, channels, *spatial) shape whose spatial sizes are least..most, within limits.max_numel."""
+
+    def draw(d: Draw) -> Shape:
+        room = d.limits.max_numel
+        sizes = []
+        for left in range(spatial - 1, -1, -1):
+            high = min(most, d.limits.max_size, room // least**left)
+            sizes.append(d.size(least, max(high, least)))
+            room //= sizes[-1]
+        channels = d.size(1, max(1, min(8, room)))
+        return (d.size(1, max(1, min(4, room // channels))), channels, *sizes)
+
+    return draw
+
+
+def spatial_rank(spatial: int) -> tuple[int, int]:
+    """Ranks of an image operand: without and with a batch dimension."""
+    return spatial + 1, spatial + 2
+
+
+def has_spatial(spatial: int, least: int = 1) -> Callable[[TensorType], bool]:
+    """Nonempty, and at least `least` along each of the last `spatial` dimensions."""
+    return lambda t: t.numel > 0 and t.rank > spatial and min(t.shape[-spatial:]) >= least
+
+
+def scalar_or_tuple(values: list[int]) -> Value:
+    """One int where all are equal (which is how a default is written), else the tuple."""
+    return values[0] if len(set(values)) == 1 else tuple(values)
+
+
+def per_dimension(value: Value, spatial: int) -> tuple[int, ...]:
+    """The inverse: an int stands for every dimension."""
+    return value if isinstance(value, tuple) else (value,) * spatial  # type: ignore[return-value]
+
+
+def below_extent(d: Draw) -> Recipe:
+    """Indices that are valid along `dim` of the first operand; may repeat."""
+    return Recipe("below", (extent_of(d),))
+
+
+def distinct_extent(d: Draw) -> Recipe:
+    """Indices that are valid along `dim` of the first operand, distinct along the last dimension of the index."""
+    return Recipe("permutation", (extent_of(d),))
+
+
+def extent_of(d: Draw) -> int:
+    """The size of the first operand along the drawn `dim`; a 0-dim tensor counts as size 1."""
+    return d.x.shape[d.dim()] if d.x.rank else 1
+
+
+def cast(name: str = "dtype") -> Attribute:
+    """`dtype=`: mostly left at None, else one of the floating dtypes in the limits."""
+
+    def draw(d: Draw) -> Value:
+        return Dtype(d.rng.choice(d.limits.dtypes)) if d.rng.random() < 0.25 else None
+
+    return Attribute(name, "dtype", draw, None)

@@ -1,0 +1,136 @@
+"""What travels between the campaign and its workers: Place, Observation, Trial."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzzer.program import Program
+from fuzzer.rounding import Model
+from fuzzer.trace import Ref, Trace
+from fuzzer.verdict import Verdict
+
+RAN, RAISED, DIED, TIMED_OUT = "ran", "raised", "died", "timed out"
+
+
+class UsageError(ValueError):
+    """A command line that asks for what does not exist; one line for people."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One side of a comparison: a torch.compile backend (or "eager") on a device."""
+
+    backend: str = "inductor"
+    device: str = "cpu"
+
+    def __str__(self) -> str:
+        return f"{self.backend}@{self.device}"
+
+
+def parse_subject(text: str, device: str) -> Subject:
+    """`backend` or `backend@device`. Raises UsageError."""
+    backend, separator, where = text.partition("@")
+    where = where if separator else device
+    if not backend or where.split(":")[0] not in ("cpu", "cuda"):
+        raise UsageError(f"{text!r} is not a backend or backend@device with a device of cpu or cuda")
+    return Subject(backend, where)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a trial runs: the reference side (eager unless compared otherwise) and the subject on trial."""
+
+    reference: Subject = Subject("eager", "cpu")
+    subject: Subject = Subject("inductor", "cpu")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception: its type, message, and the innermost torch functions of its traceback."""
+
+    kind: str
+    message: str
+    frames: tuple[str, ...] = ()
+
+
+@dataclass
+class Observation:
+    """What one run left behind. Tensors stay on the device that made them; gradients by leaf name, None kept.
+
+    outcome  ran, raised, died or timed out;  phase  the last one entered: forward or backward.
+    """
+
+    outcome: str
+    outputs: list[Any] = field(default_factory=list)
+    gradients: dict[str, Any] = field(default_factory=dict)
+    phase: str = ""
+    raised: Raised | None = None
+    signal: str = ""
+    frame: str = ""
+    stderr: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker sends back of a trial: plain values, no tensors.
+
+    text       the program; "" where none was drawn (reason says why).
+    verdicts   what the oracles said, worst first; none means agree.
+    rejected   why torch or the generator refused the program; "" where it ran.
+    detectable, elements   gradient elements whose error would show, of all compared.
+    seconds    by phase: generate, reference, subject, judge.
+    stderr     the tail of the worker's stderr, for deaths.
+    """
+
+    text: str
+    verdicts: tuple[Verdict, ...] = ()
+    rejected: str = ""
+    detectable: int = 0
+    elements: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    stderr: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The trial's class: the worst that any oracle gave."""
+        if self.rejected:
+            return "rejected"
+        return self.verdicts[0].signature.verdict if self.verdicts else "agree"
+
+
+@dataclass
+class Trial:
+    """A program, the place where it ran, and what was observed there.
+
+    reference  the reference side's observation, with its trace and the Refs of outputs then gradients.
+    subject    the observation of the compiled run.
+    """
+
+    program: Program
+    place: Place
+    reference: Observation
+    subject: Observation
+    trace: Trace | None = None
+    targets: dict[str, Ref] = field(default_factory=dict)
+    known: dict[Any, Any] = field(default_factory=dict)
+
+    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """compute() the first time, then what it gave: oracles share what they derive from one trial."""
+        if key not in self.known:
+            self.known[key] = compute()
+        return self.known[key]
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """The rounding model of the reference's trace. Raises Unreplayable."""
+        assert self.trace is not None
+        return Model(self.trace, list(self.targets.values()), self.place.reference.device)
+
+    def named(self, observation: Observation) -> dict[str, Any]:
+        """The observation's tensors by name: `v3` for an output, `x0.grad` for a gradient (None where there is none)."""
+        outputs = {o.value: t for o, t in zip(self.program.outputs, observation.outputs, strict=True)}
+        return outputs | {f"{name}.grad": t for name, t in observation.gradients.items()}

@@ -1,0 +1,249 @@
+"""What runs inside a worker process: draw or read a program, run both sides, ask the oracles, send a Report.
+
+Workers record and never decide what to do next. A broad `except` stands here only where an exception of the code under
+test becomes an outcome.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import random
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fuzzer import interpret, routes
+from fuzzer.execution.messages import RAISED, RAN, Observation, Place, Raised, Report, Subject, Trial
+from fuzzer.generate import Rejected, generate
+from fuzzer.infer import IllTyped
+from fuzzer.interpret import UnknownOp
+from fuzzer.ops import OPS
+from fuzzer.ops.spec import Limits, OpSpec
+from fuzzer.oracles import detectable, verdicts
+from fuzzer.private import reset_compiler
+from fuzzer.program import Attributes, Program
+from fuzzer.settings import UnknownSetting, in_force
+from fuzzer.text import parse, show
+from fuzzer.trace import Recorder, Unreplayable
+from fuzzer.values import UnknownRecipe
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a campaign fixes for all its programs."""
+
+    place: Place = Place()
+    seed: int = 0
+    limits: Limits = Limits()
+    routes: tuple[str, ...] = ("autograd",)
+    fixed: Attributes = ()
+    ops: tuple[str, ...] = ()  # names; none means all
+    fresh: bool = False  # inductor's caches off, for verification and canaries
+    canary: str = ""  # a planted fault, applied in this worker only
+
+
+class Journal:
+    """A worker's log: the program, written before it runs, then each phase entered. Read by the parent after a death."""
+
+    def __init__(self, path: Path | None):
+        self.path = path
+        self.phase_name = ""
+
+    def begin(self, text: str) -> None:
+        if self.path is not None:
+            self.path.write_text(text + "\n# phase: begin\n")
+
+    def phase(self, name: str) -> None:
+        self.phase_name = name
+        if self.path is not None:
+            with self.path.open("a") as log:
+                log.write(f"# phase: {name}\n")
+
+
+def read_journal(text: str) -> tuple[str, str]:
+    """(program text, last phase) of a journal."""
+    lines = text.splitlines()
+    phases = [line.removeprefix("# phase: ") for line in lines if line.startswith("# phase: ")]
+    program = [line for line in lines if not line.startswith("# phase: ")]
+    return "\n".join(program).strip() + "\n", phases[-1] if phases else ""
+
+
+# ---------------------------------------------------------------- one side
+
+
+def compiler(subject: Subject, options: dict[str, Any]) -> routes.Compile:
+    """torch.compile for this backend; the identity for eager."""
+    if subject.backend == "eager":
+        return lambda f: f
+    dynamic = True if options.get("dynamic") else False
+    return functools.partial(torch.compile, backend=subject.backend, dynamic=dynamic, fullgraph=True)
+
+
+def synchronise(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+
+
+def poison(device: str) -> None:
+    """Fill free CUDA memory with NaN, so that a kernel that writes nothing cannot inherit a right answer.
+
+    On the CPU the worker's MALLOC_PERTURB_ does this for every free.
+    """
+    if device.startswith("cuda"):
+        blocks = [
+            torch.full((2**power,), float("nan"), device=device) for power in (7, 9, 11, 13, 15, 18) for _ in range(6)
+        ]
+        torch.cuda.synchronize(device)
+        del blocks
+
+
+def observe(
+    program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
+) -> Observation:
+    """Run one side. An exception of the code under test becomes the outcome `raised`."""
+    started = time.perf_counter()
+    entered = [""]
+
+    def note(name: str) -> None:
+        synchronise(subject.device)
+        entered[0] = name
+        phase(name)
+
+    spec, options = routes.find(program)
+    function = interpret.function(program)
+    leaves = interpret.materialise(program.leaves, subject.device)
+    cotangents = interpret.cotangents(program, subject.device)
+    for tensor in (*leaves.values(), *cotangents) if recorder is not None else ():
+        recorder.ref(tensor)  # type: ignore[union-attr]
+    poison(subject.device)
+    try:
+        if recorder is None:
+            results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
+        else:
+            with recorder:
+                results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
+        synchronise(subject.device)
+    except Exception as error:  # whatever the code under test raises is its outcome
+        raised = Raised(_kind(error), _message(error), _frames(error))
+        return Observation(RAISED, phase=entered[0], raised=raised, seconds=time.perf_counter() - started)
+    return Observation(
+        RAN, list(results.outputs), results.gradients, phase=entered[0], seconds=time.perf_counter() - started
+    )
+
+
+def _kind(error: BaseException) -> str:
+    inner = getattr(error, "inner_exception", None)
+    return type(inner if inner is not None else error).__name__
+
+
+def _message(error: BaseException) -> str:
+    """What went wrong, without the wrappers that say only that something did."""
+    inner = getattr(error, "inner_exception", None)
+    return str(inner if inner is not None else error).strip()
+
+
+def _frames(error: BaseException) -> tuple[str, ...]:
+    """The three innermost functions of torch (or of generated code) on the traceback, innermost first."""
+    inner = getattr(error, "inner_exception", None) or error
+    stack = traceback.extract_tb(inner.__traceback__) or traceback.extract_tb(error.__traceback__)
+    names = [frame.name for frame in stack if "/torch/" in frame.filename.replace("\\", "/")]
+    return tuple(reversed(names[-3:]))
+
+
+# ---------------------------------------------------------------- both sides
+
+
+class Refused(ValueError):
+    """A program that did not run on the reference side, with the reason."""
+
+
+def try_program(program: Program, task: Task, journal: Journal) -> tuple[Trial, dict[str, float]]:
+    """Run both sides. Raises Refused where the reference side does not run."""
+    seconds: dict[str, float] = {}
+    recorder = Recorder()
+    reset_compiler()
+    reference = observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
+    seconds["reference"] = reference.seconds
+    if reference.raised is not None:
+        raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
+    targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
+    gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
+    with in_force(program.settings), in_force((("inductor.force_disable_caches", True),) if task.fresh else ()):
+        subject = observe(program, task.place.subject, lambda name: journal.phase(name))
+    seconds["subject"] = subject.seconds
+    return Trial(program, task.place, reference, subject, recorder.trace, targets | gradients), seconds
+
+
+def report(program: Program, task: Task, journal: Journal) -> Report:
+    """The Report of a program: run, judged, counted."""
+    text = show(program)
+    journal.begin(text)
+    try:
+        trial, seconds = try_program(program, task, journal)
+    except (Refused, UnknownOp, UnknownSetting, UnknownRecipe, routes.UnknownRoute) as error:
+        return Report(text, rejected=str(error))
+    journal.phase("judge")
+    started = time.perf_counter()
+    try:
+        with torch.no_grad():
+            found = tuple(verdicts(trial))
+            seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
+    except Unreplayable as error:
+        return Report(text, rejected=f"the trace cannot be replayed: {error}", seconds=seconds)
+    seconds["judge"] = time.perf_counter() - started
+    return Report(text, found, detectable=seen, elements=total, seconds=seconds)
+
+
+# ---------------------------------------------------------------- entry points (called in the worker by the pool)
+
+_journal = Journal(None)
+_task_count = 0
+
+
+def use_journal(path: Path) -> None:
+    """Log to this file from now on."""
+    global _journal
+    _journal = Journal(path)
+
+
+def _tidy(task: Task) -> None:
+    """Give memory back every few programs; compiled code itself is only freed by recycling the worker."""
+    global _task_count
+    _task_count += 1
+    if _task_count % 16 == 0:
+        gc.collect()
+
+
+def _vocabulary(task: Task) -> dict[str, OpSpec]:
+    return {name: OPS[name] for name in task.ops} if task.ops else OPS
+
+
+def explore(task: Task, index: int) -> Report:
+    """Draw program number `index` of the task's seed, and report on it."""
+    started = time.perf_counter()
+    _journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")
+    device = task.place.subject.device.split(":")[0]
+    try:
+        program = generate(
+            random.Random(f"{task.seed}/{index}"), _vocabulary(task), task.limits, task.routes, device, task.fixed
+        )
+    except (Rejected, IllTyped) as error:
+        return Report("", rejected=str(error))
+    drawn = time.perf_counter() - started
+    found = report(program, task, _journal)
+    found.seconds["generate"] = drawn
+    _tidy(task)
+    return found
+
+
+def examine(task: Task, text: str) -> Report:
+    """Report on this program. Raises ParseError."""
+    found = report(parse(text), task, _journal)
+    _tidy(task)
+    return found

@@ -1,0 +1,543 @@
+"""A finding as text that a person can post: a standalone script (`repro`) and the draft of an issue (`issue`).
+
+Both are pure functions of the Finding. The script imports torch and the standard library only. Its exit code is 1
+while the fault is there, 0 when it is gone and 2 where it could not run (no such device, setting or operation).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from fuzzer.interpret import cotangents, lines, materialise, python_value
+from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent
+from fuzzer.text import parse
+from fuzzer.values import TORCH_DTYPES, source
+from fuzzer.verdict import Comparison, Finding
+
+INLINE = 64  # tensors of at most this many elements are written as literals
+WIDTH = 110
+# A crash is over when the compile is, a hang when it would have been: seconds given to the child process of the script
+PATIENCE = {"crashes": 600, "hangs": 180}
+CONFIGS = {"inductor": "torch._inductor.config", "functorch": "torch._functorch.config", "dynamo": "torch._dynamo.config"}
+
+
+class ExportError(ValueError):
+    """A finding that has no form as a script; the message says why."""
+
+
+# ---------------------------------------------------------------- the script
+
+
+def repro(finding: Finding) -> str:
+    """A standalone Python script that shows the finding. Raises ExportError, UnknownOp or UnknownRecipe."""
+    program = _plainly_named(parse(finding.program))
+    run = _Place(finding)
+    child = finding.signature.verdict in PATIENCE
+    imports = [*(["import subprocess"] if child else []), "import sys"]
+    settings = [f"{_setting(name)} = {_value(value)}" for name, value in program.settings]
+    configs = {name.rpartition(".config.")[0] + ".config" for name in settings} | {CONFIGS["inductor"]}
+    body = _function(program)
+    torches = ["import torch", *(f"import {name}" for name in sorted(configs))]
+    if re.search(r"\bF\.", "\n".join(body)):
+        torches.append("import torch.nn.functional as F")
+    parts = [
+        _header(finding),
+        [*imports, "", *torches],
+        _FAILS,
+        [*run.needs, f"{CONFIGS['inductor']}.force_disable_caches = True", *settings],
+        *_inputs(program, run),
+        body,
+        _gradients(program),
+        _check(finding, program, run),
+    ]
+    text = ""
+    for part in parts:
+        gap = "" if not text else "\n\n" if part[0].startswith("def ") or "\ndef " in text[-2000:] else "\n"
+        text += gap + "\n".join(part) + "\n"
+    return text
+
+
+def _plainly_named(program: Program) -> Program:
+    """The program under names that cannot meet the script's own."""
+    names = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
+    return program if all(re.fullmatch(r"[xv]\d+", name) for name in names) else canonical(program)
+
+
+class _Place:
+    """Where the two sides of a finding ran, and how the script says so."""
+
+    def __init__(self, finding: Finding):
+        here = finding.place.get("device", "cpu")
+        self.backend, self.device = _side(finding.place.get("backend", "inductor"), here)
+        self.against, self.base = _side(finding.place.get("against", "eager"), here)
+        self.moves = {self.device, self.base} != {"cpu"}
+        self.needs = (
+            ['if not torch.cuda.is_available():\n    print("needs a CUDA device")\n    sys.exit(2)'] if self.moves else []
+        )
+
+    def inputs(self, device: str) -> str:
+        return f'inputs("{device}")' if self.moves else "inputs()"
+
+    def call(self, program: Program, backend: str) -> str:
+        """The function as this backend runs it."""
+        target = "f" if program.route.name == "autograd" else "step"
+        if backend == "eager":
+            return target
+        options = "" if backend == "inductor" else f', backend="{backend}"'
+        if dict(program.route.options).get("dynamic"):
+            options += ", dynamic=True"
+        return f"torch.compile({target}{options})"
+
+
+def _side(text: str, device: str) -> tuple[str, str]:
+    backend, _, own = text.partition("@")
+    return backend, (own or device).partition(":")[0]
+
+
+_FAILS = [
+    "def could_not_run(*error):",
+    "    sys.__excepthook__(*error)",
+    "    sys.exit(2)",
+    "",
+    "",
+    "sys.excepthook = could_not_run",
+]
+
+
+def _setting(name: str) -> str:
+    prefix, _, key = name.partition(".")
+    if prefix not in CONFIGS:
+        raise ExportError(f"no setting {name!r}: a name starts with {', '.join(CONFIGS)}")
+    return f"{CONFIGS[prefix]}.{key}"
+
+
+def _value(value: Value) -> str:
+    return f'"{value}"' if isinstance(value, str) and value.isidentifier() else python_value(value)
+
+
+def _header(finding: Finding) -> list[str]:
+    place = finding.place
+    where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
+    text = f"backfuzz {finding.id}: {_headline(finding)} ({where}). {_one_line(finding.detail)}"
+    last = "Exits 1 while the fault is there, 0 when it is gone, 2 where it could not run."
+    return [f"# {line}" for line in [*textwrap.wrap(text, WIDTH - 2, break_long_words=False), last]]
+
+
+def _one_line(text: str, width: int = 300) -> str:
+    return textwrap.shorten(" ".join(text.split()), width, placeholder=" ...")
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
+    """The function that builds leaves and cotangents, preceded by what it needs."""
+    tensors = materialise(program.leaves)
+    rows: list[str] = []
+    for leaf in program.leaves:
+        if leaf.base is None:
+            expression = _tensor(leaf, tensors[leaf.name], run)
+        else:
+            offset = f", {leaf.offset}" if leaf.offset else ""
+            expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
+        rows.append(f"{leaf.name} = {expression}")
+    if program.route.name == "autograd":
+        # after all views are taken, as the trial did
+        rows = [
+            row + (".requires_grad_()" if leaf.requires_grad else "")
+            for row, leaf in zip(rows, program.leaves, strict=True)
+        ]
+    declared = [output.cotangent for output in program.outputs if output.cotangent is not None]
+    for i, (c, tensor) in enumerate(zip(declared, cotangents(program), strict=True)):
+        rows.append(f"c{i} = {_tensor(c, tensor, run)}")
+    names = ", ".join(_input_names(program))
+    if any(re.search(r"(?<!_)strided\(", row) for row in rows):
+        yield _strided(run)
+    text = "\n".join(rows)
+    yield [
+        f"def inputs({'device' if run.moves else ''}):",
+        textwrap.indent(text, "    "),
+        f"    return [{names}]",
+    ]
+
+
+def _input_names(program: Program) -> list[str]:
+    seeded = sum(output.cotangent is not None for output in program.outputs)
+    return [leaf.name for leaf in program.leaves] + [f"c{i}" for i in range(seeded)]
+
+
+def _strided(run: _Place) -> list[str]:
+    device = ", device" if run.moves else ""
+    move = ".to(device)" if run.moves else ""
+    return [
+        f"def strided(values, size, stride, offset{device}):",
+        "    storage = torch.zeros(size, dtype=values.dtype)",
+        "    positions = torch.arange(size).as_strided(values.shape, stride, offset)",
+        "    storage[positions.flatten()] = values.flatten()",
+        f"    return storage{move}.as_strided(values.shape, stride, offset)",
+    ]
+
+
+def _tensor(t: Leaf | Cotangent, tensor: torch.Tensor, run: _Place) -> str:
+    """An expression for a tensor of these values in this layout."""
+    offset = t.offset if isinstance(t, Leaf) else 0
+    size = extent(t.shape, t.stride, offset)
+    move = ".to(device)" if run.moves else ""
+    if t.stride == contiguous(t.shape) and not offset:
+        return _values(tensor, t.values, t.seed, t.dtype, t.shape) + move
+    if not any(t.stride) and 0 not in t.shape and not offset:
+        return f"{_literal(tensor.flatten()[0])}{move}.expand({t.shape})"
+    if size <= INLINE:
+        at = f", {offset}" if offset else ""
+        return f"{_literal(tensor.as_strided((size,), (1,), 0))}{move}.as_strided({t.shape}, {t.stride}{at})"
+    device = ", device" if run.moves else ""
+    return f"strided({source(t.values, t.seed, t.dtype, t.shape)}, {size}, {t.stride}, {offset}{device})"
+
+
+def _values(tensor: torch.Tensor, recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
+    if tensor.numel() > INLINE and not _constant(tensor):
+        return source(recipe, seed, dtype, shape)
+    return _literal(tensor)
+
+
+def _constant(tensor: torch.Tensor) -> bool:
+    flat = tensor.double().flatten()
+    return flat.numel() > 0 and bool((flat == flat[0]).all()) and not bool((flat == 0).any() and flat.signbit().any())
+
+
+def _literal(tensor: torch.Tensor) -> str:
+    """The shortest plain expression for a small contiguous tensor, exact in its dtype."""
+    shape, dtype = tuple(tensor.shape), tensor.dtype
+    kind = "" if dtype == torch.float32 else f", dtype={dtype}"
+    if not tensor.numel():
+        return f"torch.empty({shape}{kind})"
+    first = tensor.flatten()[0].item()
+    if _constant(tensor) and tensor.dim() and dtype != torch.bool:
+        if first in (0, 1):
+            return f"torch.{'ones' if first else 'zeros'}({', '.join(map(str, shape))}{kind})"
+        number = _numbers(tensor.flatten()[:1])[0]
+        return f"torch.full({shape}, {number}, dtype={dtype})"
+    numbers = _numbers(tensor.flatten())
+    if dtype in (torch.float32, torch.int64, torch.bool):
+        kind = ""  # what torch infers from such a list
+    return _listed(numbers, shape).replace("KIND", kind)
+
+
+def _numbers(flat: torch.Tensor) -> list[str]:
+    """Each element as the shortest decimal that its dtype reads back exactly."""
+    if not flat.dtype.is_floating_point:
+        return [repr(value) for value in flat.tolist()]
+    found = []
+    for value in flat.double().tolist():
+        if value != value or value in (float("inf"), float("-inf")):
+            found.append(f'float("{value}")')
+            continue
+        short = (float(f"{value:.{digits}g}") for digits in range(1, 18))
+        found.append(repr(next(s for s in short if torch.tensor(s, dtype=flat.dtype).double().item() == value)))
+    return found
+
+
+def _listed(numbers: list[str], shape: Shape) -> str:
+    """Numbers as nested lists where a row fits in a line, else as one list that is reshaped."""
+    rows = _rows(numbers, shape)
+    if len(rows) <= WIDTH - 30:
+        return f"torch.tensor({rows}KIND)"
+    if len(shape) == 2 and max(map(len, parts := _parts(numbers, shape))) <= WIDTH - 20:
+        return "torch.tensor([\n" + "".join(f"    {part},\n" for part in parts) + "]KIND)"
+    wrapped = textwrap.fill(", ".join(numbers), WIDTH, initial_indent="    ", subsequent_indent="    ")
+    reshaped = f".reshape{shape}" if len(shape) > 1 else ""
+    return f"torch.tensor([\n{wrapped},\n]KIND){reshaped}"
+
+
+def _rows(numbers: list[str], shape: Shape) -> str:
+    return "[" + ", ".join(_parts(numbers, shape)) + "]" if shape else numbers[0]
+
+
+def _parts(numbers: list[str], shape: Shape) -> list[str]:
+    step = len(numbers) // shape[0]
+    return [_rows(numbers[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
+
+
+# ---------------------------------------------------------------- the function and its gradient
+
+
+def _function(program: Program) -> list[str]:
+    outputs = [output.value for output in program.outputs]
+    body = [_as_written(line) for line in lines(program.body, "    ")]
+    return [f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body, f"    return {', '.join(outputs)}"]
+
+
+def _as_written(line: str) -> str:
+    """The same call in the short form that people use."""
+    line = re.sub(r"torch\.Tensor\.(\w+)\((\w+)(?:, )?", r"\2.\1(", line)
+    return line.replace("torch.nn.functional.", "F.")
+
+
+def _gradients(program: Program) -> list[str]:
+    """`gradients(f, *inputs)`: every output and gradient by name."""
+    writers = {"autograd": _autograd, "vjp": _vjp}
+    if program.route.name not in writers:
+        raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(writers)}")
+    return writers[program.route.name](program)
+
+
+def _results(program: Program, wanted: list[str]) -> str:
+    pairs = [f'"{output.value}": {output.value}' for output in program.outputs]
+    pairs += [f'"{name}.grad": g{i}' for i, name in enumerate(wanted)]
+    one = "{" + ", ".join(pairs) + "}"
+    if len(one) <= WIDTH - 10:
+        return one
+    return "{\n" + "".join(f"        {pair},\n" for pair in pairs) + "    }"
+
+
+def _autograd(program: Program) -> list[str]:
+    names = _input_names(program)
+    leaves = [leaf.name for leaf in program.leaves]
+    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
+    seeded = [output.value for output in program.outputs if output.cotangent is not None]
+    text = [
+        f"def gradients({', '.join(['f', *names])}):",
+        f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})",
+    ]
+    if wanted and seeded:
+        given = f"[{', '.join(seeded)}], [{', '.join(wanted)}], [{', '.join(names[len(leaves) :])}]"
+        targets = ", ".join(f"g{i}" for i in range(len(wanted))) + ("," if len(wanted) == 1 else "")
+        text.append(f"    {targets} = torch.autograd.grad({given}, allow_unused=True)")
+    else:
+        wanted = []
+    return [*text, f"    return {_results(program, wanted)}"]
+
+
+def _vjp(program: Program) -> list[str]:
+    names = _input_names(program)
+    leaves = [leaf.name for leaf in program.leaves]
+    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
+    outputs = [output.value for output in program.outputs]
+    seeded = [output.value for output in program.outputs if output.cotangent is not None]
+    closed = [*outputs[:1], ""] if len(outputs) == 1 else outputs
+    return [
+        f"def step({', '.join(names)}):",
+        f"    def primal({', '.join(wanted)}):",
+        f"        {', '.join(outputs)} = f({', '.join(leaves)})",
+        f"        return ({', '.join(seeded)},), ({', '.join(closed).rstrip()})",
+        "",
+        f"    _, pull, outs = torch.func.vjp(primal, {', '.join(wanted)}, has_aux=True)",
+        f"    return outs, pull(({', '.join(names[len(leaves) :])},))",
+        "",
+        "",
+        f"def gradients(step, {', '.join(names)}):",
+        "    with torch.no_grad():",
+        f"        ({', '.join(closed).rstrip()}), ({', '.join(f'g{i}' for i in range(len(wanted)))},) = "
+        f"step({', '.join(names)})",
+        f"    return {_results(program, wanted)}",
+    ]
+
+
+# ---------------------------------------------------------------- the check
+
+
+def _check(finding: Finding, program: Program, run: _Place) -> list[str]:
+    compiled = f"gradients({run.call(program, run.backend)}, *{run.inputs(run.device)})"
+    eager = f"gradients({run.call(program, run.against)}, *{run.inputs(run.base)})"
+    verdict = finding.signature.verdict
+    if verdict in PATIENCE:
+        return _check_death(compiled, eager, PATIENCE[verdict], run)
+    if verdict == "raises":
+        return _check_raises(compiled, eager, run)
+    return _check_values(finding, program, run, compiled, eager)
+
+
+def _wait(run: _Place, indent: str) -> list[str]:
+    return [f"{indent}torch.cuda.synchronize()"] if run.moves else []
+
+
+def _check_death(compiled: str, eager: str, seconds: int, run: _Place) -> list[str]:
+    return [
+        'if sys.argv[1:] == ["compiled"]:',
+        f"    {compiled}",
+        *_wait(run, "    "),
+        "    sys.exit(0)",
+        f"{eager}  # eager runs",
+        "try:",
+        f'    code = subprocess.run([sys.executable, __file__, "compiled"], timeout={seconds}).returncode',
+        "except subprocess.TimeoutExpired:",
+        f'    code = "none after {seconds} seconds"',
+        'print("the compiled run ended well" if code == 0 else f"eager ran; the compiled run\'s exit code: {code}")',
+        "sys.exit(0 if code == 0 else 1)",
+    ]
+
+
+def _check_raises(compiled: str, eager: str, run: _Place) -> list[str]:
+    return [
+        f"{eager}  # eager runs",
+        "try:",
+        f"    {compiled}",
+        *_wait(run, "    "),
+        "except Exception as error:",
+        '    print(f"eager ran; compiled raises {type(error).__name__}: {str(error)[:2000]}")',
+        "    sys.exit(1)",
+        'print("both ran")',
+        "sys.exit(0)",
+    ]
+
+
+def _check_values(finding: Finding, program: Program, run: _Place, compiled: str, eager: str) -> list[str]:
+    suspect = finding.signature.verdict == "eager-suspect"
+    off, rounding = ("e - r", "c - r") if suspect else ("c - e", "e - r")
+    one, two = off.split(" - ")
+    target = run.call(program, "eager")
+    doubles = [
+        "def double(t):",
+        "    return t.detach().double().requires_grad_(t.requires_grad) if t.is_floating_point() else t",
+    ]
+    precise = f"gradients({target}, *map(double, {run.inputs(run.base)}))"
+    exact = [f"exact = {precise}"]
+    if any(isinstance(v, Dtype) for node in program.nodes for _, v in node.attrs):
+        exact = [
+            "try:",
+            f"    exact = {precise}",
+            "except RuntimeError:  # a dtype that the program names does not go with float64",
+            "    exact = eager",
+        ]
+    return [
+        *doubles,
+        "",
+        "",
+        "def kind(t):",
+        "    return None if t is None else (t.dtype, tuple(t.shape))",
+        "",
+        "",
+        f"compiled = {compiled}  # first: nothing of eager's is in freed memory",
+        f"eager = {eager}",
+        *exact,
+        "wrong = False",
+        "for name, e in eager.items():",
+        "    c, r = compiled[name], exact[name]",
+        "    if kind(c) != kind(e):",
+        '        print(f"{name}: eager gives {kind(e)}, compiled {kind(c)}")',
+        "        wrong = True",
+        "    elif e is not None and e.numel():",
+        f"        eps = {_unit(finding, program)}",
+        "        e, c, r = (t.detach().cpu().double() for t in (e, c, r))",
+        "        scale = e.nan_to_num(0, 0, 0).abs().max()",
+        f"        limit = torch.clamp((16 * ({rounding})).abs().nan_to_num(0), min=64 * eps * scale)",
+        f'        error = ({off}).abs().nan_to_num(float("inf"))',
+        f"        bad = (error > limit) & ({one} != {two}) & ~({one}.isnan() & {two}.isnan())",
+        "        if bad.any():",
+        "            i = tuple(int(k) for k in torch.unravel_index(error.where(bad, -1).argmax(), e.shape))",
+        '            print(f"{name} at {i}: eager {e[i]:.9g}, compiled {c[i]:.9g}, float64 {r[i]:.9g};", end=" ")',
+        '            print(f"{int(bad.sum())} of {bad.numel()} elements are wrong")',
+        "            wrong = True",
+        'print("the fault is there" if wrong else "eager and compiled agree")',
+        "sys.exit(1 if wrong else 0)",
+    ]
+
+
+def _unit(finding: Finding, program: Program) -> str:
+    """The unit in which the check measures: the tensor's own, or the program's coarsest if the fault shows in that."""
+    coarse = max(_units(program), key=lambda name: torch.finfo(TORCH_DTYPES[name]).eps, default="f32")
+    limit = 64 * torch.finfo(TORCH_DTYPES[coarse]).eps
+    if coarse in ("f16", "bf16") and any(_share(c) > limit for c in finding.comparisons):
+        return f"torch.finfo({TORCH_DTYPES[coarse]}).eps"
+    return "torch.finfo(e.dtype).eps if e.is_floating_point() else 0"
+
+
+def _units(program: Program) -> set[str]:
+    named = {v.name for node in program.nodes for _, v in node.attrs if isinstance(v, Dtype)}
+    named |= {leaf.dtype for leaf in program.leaves}
+    return {name for name in named if TORCH_DTYPES[name].is_floating_point}
+
+
+def _share(c: Comparison) -> float:
+    """The error of the worst element relative to its values; infinite where it is not finite."""
+    error = abs(c.compiled - c.eager)
+    scale = max(abs(c.eager), abs(c.float64))
+    return error / scale if error < float("inf") and scale > 0 else float("inf")
+
+
+# ---------------------------------------------------------------- the issue
+
+
+def _headline(finding: Finding) -> str:
+    signature = finding.signature
+    backend = finding.place.get("backend", "inductor")
+    what = {
+        "wrong": "wrong gradient" if signature.direction == "backward" else "wrong result",
+        "raises": "raises, eager does not",
+        "crashes": "crash",
+        "hangs": "does not end",
+        "eager-suspect": "eager's result is outside rounding",
+        "rounding-sensitive": "result differs beyond consistent rounding",
+    }.get(signature.verdict, signature.verdict)
+    where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
+    return f"[{backend}] {what}{where}"
+
+
+def issue(finding: Finding) -> str:
+    """The draft of an issue in the form of PyTorch's bug reports, as Markdown."""
+    program = parse(finding.program)
+    ops = list(dict.fromkeys(node.op for node in program.nodes))
+    title = f"{_headline(finding)}: {' + '.join(ops[:4])}{' ...' if len(ops) > 4 else ''}"
+    sections = [
+        f"# {title}",
+        "<!-- A draft written by backfuzz. Before you post it: run the script on the newest nightly, search the tracker "
+        "for the operators named above, and say in your own words what is wrong. -->",
+        "### 🐛 Describe the bug",
+        _one_line(finding.detail, 1000),
+        _comparison_table(finding.comparisons),
+        f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. The script exits 1 while the fault is "
+        "there and 0 when it is gone.",
+        _fenced(repro(finding), "python"),
+        _stages(finding.stages),
+        _ablation(finding.ablation),
+        "The same as a backfuzz program (`backfuzz replay FILE`), signature "
+        f"`{finding.signature}`, finding `{finding.id}`:",
+        _fenced(finding.program),
+        "### Versions",
+        _table(("", ""), sorted(finding.place.items())),
+    ]
+    return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _table(head: tuple[str, ...], rows: list[Any]) -> str:
+    """A Markdown table; nothing where there are no rows."""
+    if not rows:
+        return ""
+    cells = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(_one_line(str(c)).replace("|", "\\|") for c in row) + " |" for row in cells)
+
+
+def _comparison_table(comparisons: tuple[Comparison, ...]) -> str:
+    head = ("tensor", "element", "eager", "compiled", "float64", "legal rounding", "wrong elements")
+    rows = [
+        (
+            f"`{c.name}`",
+            f"({', '.join(map(str, c.index))})",
+            *(f"{number:.9g}" for number in (c.eager, c.compiled, c.float64)),
+            f"{c.floor:.3g}",
+            f"{c.wrong} of {c.total}",
+        )
+        for c in comparisons
+    ]
+    table = _table(head, rows)
+    return f"Each differing tensor at its worst element:\n\n{table}" if table else ""
+
+
+def _stages(stages: dict[str, str]) -> str:
+    table = _table(("backend", "verdict"), list(stages.items()))
+    return f"By compiler stage, on the program above:\n\n{table}" if table else ""
+
+
+def _ablation(ablation: dict[str, str]) -> str:
+    table = _table(("one setting changed", "verdict"), list(ablation.items()))
+    return f"By setting:\n\n{table}" if table else ""

@@ -1,0 +1,368 @@
+"""(rng, ops, limits) -> Program.
+
+Nodes are drawn one at a time: a family, then an op of it, each as likely; then the op's parameters in table order.
+Every node is run at once, in eager, on the values drawn so far (the dry run), so a program that torch refuses is
+refused here (`Rejected`), and results that would teach nothing (nonfinite, huge, all zero) are mostly drawn again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from fuzzer import settings as compiler_settings
+from fuzzer.infer import type_of
+from fuzzer.interpret import apply, strided
+from fuzzer.ops import OPS
+from fuzzer.ops.spec import SAME, Attribute, Draw, Limits, Operand, OpSpec, log_uniform
+from fuzzer.program import (
+    FLOATS,
+    NORMAL,
+    Argument,
+    Attributes,
+    Cotangent,
+    Leaf,
+    Node,
+    Output,
+    Program,
+    Recipe,
+    Route,
+    Shape,
+    TensorType,
+    contiguous,
+    extent,
+)
+from fuzzer.values import GENERAL, fill
+
+# Half precision has fewer elements to hide a fault in, float64 the least rounding: all four are worth their compile.
+DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15}
+# Beyond this, values overflow within a node or two: float16 ends at 65504.
+SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3}
+
+
+class Rejected(ValueError):
+    """A draw that torch refused; the message names the op and torch's reason."""
+
+
+@dataclass
+class Draft:
+    """A program being written: what is bound, its real value, and what depends on a leaf that requires grad."""
+
+    rng: random.Random
+    limits: Limits
+    dtype: str
+    leaves: list[Leaf] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    env: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    tracked: set[str] = field(default_factory=set)
+    uses: dict[str, int] = field(default_factory=dict)
+    specs: list[OpSpec] = field(default_factory=list)
+
+    def mark(self) -> tuple[int, int]:
+        return len(self.leaves), len(self.nodes)
+
+    def undo(self, mark: tuple[int, int]) -> None:
+        """Forget what was drawn after `mark`."""
+        gone = [leaf.name for leaf in self.leaves[mark[0] :]]
+        gone += [name for node in self.nodes[mark[1] :] for name in node.outs]
+        for node in self.nodes[mark[1] :]:
+            for name in node.uses:
+                self.uses[name] = self.uses.get(name, 1) - 1
+        del self.leaves[mark[0] :], self.nodes[mark[1] :]
+        for name in gone:
+            for table in (self.env, self.types, self.uses):
+                table.pop(name, None)
+            self.tracked.discard(name)
+
+
+def weighted(rng: random.Random, weights: dict[str, float]) -> str:
+    return rng.choices(list(weights), list(weights.values()))[0]
+
+
+# ---------------------------------------------------------------- leaves
+
+
+def draw_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Shape:
+    """A shape of a rank in `rank`: sizes log-uniform, 1 and 0 among them, at most limits.max_numel elements."""
+    lowest, highest = rank[0], min(rank[1], limits.max_rank)
+    ranks = list(range(lowest, max(lowest, highest) + 1))
+    dims = rng.choices(ranks, [{0: 1, 1: 3, 2: 6, 3: 5, 4: 2, 5: 0.7}.get(r, 0.2) for r in ranks])[0]
+    sizes: list[int] = []
+    room = limits.max_numel
+    for _ in range(dims):
+        size = min(log_uniform(rng, 1, limits.max_size), max(room, 1))
+        sizes.append(size)
+        room //= max(size, 1)
+    if sizes and rng.random() < 0.003:
+        sizes[rng.randrange(dims)] = 0
+    rng.shuffle(sizes)
+    return tuple(sizes)
+
+
+def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
+    """A stride and an offset for a leaf: dense, permuted, with gaps, or broadcast (stride 0)."""
+    kind = rng.choices(("dense", "permuted", "gaps", "broadcast"), (0.62, 0.18, 0.14, 0.06))[0]
+    if not shape or kind == "dense":
+        return contiguous(shape), 0
+    if kind == "permuted":
+        order = list(range(len(shape)))
+        rng.shuffle(order)
+        dense = contiguous(tuple(shape[i] for i in order))
+        return tuple(dense[order.index(i)] for i in range(len(shape))), 0
+    if kind == "gaps":
+        step = rng.choice((1, 2, 3))
+        padded = tuple(size + rng.choice((0, 0, 1, 3)) for size in shape)
+        return tuple(s * step for s in contiguous(padded)), rng.choice((0, 1, 5))
+    stride = list(contiguous(shape))
+    stride[rng.randrange(len(shape))] = 0
+    return tuple(stride), 0
+
+
+def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe:
+    """A recipe: mostly one that suits the op, else a general one."""
+    if dtype == "bool":
+        return Recipe("coins")
+    if dtype not in FLOATS:
+        return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
+    if suited and rng.random() < 0.92:
+        return Recipe(rng.choice(tuple(suited)))
+    return NORMAL if rng.random() < 0.6 else Recipe(rng.choice(GENERAL))
+
+
+def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False) -> str:
+    """Add a leaf of this type; sometimes as a view of an existing one with enough storage."""
+    rng = draft.rng
+    name = f"x{len(draft.leaves)}"
+    stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
+    floating = dtype in FLOATS
+    leaf = Leaf(name, dtype, shape, stride, offset, floating and rng.random() < 0.88, recipe, rng.randrange(1000))
+    bases = [
+        base
+        for base in draft.leaves
+        if base.base is None
+        and (base.dtype, base.values) == (dtype, recipe)
+        and extent(base.shape, base.stride, base.offset) >= extent(shape, stride, offset)
+    ]
+    if bases and floating and not plain and 0 not in shape and rng.random() < 0.25:
+        base = rng.choice(bases)
+        leaf = replace(leaf, base=base.name, values=NORMAL, seed=0)
+        value = torch.as_strided(draft.env[base.name], shape, stride, offset)
+    else:
+        value = strided(fill(recipe, leaf.seed, dtype, shape), stride, offset)
+    draft.leaves.append(leaf)
+    draft.env[name], draft.types[name] = value, leaf.type
+    if leaf.requires_grad:
+        draft.tracked.add(name)
+    return name
+
+
+# ---------------------------------------------------------------- operands
+
+
+def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
+    """The name of an existing value that may stand here, or of a new leaf."""
+    rng = draft.rng
+    shape = operand.shape(d) if operand.shape is not None else None
+    dtype = operand_dtype(draft, operand, d)
+    if operand.recipe is not None:
+        assert shape is not None, f"operand {operand.name} has a recipe and no shape"
+        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=rng.random() < 0.7)
+    candidates = [name for name, t in draft.types.items() if operand.admits(d, t, shape)]
+    if candidates and rng.random() < (0.9 if first else 0.6):
+        return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]
+    if shape is None:
+        shape = fresh_shape(draft, operand, d, dtype)
+    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values))
+
+
+def preference(draft: Draft, name: str) -> float:
+    """Results that nothing uses yet first, so that programs grow deep; what carries a gradient before what does not."""
+    weight = 1.0
+    if name.startswith("v"):
+        weight *= 4
+    if not draft.uses.get(name):
+        weight *= 4
+    return weight * (3 if name in draft.tracked else 1)
+
+
+def operand_dtype(draft: Draft, operand: Operand, d: Draw) -> str:
+    if operand.dtypes == SAME:
+        return d.x.dtype
+    if draft.dtype in operand.dtypes and (draft.rng.random() < 0.9 or not isinstance(operand.dtypes, tuple)):
+        return draft.dtype
+    allowed = [t for t in operand.dtypes if t not in FLOATS or t in draft.limits.dtypes]
+    return draft.rng.choice(allowed or list(operand.dtypes))
+
+
+def fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
+    for _ in range(50):
+        shape = operand.fresh(d) if operand.fresh is not None else draw_shape(draft.rng, draft.limits, operand.rank)
+        t = TensorType(dtype, shape, contiguous(shape))
+        if operand.accepts is None or operand.accepts(t):
+            return shape
+    raise Rejected(f"operand {operand.name}: no shape of rank {operand.rank} was accepted in 50 draws")
+
+
+def draw_node(draft: Draft, spec: OpSpec) -> Node:
+    """One node of this op: its parameters in table order."""
+    d = Draw(draft.rng, draft.limits)
+    args: list[Argument] = []
+    attrs: list[tuple[str, Any]] = []
+    for parameter in spec.params:
+        if isinstance(parameter, Attribute):
+            value = parameter.draw(d)
+            d.attrs[parameter.name] = value
+            if not same_value(value, parameter.default):
+                attrs.append((parameter.name, value))
+            continue
+        arg = draw_argument(draft, parameter, d, first=not args)
+        args.append(arg)
+    while args and args[-1] is None:
+        args.pop()
+    count = spec.results(d) if callable(spec.results) else spec.results
+    used = sum(len(node.outs) for node in draft.nodes)
+    return Node(tuple(f"v{used + i}" for i in range(count)), spec.name, tuple(args), tuple(attrs))
+
+
+def draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Argument:
+    if parameter.absent and draft.rng.random() < parameter.absent:
+        d.operands.append(None)
+        return None
+    if parameter.count is None:
+        name = draw_operand(draft, parameter, d, first)
+        d.operands.append(draft.types[name])
+        return name
+    names: list[str] = []
+    d.operands.append(())
+    for _ in range(draft.rng.randint(*parameter.count)):
+        names.append(draw_operand(draft, parameter, d, first and not names))
+        d.operands[-1] = tuple(draft.types[name] for name in names)
+    return tuple(names)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Equal and of one type: True is not 1 in a program's text."""
+    return type(a) is type(b) and a == b
+
+
+# ---------------------------------------------------------------- the program
+
+
+def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
+    """The dry run of one node. Raises Rejected where torch refuses it."""
+    with torch.no_grad():
+        try:
+            apply(node, draft.env)
+        except Exception as error:  # torch's refusal is the answer; every type of it occurs
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise Rejected(f"{spec.name}: {reason[0]}") from None
+    for name in node.outs:
+        draft.types[name] = type_of(draft.env[name])
+        if spec.differentiable and draft.types[name].is_float and any(u in draft.tracked for u in node.uses):
+            draft.tracked.add(name)
+    for name in node.uses:
+        draft.uses[name] = draft.uses.get(name, 0) + 1
+    draft.nodes.append(node)
+
+
+def teaches(draft: Draft, node: Node) -> bool:
+    """Whether the node's floating results are finite, of sane size and not all zero."""
+    for name in node.outs:
+        value = draft.env[name]
+        if not value.dtype.is_floating_point or value.numel() == 0:
+            continue
+        top = float(value.abs().max())
+        if not math.isfinite(top) or top == 0 or top > SANE[draft.types[name].dtype]:
+            return False
+    return True
+
+
+def generate(
+    rng: random.Random,
+    ops: dict[str, OpSpec] = OPS,
+    limits: Limits = Limits(),  # noqa: B008  (a frozen value)
+    routes: Sequence[str] = ("autograd",),
+    device: str = "cpu",
+    fixed: Attributes = (),
+) -> Program:
+    """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
+
+    `fixed` settings stand in every program, over what is drawn. The result depends on the arguments alone.
+    """
+    dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+    draft = Draft(rng, limits, dtype)
+    groups: dict[str, list[OpSpec]] = {}
+    for spec in ops.values():
+        groups.setdefault(spec.family, []).append(spec)
+    wanted = rng.randint(1, limits.max_nodes)
+    for _ in range(wanted * 4 + 8):
+        if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
+            break
+        spec = rng.choice(groups[rng.choice(list(groups))])
+        mark = draft.mark()
+        node = draw_node(draft, spec)
+        run_node(draft, node, spec)
+        if not teaches(draft, node) and rng.random() < 0.97:
+            draft.undo(mark)
+    return finish(draft, routes, device, fixed)
+
+
+def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:
+    """Choose outputs and cotangents, the route and the settings."""
+    rng = draft.rng
+    loose = [name for node in draft.nodes for name in node.outs if not draft.uses.get(name)]
+    inner = [name for node in draft.nodes for name in node.outs if draft.uses.get(name) and rng.random() < 0.08]
+    outputs: list[Output] = []
+    for name in [*loose, *inner]:
+        if name in draft.tracked:
+            outputs.append(Output(name, draw_cotangent(draft, draft.types[name])))
+        elif rng.random() < 0.5:
+            outputs.append(Output(name))
+    if not any(o.cotangent for o in outputs):
+        tracked = [name for name in draft.types if name in draft.tracked and name.startswith("v")]
+        if not tracked:
+            raise Rejected("no result carries a gradient")
+        name = tracked[-1]
+        outputs = [o for o in outputs if o.value != name]
+        outputs.append(Output(name, draw_cotangent(draft, draft.types[name])))
+    if rng.random() < 0.04:
+        new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
+    drawn = dict(compiler_settings.draw(rng, device)) | dict(fixed)
+    program = Program(
+        tuple(draft.leaves),
+        tuple(draft.nodes),
+        tuple(outputs),
+        Route(rng.choice(list(routes))),
+        tuple(sorted(drawn.items())),
+    )
+    return prune(program)
+
+
+def draw_cotangent(draft: Draft, t: TensorType) -> Cotangent:
+    rng = draft.rng
+    stride = contiguous(t.shape) if rng.random() < 0.7 else draw_layout(rng, t.shape)[0]
+    values = rng.choices((NORMAL, Recipe("ones"), Recipe("integers"), Recipe("zeros")), (0.6, 0.2, 0.12, 0.08))[0]
+    return Cotangent(t.dtype, t.shape, stride, values, rng.randrange(1000))
+
+
+def prune(program: Program) -> Program:
+    """Without the nodes that no output needs. Leaves stay: an unused leaf is part of what is tried."""
+    needed = {o.value for o in program.outputs}
+    kept: list[Node] = []
+    for node in reversed(program.nodes):
+        if needed & set(node.outs):
+            needed |= set(node.uses)
+            kept.append(node)
+    used = needed | {leaf.base for leaf in program.leaves if leaf.base is not None}
+    extra = [leaf.name for leaf in program.leaves if leaf.name not in used][:1]
+    leaves = tuple(leaf for leaf in program.leaves if leaf.name in used or leaf.name in extra)
+    return replace(program, leaves=leaves, body=tuple(reversed(kept)))
+
+
+Generator = Callable[[random.Random], Program]

@@ -1,0 +1,164 @@
+"""The only evaluator of a Program: it writes the program as the Python a person would write, and runs that.
+
+torch.compile then sees plain torch calls (no interpreter loop to trace through), and a reproducer prints the very
+lines that ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from fuzzer.ops import OPS
+from fuzzer.program import Argument, Dtype, Leaf, Node, Program, Region, Statement, Value, extent
+from fuzzer.values import TORCH_DTYPES, fill
+
+NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
+
+
+class UnknownOp(ValueError):
+    """A program names an op that stands in no table."""
+
+
+def python_value(value: Value) -> str:
+    """An attribute's value as Python source."""
+    if isinstance(value, Dtype):
+        return str(TORCH_DTYPES[value.name])
+    if isinstance(value, tuple):
+        inner = ", ".join(map(python_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _argument(arg: Argument) -> str:
+    return "[" + ", ".join(map(str, arg)) + "]" if isinstance(arg, tuple) else str(arg)
+
+
+def call(node: Node) -> str:
+    """The node's right-hand side as Python source. Raises UnknownOp."""
+    spec = OPS.get(node.op)
+    if spec is None:
+        raise UnknownOp(f"no op {node.op!r}; `backfuzz ops` lists the known ones")
+    parts: list[str] = []
+    for i, arg in enumerate(node.args):
+        keyword = spec.operands[i].keyword if i < len(spec.operands) else None
+        if keyword is None:
+            parts.append(_argument(arg))
+        elif arg is not None:
+            parts.append(f"{keyword}={_argument(arg)}")
+    parts += [f"{key}={python_value(value)}" for key, value in node.attrs]
+    return f"{spec.source}({', '.join(parts)})"
+
+
+def line(node: Node) -> str:
+    """One assignment as Python source."""
+    written = call(node)
+    # an op with a varying number of results returns a tuple, of one result too
+    comma = "," if len(node.outs) == 1 and callable(OPS[node.op].results) else ""
+    return f"{', '.join(node.outs)}{comma} = {written}"
+
+
+def lines(body: Sequence[Statement], indent: str = "") -> list[str]:
+    """The body's statements as Python source."""
+    found: list[str] = []
+    for s in body:
+        if isinstance(s, Region):
+            raise UnknownOp(f"no region {s.kind!r}; this backfuzz knows none yet")
+        found.append(indent + line(s))
+    return found
+
+
+def source(program: Program, name: str = "f") -> str:
+    """The program as a Python function of its leaves that returns the tuple of its outputs."""
+    body = lines(program.body, "    ")
+    returned = ", ".join(o.value for o in program.outputs)
+    head = f"def {name}({', '.join(leaf.name for leaf in program.leaves)}):"
+    return "\n".join([head, *body, f"    return ({returned},)"]) + "\n"
+
+
+def function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The program as a Python function: one positional argument a leaf, the outputs as a tuple."""
+    space = dict(NAMESPACE)
+    exec(compile(source(program), "<program>", "exec"), space)
+    return space["f"]
+
+
+@functools.lru_cache(4096)
+def _compiled(text: str) -> Any:
+    return compile(text, "<node>", "exec")
+
+
+def apply(node: Node, env: dict[str, Any]) -> None:
+    """Run one node on the tensors in env and bind its results there."""
+    env.update(NAMESPACE)
+    exec(_compiled(line(node)), env)
+    for name in node.outs:
+        if not isinstance(env[name], torch.Tensor):
+            raise TypeError(f"{node.op}: result {name} is a {type(env[name]).__name__}, not a tensor")
+
+
+def materialise(leaves: Sequence[Leaf], device: str = "cpu") -> dict[str, torch.Tensor]:
+    """Fresh tensors for the leaves, with their exact storage geometry; views share their base's storage."""
+    tensors: dict[str, torch.Tensor] = {}
+    for leaf in leaves:
+        if leaf.base is None:
+            tensors[leaf.name] = _placed(leaf).to(device) if device == "cpu" else _placed_on(leaf, device)
+        else:
+            base = tensors[leaf.base].detach()
+            tensors[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
+    for leaf in leaves:
+        if leaf.requires_grad:
+            tensors[leaf.name].requires_grad_()
+    return tensors
+
+
+def strided(values: torch.Tensor, stride: Sequence[int], offset: int = 0, room: int = 0) -> torch.Tensor:
+    """A tensor equal to `values` (overlaps: the last write wins) with this stride and offset, in a storage of its own.
+
+    The storage has at least `room` elements; those between the elements are zero.
+    """
+    shape = tuple(values.shape)
+    storage = torch.zeros(max(extent(shape, tuple(stride), offset), room), dtype=values.dtype)
+    view = torch.as_strided(storage, shape, tuple(stride), offset)
+    if any(step == 0 and size > 1 for size, step in zip(shape, stride, strict=True)) or _overlaps(shape, stride):
+        positions = torch.as_strided(torch.arange(storage.numel()), shape, tuple(stride), offset)
+        storage[positions.flatten()] = values.flatten()
+    else:
+        view.copy_(values)
+    return view
+
+
+def _overlaps(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    reach = 0
+    for step, size in sorted((step, size) for size, step in zip(shape, stride, strict=True) if size > 1):
+        if step <= reach:
+            return True
+        reach += step * (size - 1)
+    return False
+
+
+def _placed(leaf: Leaf) -> torch.Tensor:
+    return strided(fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape), leaf.stride, leaf.offset)
+
+
+def _placed_on(leaf: Leaf, device: str) -> torch.Tensor:
+    here = _placed(leaf)
+    flat = torch.as_strided(here, (here.untyped_storage().nbytes() // here.element_size(),), (1,), 0)
+    return torch.as_strided(flat.to(device), leaf.shape, leaf.stride, leaf.offset)
+
+
+def cotangents(program: Program, device: str = "cpu") -> list[torch.Tensor]:
+    """One tensor for each differentiated output, in order, with its declared layout."""
+    found = []
+    for output in program.outputs:
+        if output.cotangent is not None:
+            c = output.cotangent
+            leaf = Leaf("c", c.dtype, c.shape, c.stride, values=c.values, seed=c.seed)
+            found.append(_placed(leaf) if device == "cpu" else _placed_on(leaf, device))
+    return found

@@ -1,0 +1,67 @@
+"""Functions of two tensors, element by element, with broadcasting and, where it is cheap to have, type promotion."""
+
+from __future__ import annotations
+
+from fuzzer.ops.spec import INDEX, SAME, Attribute, Operand, OpSpec, broadcast, choice, real
+from fuzzer.program import FLOATS, Recipe
+
+FAMILY = "binary"
+
+
+def binary(
+    name: str,
+    *attributes: Attribute,
+    source: str = "",
+    values: tuple[str, ...] = (),
+    others: tuple[str, ...] = (),
+    dtypes: tuple[str, ...] = FLOATS,
+    promotes: tuple[str, ...] | str = SAME,
+    differentiable: bool = True,
+) -> OpSpec:
+    """`values` and `others` suit the first and the second operand; `promotes`: dtypes of the second."""
+    operands = (Operand(dtypes=dtypes, values=values), Operand("other", promotes, shape=broadcast, values=others))
+    return OpSpec(name, FAMILY, source or f"torch.{name}", (*operands, *attributes), differentiable=differentiable)
+
+
+ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
+
+TABLE = (
+    binary("add", ALPHA, promotes=FLOATS),
+    binary("sub", ALPHA, promotes=FLOATS),
+    binary("mul", promotes=(*FLOATS, "i64", "bool")),
+    binary("div", choice("rounding_mode", None, None, "floor", "trunc", default=None), others=("positive", "corners")),
+    binary("pow", values=("positive",), promotes=(*FLOATS, "i64")),
+    binary("float_power", values=("positive",)),
+    binary("remainder", others=("positive", "corners")),
+    binary("fmod", others=("positive", "corners")),
+    binary("maximum", values=("ties", "integers"), others=("ties", "integers"), promotes=FLOATS),
+    binary("minimum", values=("ties", "integers"), others=("ties", "integers")),
+    binary("fmax", values=("ties", "integers"), others=("ties", "integers")),
+    binary("fmin", values=("ties", "integers"), others=("ties", "integers")),
+    binary("atan2", values=("zeros",), others=("zeros",)),
+    binary("hypot", values=("zeros",), others=("zeros",)),
+    binary("copysign", others=("signs", "zeros")),
+    binary("logaddexp"),
+    binary("logaddexp2"),
+    binary("xlogy", values=("zeros",), others=("positive",)),
+    binary("xlog1py", source="torch.special.xlog1py", values=("zeros",), others=("positive", "unit")),
+    OpSpec(
+        "floor_divide",
+        FAMILY,
+        "torch.floor_divide",
+        # of integers: on floats that require grad its backward raises, and div(rounding_mode="floor") says the same
+        (
+            Operand(dtypes=("i64", "i32")),
+            Operand(
+                "other", SAME, shape=broadcast, recipe=lambda d: Recipe("between", d.rng.choice(((1, 5), (-5, -1))))
+            ),
+        ),
+        differentiable=False,
+    ),
+    OpSpec(
+        "ldexp",
+        FAMILY,
+        "torch.ldexp",
+        (Operand(), Operand("other", INDEX, shape=broadcast, recipe=lambda d: Recipe("between", (-3, 3)))),
+    ),
+)

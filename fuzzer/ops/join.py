@@ -1,0 +1,88 @@
+"""Several tensors become one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fuzzer.ops.spec import FLOATS, Attribute, Draw, Operand, OpSpec, computed, dim, replaced
+from fuzzer.program import Shape, TensorType, Value
+
+FAMILY = "join"
+
+
+def first_of(d: Draw) -> TensorType | None:
+    """The first tensor of the list that is being drawn, once there is one."""
+    return d.operands[-1][0] if d.operands[-1] else None
+
+
+def small(d: Draw, rank: tuple[int, int]) -> Shape:
+    """A shape of which four copies stay small."""
+    return tuple(d.size(1, 10) for _ in range(d.rng.randint(*rank)))
+
+
+def alike(low: int, high: int) -> Callable[[Draw], Shape]:
+    """All of the first one's shape."""
+
+    def shape(d: Draw) -> Shape:
+        first = first_of(d)
+        return small(d, (low, high)) if first is None else first.shape
+
+    return shape
+
+
+def differing(at: Callable[[int], int | None], low: int, high: int) -> Callable[[Draw], Shape]:
+    """The first one's shape, but any size (0 among them) in the joined dimension `at(rank)`."""
+
+    def shape(d: Draw) -> Shape:
+        first = first_of(d)
+        if first is None:
+            return small(d, (low, high))
+        where = at(len(first.shape))
+        if where is None or d.rng.random() < 0.3:
+            return first.shape
+        return replaced(first.shape, where, d.size(0, 10))
+
+    return shape
+
+
+def joined(d: Draw) -> Value:
+    """A dimension along which the drawn tensors may be joined: the last, where their sizes may differ, or any other
+    if they do not."""
+    shapes = {t.shape for t in d.operands[0]}
+    rank = d.x.rank
+    options = [i for i in range(rank) if len({replaced(shape, i) for shape in shapes}) == 1]
+    chosen = d.rng.choice(options)
+    return chosen - rank if d.rng.random() < 1 / 3 else chosen
+
+
+def join(name: str, shape: Callable[[Draw], Shape], *attributes: Attribute, least: int = 2) -> OpSpec:
+    """`least` number of tensors, up to four."""
+    operand = Operand("tensors", FLOATS, shape=shape, count=(least, 4))
+    return OpSpec(name, FAMILY, f"torch.{name}", (operand, *attributes))
+
+
+def cat_shape(d: Draw) -> Shape:
+    """The second tensor decides along which dimension they differ; later ones follow it."""
+    drawn = d.operands[-1]
+    if not drawn:
+        return small(d, (1, 4))
+    first = drawn[0].shape
+    odd = [i for t in drawn for i in range(len(first)) if t.shape[i] != first[i]]
+    where = odd[0] if odd else d.rng.randrange(len(first))
+    return first if d.rng.random() < 0.25 else replaced(first, where, d.size(0, 12))
+
+
+TABLE = (
+    join("cat", cat_shape, computed("dim", "dim", joined, 0), least=1),
+    join("stack", alike(0, 4), dim(default=0, extra=1), least=1),
+    join("hstack", differing(lambda rank: 1 if rank > 1 else 0 if rank else None, 0, 3)),
+    join("vstack", differing(lambda rank: 0 if rank > 1 else None, 0, 3)),
+    join("dstack", differing(lambda rank: 2 if rank > 2 else None, 0, 4)),
+    join("column_stack", differing(lambda rank: 1 if rank > 1 else None, 0, 3)),
+    OpSpec(
+        "block_diag",
+        FAMILY,
+        "torch.block_diag",
+        (Operand(rank=(0, 2)), Operand("other", FLOATS, shape=lambda d: small(d, (0, 2)))),
+    ),
+)

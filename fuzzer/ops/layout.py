@@ -1,0 +1,49 @@
+"""Copies of the elements in another order, number or arrangement."""
+
+from __future__ import annotations
+
+from fuzzer.ops.spec import Attribute, Draw, Operand, OpSpec, computed, dim, dims, integer
+from fuzzer.program import Value
+
+FAMILY = "layout"
+
+
+def layout(name: str, *attributes: Attribute, source: str = "", rank: tuple[int, int] = (0, 5)) -> OpSpec:
+    return OpSpec(name, FAMILY, source or f"torch.{name}", (Operand(rank=rank), *attributes))
+
+
+def shifts(d: Draw) -> Value:
+    """As many shifts as rolled dimensions; also beyond a whole turn."""
+    rolled: tuple[int, ...] = d.attrs["dims"]  # type: ignore[assignment]
+    return tuple(d.rng.choice((0, 1, -1, d.x.shape[i], d.rng.randint(-70, 70))) for i in rolled)
+
+
+def plane(d: Draw) -> Value:
+    return tuple(d.rng.sample(range(d.x.rank), 2))
+
+
+def repeats(d: Draw) -> Value:
+    """How often along each dimension, new leading ones among them; the result stays within limits.max_numel * 2."""
+    room = max(1, 2 * d.limits.max_numel // max(d.x.numel, 1))
+    counts: list[int] = []
+    for _ in range(min(d.limits.max_rank, d.x.rank + d.rng.choice((0, 0, 1)))):
+        counts.append(d.rng.randint(1, min(3, room)))
+        room //= counts[-1]
+    if counts and d.rng.random() < 0.03:
+        counts[d.rng.randrange(len(counts))] = 0
+    return (*[1] * (d.x.rank - len(counts)), *counts)
+
+
+TABLE = (
+    layout("flip", dims("dims")),
+    layout("roll", dims("dims"), computed("shifts", "shape", shifts), rank=(1, 5)),
+    layout("rot90", integer("k", -1, 4, 1), computed("dims", "dims", plane, (0, 1)), rank=(2, 5)),
+    layout("repeat", computed("repeats", "shape", repeats), source="torch.Tensor.repeat"),
+    layout("repeat_interleave", integer("repeats", 1, 3), dim(), rank=(1, 5)),
+    layout("contiguous", source="torch.Tensor.contiguous"),
+    layout("clone"),
+    layout("tril", integer("diagonal", -3, 3, 0), rank=(2, 5)),
+    layout("triu", integer("diagonal", -3, 3, 0), rank=(2, 5)),
+    layout("diag_embed", integer("offset", -2, 2, 0), rank=(1, 3)),
+    layout("diag", integer("diagonal", -2, 2, 0), rank=(1, 2)),
+)

@@ -1,0 +1,207 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from fuzzer.ops.spec import (
+    SAME,
+    WIDE,
+    Draw,
+    Operand,
+    OpSpec,
+    choice,
+    computed,
+    dim,
+    expandable,
+    flag,
+    integer,
+    like,
+    nonempty,
+    real,
+)
+from fuzzer.program import Shape, Value
+
+FAMILY = "matmul"
+
+ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5), 1.0)
+BETA = real("beta", -2, 2, (1.0, 0.0, 0.5), 1.0)
+
+
+def factor(d: Draw) -> Shape:
+    """What `matmul` can multiply x with: a vector, a matrix, or a batch that broadcasts with x's."""
+    inner = d.x.shape[-1]
+    kind = d.rng.choice(("vector", "matrix", "batched")) if d.x.rank < 3 else d.rng.choice(("vector", "matrix", "same"))
+    if kind == "vector":
+        return (inner,)
+    columns = d.size(1, 32)
+    if kind == "matrix":
+        return (inner, columns)
+    if kind == "batched":
+        return (d.size(1, 4), inner, columns)
+    batch = tuple(1 if d.rng.random() < 0.25 else d.size(1, 3) if size == 1 else size for size in d.x.shape[:-2])
+    return (*batch[d.rng.randint(0, len(batch)) if d.rng.random() < 0.3 else 0 :], inner, columns)
+
+
+def columns(d: Draw) -> Shape:
+    """(k, m) for an x of (n, k)."""
+    return (d.x.shape[1], d.size(1, 32))
+
+
+def batched_columns(d: Draw) -> Shape:
+    return (d.x.shape[0], d.x.shape[2], d.size(1, 32))
+
+
+def last(d: Draw) -> Shape:
+    return (d.x.shape[-1],)
+
+
+def vector(d: Draw) -> Shape:
+    return (d.size(0),)
+
+
+def weights(d: Draw) -> Shape:
+    """linear's (out, in)."""
+    return (d.size(1, 24), d.x.shape[-1])
+
+
+def out_features(d: Draw) -> Shape:
+    return d.operands[1].shape[:-1]
+
+
+def second(d: Draw) -> Shape:
+    return d.operands[1].shape
+
+
+MATRIX = Operand(rank=(2, 2))
+
+
+def accumulating(name: str, of: Operand, other: Operand, input_shape: int) -> OpSpec:
+    """beta * input + alpha * (of @ other). The input broadcasts, so it is drawn last and passed by keyword."""
+
+    def input_of(d: Draw) -> Shape:
+        a, b = d.operands[0].shape, d.operands[1].shape
+        return expandable(d, ((*a[:-1], b[-1]) if len(b) == len(a) else a[:-1])[-input_shape:])
+
+    operands = (of, other, Operand("input", SAME, shape=input_of, keyword="input"))
+    return OpSpec(name, FAMILY, f"torch.{name}", (*operands, BETA, ALPHA))
+
+
+def named(operand_name: str, **kwargs: object) -> Operand:
+    """An operand passed by its own name."""
+    return Operand(operand_name, keyword=operand_name, **kwargs)  # type: ignore[arg-type]
+
+
+def scale(d: Draw) -> Value:
+    return d.rng.choice((None, None, 0.5, 1.0))
+
+
+TABLE = (
+    OpSpec("matmul", FAMILY, "torch.matmul", (Operand(rank=(1, 5)), Operand("other", SAME, shape=factor))),
+    OpSpec("mm", FAMILY, "torch.mm", (MATRIX, Operand("mat2", SAME, shape=columns))),
+    OpSpec("bmm", FAMILY, "torch.bmm", (Operand(rank=(3, 3)), Operand("mat2", SAME, shape=batched_columns))),
+    OpSpec("mv", FAMILY, "torch.mv", (MATRIX, Operand("vec", SAME, shape=last))),
+    OpSpec("dot", FAMILY, "torch.dot", (Operand(rank=(1, 1)), Operand("other", SAME, shape=like))),
+    OpSpec("outer", FAMILY, "torch.outer", (Operand(rank=(1, 1)), Operand("vec2", SAME, shape=vector))),
+    accumulating("addmm", named("mat1", rank=(2, 2)), named("mat2", dtypes=SAME, shape=columns), 2),
+    accumulating("baddbmm", named("batch1", rank=(3, 3)), named("batch2", dtypes=SAME, shape=batched_columns), 3),
+    accumulating("addmv", named("mat", rank=(2, 2)), named("vec", dtypes=SAME, shape=last), 1),
+    accumulating("addbmm", named("batch1", rank=(3, 3)), named("batch2", dtypes=SAME, shape=batched_columns), 2),
+    OpSpec(
+        "addr",
+        FAMILY,
+        "torch.addr",
+        (
+            named("vec1", rank=(1, 1)),
+            named("vec2", dtypes=SAME, shape=vector),
+            named("input", dtypes=SAME, shape=lambda d: expandable(d, (*d.x.shape, *second(d)))),
+            BETA,
+            ALPHA,
+        ),
+    ),
+    OpSpec(
+        "linear",
+        FAMILY,
+        "torch.nn.functional.linear",
+        (
+            Operand(rank=(1, 5)),
+            Operand("weight", SAME, shape=weights),
+            Operand("bias", SAME, shape=out_features, absent=0.4),
+        ),
+    ),
+    OpSpec(
+        "bilinear",
+        FAMILY,
+        "torch.nn.functional.bilinear",
+        (
+            Operand(rank=(2, 3), accepts=nonempty),
+            Operand("input2", SAME, shape=lambda d: (*d.x.shape[:-1], d.size(1, 6))),
+            Operand("weight", SAME, shape=lambda d: (d.size(1, 4), d.x.shape[-1], second(d)[-1])),
+            Operand("bias", SAME, shape=lambda d: d.operands[2].shape[:1], absent=0.4),
+        ),
+    ),
+    OpSpec(
+        "kron",
+        FAMILY,
+        "torch.kron",
+        (
+            Operand(rank=(0, 2), accepts=lambda t: 0 < t.numel <= 512),
+            Operand("other", SAME, shape=lambda d: tuple(d.size(1, 3) for _ in range(d.rng.randint(0, 2)))),
+        ),
+    ),
+    OpSpec(
+        "tensordot",
+        FAMILY,
+        "torch.tensordot",
+        (
+            Operand(rank=(1, 3), accepts=lambda t: t.numel <= 4096),
+            integer("dims", 0, lambda d: min(d.x.rank, 2), 2),
+            Operand(
+                "b",
+                SAME,
+                shape=lambda d: (*d.x.shape[d.x.rank - int(d.attrs["dims"]) :], d.size(1, 6)),  # type: ignore[arg-type]
+            ),
+        ),
+    ),
+    OpSpec(
+        "vecdot", FAMILY, "torch.linalg.vecdot", (Operand(rank=(1, 4)), Operand("y", SAME, shape=like), dim(default=-1))
+    ),
+    OpSpec(
+        "cross",
+        FAMILY,
+        "torch.linalg.cross",
+        (
+            Operand(
+                rank=(1, 4),
+                accepts=lambda t: t.shape[-1] == 3,
+                fresh=lambda d: (*(d.size(0, 8) for _ in range(d.rng.randint(0, 3))), 3),
+            ),
+            Operand("other", SAME, shape=like),
+        ),
+    ),
+    OpSpec(
+        "cdist",
+        FAMILY,
+        "torch.cdist",
+        (
+            Operand("x1", WIDE, rank=(2, 3), accepts=lambda t: t.shape[-1] > 0),
+            Operand("x2", SAME, shape=lambda d: (*d.x.shape[:-2], d.size(1, 12), d.x.shape[-1])),
+            choice("p", 2.0, 1.0, 3.0, 0.5, float("inf"), default=2.0),
+        ),
+    ),
+    OpSpec(
+        "scaled_dot_product_attention",
+        FAMILY,
+        "torch.nn.functional.scaled_dot_product_attention",
+        (
+            Operand(
+                "query",
+                rank=(3, 4),
+                accepts=lambda t: t.numel > 0,
+                fresh=lambda d: (d.size(1, 3), d.size(1, 3), d.size(1, 12), d.size(1, 16)),
+            ),
+            Operand("key", SAME, shape=lambda d: (*d.x.shape[:-2], d.size(1, 12), d.x.shape[-1])),
+            Operand("value", SAME, shape=lambda d: (*second(d)[:-1], d.size(1, 16))),
+            flag("is_causal", False),
+            computed("scale", "real", scale, None),
+        ),
+    ),
+)

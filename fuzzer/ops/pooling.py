@@ -1,0 +1,117 @@
+"""Pooling: windows of the last one, two or three dimensions become one element each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fuzzer.ops.spec import (
+    WIDE,
+    Attribute,
+    Draw,
+    Operand,
+    OpSpec,
+    choice,
+    computed,
+    flag,
+    has_spatial,
+    images,
+    per_dimension,
+    scalar_or_tuple,
+    spatial_rank,
+)
+from fuzzer.program import FLOATS, Value
+
+FAMILY = "pooling"
+
+
+def extents(d: Draw, spatial: int) -> tuple[int, ...]:
+    return d.x.shape[-spatial:]
+
+
+def each(spatial: int, size: Callable[[Draw, int], int]) -> Callable[[Draw], Value]:
+    """A value for each spatial dimension, `size(d, its index)`; written as one int where they are equal."""
+    return lambda d: scalar_or_tuple([size(d, i) for i in range(spatial)])
+
+
+def kernel(spatial: int) -> Attribute:
+    """A window that fits into the input without padding, under the dilation drawn before it, if any."""
+
+    def size(d: Draw, i: int) -> int:
+        dilation = per_dimension(d.attrs.get("dilation", 1), spatial)[i]
+        most = max(1, min((extents(d, spatial)[i] - 1) // dilation + 1, 5))
+        return d.rng.choice((most, d.rng.randint(1, most)))
+
+    return computed("kernel_size", "size", each(spatial, size))
+
+
+def stride(spatial: int) -> Attribute:
+    """None (the window itself), or 1 to one more than the window: overlapping windows, touching ones, gaps."""
+
+    def draw(d: Draw) -> Value:
+        if d.rng.random() < 0.3:
+            return None
+        sizes = per_dimension(d.attrs["kernel_size"], spatial)
+        return scalar_or_tuple([d.rng.randint(1, size + 1) for size in sizes])
+
+    return computed("stride", "size", draw, None)
+
+
+def padding(spatial: int) -> Attribute:
+    """At most half of the window, as torch demands."""
+
+    def size(d: Draw, i: int) -> int:
+        return d.rng.randint(0, per_dimension(d.attrs["kernel_size"], spatial)[i] // 2)
+
+    return computed("padding", "size", each(spatial, size), 0)
+
+
+def dilation(spatial: int) -> Attribute:
+    return computed("dilation", "size", each(spatial, lambda d, i: d.rng.choice((1, 1, 2))), 1)
+
+
+def target(spatial: int) -> Attribute:
+    """An output size that may or may not divide the input, 1 and more than the input among them."""
+
+    def size(d: Draw, i: int) -> int:
+        extent = extents(d, spatial)[i]
+        return d.rng.choice((1, extent, d.rng.randint(1, extent), min(extent + 1, 12), 2))
+
+    return computed("output_size", "size", each(spatial, size))
+
+
+def pool(name: str, spatial: int, *attributes: Attribute, dtypes: tuple[str, ...] = FLOATS) -> OpSpec:
+    operand = Operand(
+        dtypes=dtypes,
+        rank=spatial_rank(spatial),
+        accepts=has_spatial(spatial),
+        fresh=images(spatial, most=16 if spatial < 3 else 8),
+        values=("ties", "integers") if "max" in name else (),
+    )
+    return OpSpec(f"{name}{spatial}d", FAMILY, f"torch.nn.functional.{name}{spatial}d", (operand, *attributes))
+
+
+def max_pool(spatial: int) -> OpSpec:
+    ceil = flag("ceil_mode", False)
+    return pool("max_pool", spatial, dilation(spatial), kernel(spatial), stride(spatial), padding(spatial), ceil)
+
+
+def avg_pool(spatial: int) -> OpSpec:
+    attributes = [kernel(spatial), stride(spatial), padding(spatial), flag("ceil_mode", False)]
+    attributes.append(flag("count_include_pad", True))
+    if spatial > 1:
+        attributes.append(choice("divisor_override", None, None, 1, 3, -2, default=None))
+    return pool("avg_pool", spatial, *attributes, dtypes=WIDE if spatial == 3 else FLOATS)
+
+
+def lp_pool(spatial: int) -> OpSpec:
+    norm = choice("norm_type", 1, 2, 3, 2.0)
+    return pool("lp_pool", spatial, norm, kernel(spatial), stride(spatial), flag("ceil_mode", False))
+
+
+TABLE = (
+    *map(max_pool, (1, 2, 3)),
+    *map(avg_pool, (1, 2, 3)),
+    *(pool("adaptive_avg_pool", spatial, target(spatial)) for spatial in (1, 2, 3)),
+    *(pool("adaptive_max_pool", spatial, target(spatial)) for spatial in (1, 2, 3)),
+    *map(lp_pool, (1, 2)),
+)

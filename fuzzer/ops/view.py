@@ -1,0 +1,299 @@
+"""Other views of the same elements; several results among them."""
+
+from __future__ import annotations
+
+import math
+
+from fuzzer.ops.spec import (
+    Attribute,
+    Draw,
+    Operand,
+    OpSpec,
+    computed,
+    dense,
+    dim,
+    extent_of,
+    integer,
+    nonempty,
+)
+from fuzzer.program import Shape, Value
+
+FAMILY = "view"
+
+
+def factors(d: Draw, number: int) -> Shape:
+    """Sizes whose product is `number`, with a 1 now and then."""
+    sizes: list[int] = []
+    while number > 1 and len(sizes) < d.limits.max_rank - 1:
+        divisors = [k for k in range(1, min(number, 128) + 1) if number % k == 0]
+        sizes.append(d.rng.choice(divisors))
+        number //= sizes[-1]
+        if d.rng.random() < 0.3:
+            break
+    if number != 1 or not sizes or d.rng.random() < 0.1:
+        sizes.append(number)
+    d.rng.shuffle(sizes)
+    return tuple(sizes)
+
+
+def reshaped(d: Draw) -> Value:
+    """Another shape of as many elements; a -1 stands for one size now and then."""
+    if d.x.numel == 0:
+        return d.x.shape[::-1]
+    if d.x.numel == 1:
+        return (1,) * d.rng.randint(0, 3)
+    sizes = list(factors(d, d.x.numel))
+    if d.rng.random() < 0.25:
+        sizes[d.rng.randrange(len(sizes))] = -1
+    return tuple(sizes)
+
+
+def viewed(d: Draw) -> Value:
+    """A shape that `view` can give whatever the strides: any dimension splits, neighbours merge where they are one
+    run of memory."""
+    runs: list[int] = []
+    for i, size in enumerate(d.x.shape):
+        follows = i > 0 and d.x.stride[i - 1] == d.x.stride[i] * size
+        if follows and d.rng.random() < 0.6:
+            runs[-1] *= size
+        else:
+            runs.append(size)
+    sizes = [part for run in runs for part in (factors(d, run) if d.rng.random() < 0.4 and run > 1 else (run,))]
+    if len(sizes) > d.limits.max_rank:
+        return d.x.shape
+    if sizes and d.x.numel > 1 and d.rng.random() < 0.2:
+        sizes[d.rng.randrange(len(sizes))] = -1
+    return tuple(sizes)
+
+
+def order(d: Draw) -> Value:
+    """A permutation of all dimensions, some negative."""
+    rank = d.x.rank
+    return tuple(i - rank if d.rng.random() < 0.2 else i for i in d.rng.sample(range(rank), rank))
+
+
+def expanded(d: Draw) -> Value:
+    """Sizes of 1 grow or stay (also written -1), and leading dimensions appear."""
+    room = max(1, d.limits.max_numel // max(d.x.numel, 1))
+    sizes: list[int] = []
+    for size in d.x.shape:
+        if size == 1 and d.rng.random() < 0.8:
+            size = d.size(1, min(room, 16))
+            room //= size
+        elif d.rng.random() < 0.3:
+            size = -1
+        sizes.append(size)
+    if len(sizes) < d.limits.max_rank and d.rng.random() < 0.4:
+        sizes.insert(0, d.size(1, max(1, min(room, 8))))
+    return tuple(sizes)
+
+
+def with_ones(d: Draw) -> Shape:
+    """A shape with a dimension or two of size 1: what expand and squeeze are about."""
+    shape = [d.size(1, 16) for _ in range(d.rng.randint(0, 3))]
+    for _ in range(d.rng.randint(1, 2)):
+        shape.insert(d.rng.randint(0, len(shape)), 1)
+    return tuple(shape)
+
+
+def later(d: Draw) -> Value:
+    """A dimension at or after start_dim."""
+    rank = max(d.x.rank, 1)
+    chosen = d.rng.randint(int(d.attrs["start_dim"]) % rank, rank - 1)  # type: ignore[arg-type]
+    return chosen - rank if d.rng.random() < 0.5 else chosen
+
+
+def unflattened(d: Draw) -> Value:
+    size = extent_of(d)
+    return factors(d, size) if size > 1 else (size, 1) if d.rng.random() < 0.5 else (1, size)
+
+
+def pieces(d: Draw) -> Value:
+    """One or several dimensions, for squeeze; those of other sizes than 1 are left alone by torch."""
+    if d.x.rank == 0:
+        return 0
+    if d.rng.random() < 0.6:
+        return d.rng.randrange(-d.x.rank, d.x.rank)
+    return tuple(sorted(d.rng.sample(range(d.x.rank), d.rng.randint(1, d.x.rank))))
+
+
+def two_dims(first: str, second: str) -> tuple[Attribute, Attribute]:
+    """Two distinct dimensions, defaults 0 and 1."""
+
+    def other(d: Draw) -> Value:
+        taken = int(d.attrs[first]) % d.x.rank  # type: ignore[arg-type]
+        return d.rng.choice([i - shift for i in range(d.x.rank) if i != taken for shift in (0, d.x.rank)])
+
+    return dim(first, 0), computed(second, "dim", other, 1)
+
+
+def sizes_inside(d: Draw) -> Value:
+    """A shape for as_strided, small enough to leave room for strides; x's own where x has gaps."""
+    if not dense(d.x):
+        return d.x.shape
+    room = d.x.numel
+    sizes = []
+    for _ in range(d.rng.randint(0, 3)):
+        sizes.append(d.size(1, min(8, max(room, 1))))
+        room //= sizes[-1]
+    return tuple(sizes)
+
+
+def strides_inside(d: Draw) -> Value:
+    """Strides that stay inside the elements of x; overlaps and strides of 0 are legal and wanted."""
+    if not dense(d.x):
+        return d.x.stride
+    sizes: Shape = d.attrs["size"]  # type: ignore[assignment]
+    room = d.x.numel - 1
+    strides = []
+    for size in sizes:
+        strides.append(d.rng.randint(0, min(room // (size - 1), 16)) if size > 1 else d.rng.randint(0, 3))
+        room -= (size - 1) * strides[-1]
+    return tuple(strides)
+
+
+def divided(d: Draw) -> Value:
+    """A dimension of size 2 or more: a single piece would come as a tuple of one, which reads badly."""
+    chosen = d.rng.choice([i for i, size in enumerate(d.x.shape) if size > 1])
+    return chosen - d.x.rank if d.rng.random() < 1 / 3 else chosen
+
+
+def count_of_pieces(d: Draw) -> int:
+    return math.ceil(extent_of(d) / int(d.attrs["split_size_or_sections"]))  # type: ignore[arg-type]
+
+
+def count_of_chunks(d: Draw) -> int:
+    """torch.chunk may give fewer than asked for: it makes all but the last of size ceil(size / chunks)."""
+    chunks = int(d.attrs["chunks"])  # type: ignore[arg-type]
+    return math.ceil(extent_of(d) / math.ceil(extent_of(d) / chunks))
+
+
+def sections(d: Draw) -> Value:
+    """Sizes that add up to the size of dim, a zero among them now and then."""
+    left = extent_of(d)
+    parts = []
+    for _ in range(d.rng.randint(1, 3)):
+        parts.append(d.rng.randint(0, left))
+        left -= parts[-1]
+    return (*parts, left)
+
+
+def few(d: Draw) -> Value:
+    """A dimension of size 2 to 4, so that unbind gives a handful of results."""
+    return d.rng.choice([i for i, size in enumerate(d.x.shape) if 2 <= size <= 4])
+
+
+def with_few(d: Draw) -> Shape:
+    shape = [d.size(1, 12) for _ in range(d.rng.randint(0, 3))]
+    shape.insert(d.rng.randint(0, len(shape)), d.rng.randint(2, 4))
+    return tuple(shape)
+
+
+def view(name: str, *attributes: Attribute, source: str = "", rank: tuple[int, int] = (0, 5)) -> OpSpec:
+    return OpSpec(name, FAMILY, source or f"torch.{name}", (Operand(rank=rank), *attributes))
+
+
+SOME_EXTENT = Operand(rank=(1, 5), accepts=nonempty)
+DIVISIBLE = Operand(rank=(1, 5), accepts=lambda t: t.numel > 0 and max(t.shape) > 1)
+
+TABLE = (
+    view("reshape", computed("shape", "shape", reshaped)),
+    view("view", computed("size", "shape", viewed), source="torch.Tensor.view"),
+    view("transpose", dim("dim0"), dim("dim1")),
+    view("t", rank=(0, 2)),
+    view("permute", computed("dims", "dims", order)),
+    OpSpec(
+        "expand",
+        FAMILY,
+        "torch.Tensor.expand",
+        (Operand(accepts=lambda t: 1 in t.shape or not t.shape, fresh=with_ones), computed("size", "shape", expanded)),
+    ),
+    view(
+        "narrow",
+        dim(),
+        integer("start", 0, extent_of),
+        integer("length", 0, lambda d: extent_of(d) - int(d.attrs["start"])),  # type: ignore[arg-type]
+        rank=(1, 5),
+    ),
+    view(
+        "slice",
+        dim(default=0),
+        integer("start", lambda d: -extent_of(d), extent_of, None),
+        integer("end", lambda d: -extent_of(d), lambda d: extent_of(d) + 1, None),
+        integer("step", 1, 3, 1),
+        source="torch.ops.aten.slice.Tensor",
+        rank=(1, 5),
+    ),
+    OpSpec(
+        "select",
+        FAMILY,
+        "torch.select",
+        (SOME_EXTENT, dim(), integer("index", lambda d: -extent_of(d), lambda d: extent_of(d) - 1)),
+    ),
+    view("unsqueeze", dim(extra=1), rank=(0, 4)),
+    OpSpec("squeeze", FAMILY, "torch.squeeze", (Operand(fresh=with_ones), computed("dim", "dims", pieces))),
+    view("flatten", dim("start_dim", 0), computed("end_dim", "dim", later, -1)),
+    view("unflatten", dim(), computed("sizes", "shape", unflattened), rank=(1, 4)),
+    view("movedim", dim("source"), dim("destination"), rank=(1, 5)),
+    view("diagonal", integer("offset", -2, 2, 0), *two_dims("dim1", "dim2"), rank=(2, 5)),
+    OpSpec(
+        "unfold",
+        FAMILY,
+        "torch.Tensor.unfold",
+        (
+            Operand(rank=(1, 4), accepts=nonempty),
+            dim("dimension"),
+            integer("size", 1, lambda d: min(d.x.shape[int(d.attrs["dimension"])], 6)),  # type: ignore[arg-type]
+            integer("step", 1, 4),
+        ),
+    ),
+    OpSpec(
+        "as_strided",
+        FAMILY,
+        "torch.as_strided",
+        (
+            Operand(accepts=nonempty),
+            computed("size", "shape", sizes_inside),
+            computed("stride", "shape", strides_inside),
+        ),
+    ),
+    OpSpec(
+        "split",
+        FAMILY,
+        "torch.split",
+        (
+            DIVISIBLE,
+            computed("dim", "dim", divided, 0),
+            integer("split_size_or_sections", lambda d: math.ceil(extent_of(d) / 5), lambda d: extent_of(d) - 1),
+        ),
+        results=count_of_pieces,
+    ),
+    OpSpec(
+        "split_sections",
+        FAMILY,
+        "torch.split",
+        (DIVISIBLE, computed("dim", "dim", divided, 0), computed("split_size_or_sections", "shape", sections)),
+        results=lambda d: len(d.attrs["split_size_or_sections"]),  # type: ignore[arg-type]
+    ),
+    OpSpec(
+        "chunk",
+        FAMILY,
+        "torch.chunk",
+        (DIVISIBLE, computed("dim", "dim", divided, 0), integer("chunks", 2, 5)),
+        results=count_of_chunks,
+    ),
+    OpSpec(
+        "unbind",
+        FAMILY,
+        "torch.unbind",
+        (
+            Operand(
+                rank=(1, 4),
+                accepts=lambda t: t.numel > 0 and any(2 <= size <= 4 for size in t.shape),
+                fresh=with_few,
+            ),
+            computed("dim", "dim", few, 0),
+        ),
+        results=extent_of,
+    ),
+)

@@ -1,0 +1,258 @@
+"""ORACLES: pure functions Trial -> Verdict | None. A new oracle is one function and one line in the list.
+
+The name states the claim. Numeric claims are decided by the rounding model (`rounding`), never by a tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
+from fuzzer.rounding import FIRST_FACTOR, FIRST_REPLICAS, STAGES, Spread
+from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
+
+Oracle = Callable[[Trial], Verdict | None]
+
+# A deviation counts as rounding-sensitive only this many times beyond what consistent rounding shows: the class is
+# for results that the model calls stable and that are not, not for the edge of a distribution.
+SENSITIVE_FACTOR = 64.0
+
+
+def worker_survives(trial: Trial) -> Verdict | None:
+    """The process that compiled and ran the program is still there, in time."""
+    o = trial.subject
+    if o.outcome == DIED:
+        detail = f"the worker died in the {o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
+        return Verdict(Signature("worker_survives", "crashes", o.phase, f"{o.signal} {o.frame}".strip()), detail)
+    if o.outcome == TIMED_OUT:
+        detail = f"the {o.phase} did not end in time"
+        return Verdict(Signature("worker_survives", "hangs", o.phase, "deadline"), detail)
+    return None
+
+
+def compile_does_not_raise(trial: Trial) -> Verdict | None:
+    """What runs on the reference side does not raise on the other, in the forward or the backward."""
+    o = trial.subject
+    if o.outcome != RAISED or o.raised is None:
+        return None
+    # The message's first line names the fault; sizes and addresses in it are accidents.
+    pattern = " < ".join((o.raised.kind, *o.raised.frames))
+    detail = f"the {o.phase} raised {o.raised.kind}: {o.raised.message.splitlines()[0] if o.raised.message else ''}"
+    return Verdict(Signature("compile_does_not_raise", "raises", o.phase, strip_digits(pattern)), detail)
+
+
+def metadata_agrees(trial: Trial) -> Verdict | None:
+    """None-ness, shape and dtype of every output and gradient are the reference's."""
+    if trial.subject.outcome != RAN:
+        return None
+    theirs = trial.named(trial.subject)
+    for name, mine in trial.named(trial.reference).items():
+        other = theirs[name]
+        told = [_describe(mine), _describe(other)]
+        if told[0] != told[1]:
+            what = "None-ness" if None in (mine, other) else "dtype" if mine.dtype != other.dtype else "shape"
+            direction = "backward" if name.endswith(".grad") else "forward"
+            detail = f"{name} is {told[1]}, the reference's is {told[0]}"
+            return Verdict(Signature("metadata_agrees", "wrong", direction, what), detail)
+    return None
+
+
+def _describe(tensor: torch.Tensor | None) -> str:
+    return "None" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+# ---------------------------------------------------------------- numeric claims
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One tensor's judgement: the class, and masks and values for the evidence."""
+
+    name: str
+    verdict: str
+    mask: torch.Tensor
+    eager: torch.Tensor
+    compiled: torch.Tensor
+    reference: torch.Tensor
+    floor: torch.Tensor
+
+
+def first_spread(trial: Trial) -> Spread:
+    """The spread of the first look, computed once a trial."""
+    return trial.once("first", lambda: trial.model.spread(FIRST_REPLICAS))
+
+
+def _stages(trial: Trial) -> Iterator[tuple[Spread, float]]:
+    """Ever closer looks: more replicas, at last with doubled units. Each is computed only when asked for."""
+    yield first_spread(trial), FIRST_FACTOR
+    for replicas, scale, factor in STAGES:
+        yield trial.once(("stage", replicas), lambda n=replicas, s=scale: trial.model.spread(n, scale=s)), factor
+
+
+def _outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+    """Where a value lies outside its floor. Nonfinite agrees with nonfinite; an infinite floor admits everything."""
+    finite, known = torch.isfinite(value), torch.isfinite(reference)
+    apart = (value - reference).abs() > floor
+    return torch.where(finite & known, apart, (finite != known) & torch.isfinite(floor))
+
+
+def _wide(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to(like.device, torch.float64)
+
+
+def judge(trial: Trial, names: list[str]) -> Iterator[Judged]:
+    """Every named tensor that lies outside its floor, with its class: wrong, eager-suspect or rounding-sensitive."""
+    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
+    order = list(trial.targets)
+    for name in names:
+        if name not in trial.targets or mine[name] is None or theirs[name] is None:
+            continue
+        if mine[name].shape != theirs[name].shape:
+            continue
+        found = trial.once(
+            ("judged", name), lambda n=name: _judge_one(trial, n, order.index(n), mine[n], theirs[n])
+        )
+        if found is not None:
+            yield found
+
+
+def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torch.Tensor) -> Judged | None:
+    r = trial.model.reference[i].double()
+    eager, compiled = _wide(mine, r), _wide(theirs, r)
+    for spread, factor in _stages(trial):
+        floor = spread.floor(factor)[i]
+        wrong, suspect = _outside(compiled, r, floor), _outside(eager, r, floor)
+        if not bool(wrong.any() | suspect.any()):
+            return _sensitive(trial, name, i, r, eager, compiled)
+    if bool(suspect.any()):
+        return Judged(name, "eager-suspect", suspect, eager, compiled, r, floor)
+    return Judged(name, "wrong", wrong, eager, compiled, r, floor)
+
+
+def _sensitive(
+    trial: Trial, name: str, i: int, r: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor
+) -> Judged | None:
+    """Explained by independent rounding: is it also explained where equal operations round equally?"""
+    independent = first_spread(trial)
+    apart = torch.nan_to_num((compiled - eager).abs(), nan=0.0)
+    # only where the compiled result is far from eager's can the two models tell anything apart
+    if not bool((apart > independent.deviation[i] / 4).any()):
+        return None
+    spread = trial.once("consistent", lambda: trial.model.spread(FIRST_REPLICAS, consistent=True))
+    floor = spread.floor(SENSITIVE_FACTOR)[i]
+    mask = _outside(compiled, r, floor) & ~_outside(eager, r, floor)
+    return Judged(name, "rounding-sensitive", mask, eager, compiled, r, floor) if bool(mask.any()) else None
+
+
+def pattern(judged: Judged) -> str:
+    """The shape of the difference: all-zero, constant-ratio, nonfinite, scattered or other."""
+    c, r = judged.compiled[judged.mask], judged.reference[judged.mask]
+    if not bool(torch.isfinite(c).all()):
+        return "nonfinite"
+    if bool((judged.compiled == 0).all()):
+        return "all-zero"
+    ratio = c / r
+    if bool(torch.isfinite(ratio).all()) and float(ratio.max() - ratio.min()) <= 0.01 * float(ratio.abs().max()):
+        return "constant-ratio"
+    return "scattered" if int(judged.mask.sum()) * 10 < judged.mask.numel() else "other"
+
+
+def compare(judged: Judged) -> Comparison:
+    """The tensor at its worst element (largest excess over the floor)."""
+    excess = (judged.compiled if judged.verdict != "eager-suspect" else judged.eager) - judged.reference
+    excess = torch.nan_to_num(excess.abs() / judged.floor.clamp_min(1e-300), nan=torch.inf) * judged.mask
+    excess = torch.where(judged.mask, torch.nan_to_num(excess, nan=torch.inf), torch.full_like(excess, -1.0))
+    flat = int(excess.flatten().argmax())
+    index: list[int] = []
+    for size in reversed(judged.mask.shape):
+        flat, rest = divmod(flat, size)
+        index.insert(0, rest)
+    where = tuple(index)
+    return Comparison(
+        judged.name,
+        where,
+        float(judged.eager[where]),
+        float(judged.compiled[where]),
+        float(judged.reference[where]),
+        float(judged.floor[where]),
+        int(judged.mask.sum()),
+        judged.mask.numel(),
+    )
+
+
+def _numeric(trial: Trial, oracle: str, direction: str, names: list[str], nonfinite: bool) -> Verdict | None:
+    if trial.subject.outcome != RAN:
+        return None
+    found = [j for j in judge(trial, names) if (pattern(j) == "nonfinite") == nonfinite]
+    if not found:
+        return None
+    found.sort(key=lambda j: CLASSES.index(j.verdict))
+    worst = found[0]
+    comparisons = tuple(compare(j) for j in found)
+    shown = comparisons[0]
+    detail = (
+        f"{shown.name}{list(shown.index)}: compiled {shown.compiled:.9g}, eager {shown.eager:.9g}, "
+        f"float64 {shown.float64:.9g}, floor {shown.floor:.3g}; {shown.wrong} of {shown.total} elements"
+    )
+    return Verdict(Signature(oracle, worst.verdict, direction, pattern(worst)), detail, comparisons)
+
+
+def _outputs(trial: Trial) -> list[str]:
+    return [o.value for o in trial.program.outputs]
+
+
+def _gradients(trial: Trial) -> list[str]:
+    return [name for name in trial.targets if name.endswith(".grad")]
+
+
+def no_new_nonfinite(trial: Trial) -> Verdict | None:
+    """Where the reference is finite in every legal rounding, the compiled result is finite."""
+    for direction, names in (("forward", _outputs(trial)), ("backward", _gradients(trial))):
+        found = _numeric(trial, "no_new_nonfinite", direction, names, nonfinite=True)
+        if found is not None:
+            return found
+    return None
+
+
+def outputs_agree(trial: Trial) -> Verdict | None:
+    """Every output lies within what legal rounding can show."""
+    return _numeric(trial, "outputs_agree", "forward", _outputs(trial), nonfinite=False)
+
+
+def gradients_agree(trial: Trial) -> Verdict | None:
+    """Every gradient lies within what legal rounding can show."""
+    return _numeric(trial, "gradients_agree", "backward", _gradients(trial), nonfinite=False)
+
+
+ORACLES: tuple[Oracle, ...] = (
+    worker_survives,
+    compile_does_not_raise,
+    metadata_agrees,
+    no_new_nonfinite,
+    outputs_agree,
+    gradients_agree,
+)
+
+
+def verdicts(trial: Trial) -> list[Verdict]:
+    """What all oracles say, worst class first."""
+    found = [v for oracle in ORACLES if (v := oracle(trial)) is not None]
+    return sorted(found, key=lambda v: CLASSES.index(v.signature.verdict))
+
+
+def detectable(trial: Trial) -> tuple[int, int]:
+    """(elements, of all) of the gradients whose finite |r| exceeds 10 times the floor and that were compared."""
+    order, theirs = list(trial.targets), trial.named(trial.subject)
+    floors = first_spread(trial).floor(FIRST_FACTOR)
+    seen = total = 0
+    for name in _gradients(trial):
+        if theirs[name] is None:
+            continue
+        i = order.index(name)
+        r = trial.model.reference[i].double()
+        total += r.numel()
+        seen += int((torch.isfinite(r) & (r.abs() > 10 * floors[i])).sum())
+    return seen, total

@@ -1,0 +1,354 @@
+"""The rounding model: what spread may legal arithmetic show?
+
+The trace of eager's operations is replayed in float64. Unperturbed, it is the reference r. Perturbed, the result of
+every operation that rounds moves at random by up to one unit of the dtype that it visibly has in the trace, so the
+replicas show what other legal orders, fusions and precisions could have given (Monte Carlo arithmetic: Parker 1997;
+CESTAC: Vignes 1993). The floor of an element is its largest deviation over the replicas times a factor.
+
+Units. A correctly rounded result is off by half a unit in the last place; float16 and bfloat16 results are float32
+results rounded once more, so half a unit bounds them; float32 and float64 library functions are allowed one unit
+(CUDA, SLEEF and glibc document 1 to 2 ulp for the usual functions; the doubled unit of the final check covers 2).
+
+Accumulations of n terms add, in the precision they accumulate in, u * sqrt(n) on every summand and on the result:
+the probabilistic bound of Higham and Mary (2019), sqrt(n) u |partial sum|, for partial sums as large as the result or
+as the 2-norm of the summands, whichever is larger.
+
+What is never perturbed: leaves; operations that only move, select or compare; results that are exactly representable
+(an exact operation on exact operands), where an accumulation counts as exact only if all its operands lie on a grid
+so coarse that no partial sum can round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from fuzzer.trace import Ref, Replay, Step, Trace, mapped, widened
+
+# Deviation allowed to one rounding, in units of the last place (see above).
+ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
+
+EXACT = frozenset(
+    """
+    clone copy _to_copy detach cat stack gather index_select index _unsafe_index take slice_scatter select_scatter
+    diagonal_scatter as_strided_scatter scatter index_copy index_fill masked_fill masked_scatter where max min amax
+    amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu relu6 threshold threshold_backward hardtanh
+    hardtanh_backward neg abs sign sgn floor ceil round trunc flip roll rot90 constant_pad_nd reflection_pad1d
+    reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d tril triu sort topk
+    kthvalue median nanmedian mode cummax cummin eq ne lt le gt ge logical_and logical_or logical_not logical_xor
+    zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full fill zero empty empty_like
+    empty_strided new_empty new_empty_strided arange scalar_tensor max_pool1d max_pool2d_with_indices
+    max_pool3d_with_indices max_pool2d adaptive_max_pool2d adaptive_max_pool3d upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d unfold im2col
+    embedding repeat isnan isinf isfinite nan_to_num select_backward slice_backward diagonal_backward frac
+    masked_select nonzero argmax argmin argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all
+    pixel_shuffle pixel_unshuffle channel_shuffle searchsorted bucketize tril_indices triu_indices one_hot
+    hardshrink hardshrink_backward softshrink_backward _local_scalar_dense fmod value_selecting_reduction_backward
+    unfold_copy expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy
+    """.split()
+)
+# One IEEE operation or one library function, accurate to about a unit of its result whatever its operands.
+PRIMITIVE = frozenset(
+    """
+    add sub rsub mul div reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
+    sinh cosh tanh asinh acosh atanh erf erfc sigmoid pow hypot leaky_relu leaky_relu_backward
+    sigmoid_backward tanh_backward ldexp deg2rad rad2deg softshrink _prelu_kernel _prelu_kernel_backward hardsigmoid
+    hardsigmoid_backward elu elu_backward xlogy
+    """.split()
+)
+# Library functions whose implementations differ by more than their rounding even where the result is representable
+# (log2(8) may come out as 2.9999998).
+INEXACT = frozenset(
+    """
+    exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid
+    pow hypot rsqrt elu elu_backward xlogy
+    """.split()
+)
+# Triton divides and takes roots approximately (div.full.f32: 2 ulp; PTX ISA, "div"), exact quotients included.
+INEXACT_ON_CUDA = INEXACT | {"div", "mean", "reciprocal", "sqrt"}
+# Where equal elements may legally be ordered either way: the choice is left to chance in every replica.
+UNORDERED = frozenset("sort topk kthvalue median nanmedian mode argsort".split())
+# Sums of products: exact on coarse grids.
+ACCUMULATING = frozenset(
+    """
+    sum mean mm bmm addmm addbmm baddbmm mv addmv dot vdot addr convolution convolution_backward cumsum scatter_add
+    scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward avg_pool1d avg_pool2d
+    avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
+    _adaptive_avg_pool3d _adaptive_avg_pool3d_backward max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward col2im
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+    _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
+    replication_pad2d_backward replication_pad3d_backward unfold_backward trace nansum put take_backward
+    _embedding_bag_dense_backward
+    """.split()
+)
+# Accumulations that happen in the tensor's own dtype, half precision included.
+IN_DTYPE = ("scatter", "index_", "_backward", "cumsum", "cumprod", "put", "col2im", "logcumsumexp")
+# Cancellation inside one kernel that neither operand nor result shows: 1 + erf(x) and 1 + tanh(x) near -1 leave an
+# absolute error of a unit times the other factor.
+ABSOLUTE = ("gelu", "gelu_backward")
+
+GRID = 16.0  # an accumulation is exact where every operand is a multiple of 1 / GRID
+
+
+def is_exact(step: Step) -> bool:
+    """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
+    if step.name not in EXACT:
+        return False
+    taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
+    given = [ref.dtype for ref in step.results if ref.dtype.is_floating_point]
+    return not taken or not given or max(map(epsilon, given)) <= min(map(epsilon, taken))
+
+
+def epsilon(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+def accumulation_length(step: Step) -> float:
+    """Terms that one result element may sum: all input elements per output element, at least 1."""
+    taken = max((ref.numel for ref in step.inputs if ref.dtype.is_floating_point), default=1)
+    if step.name in ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "convolution"):
+        return max(1.0, float(taken))  # the contracted size is at most this
+    given = min((ref.numel for ref in step.results if ref.numel), default=1)
+    if step.name.startswith(("cum", "logcumsum")):
+        given = 1
+    largest = max(taken, max((ref.numel for ref in step.results), default=1))
+    smallest = min(given, min((ref.numel for ref in step.inputs if ref.numel), default=1))
+    return max(1.0, min(largest / max(smallest, 1), float(largest)))
+
+
+@dataclass
+class Exactness:
+    """Found on the unperturbed replay: the accumulating steps that cannot round (all operands on a coarse grid)."""
+
+    steps: set[int]
+
+    def initial(self, flat: torch.Tensor) -> torch.Tensor:
+        return widened(flat)
+
+    def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
+        if step.name in ACCUMULATING and _on_grid(step, (args, kwargs)):
+            self.steps.add(number)
+        return args, kwargs
+
+    def result(self, number: int, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor:
+        return value
+
+
+def _on_grid(step: Step, tree: object) -> bool:
+    """Whether all float operands are multiples of 1/GRID and small enough for every partial sum to be exact."""
+    bound, powers = 1.0, 0
+    for tensor in _float_tensors(tree):
+        if not bool(((tensor * GRID) == (tensor * GRID).round()).all()):
+            return False
+        powers += 1
+        bound *= max(float(tensor.abs().max()) if tensor.numel() else 0.0, 1.0)
+    dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
+    widest = max((epsilon(d) for d in dtypes), default=1.0)
+    accumulator = widest if any(mark in step.name for mark in IN_DTYPE) else min(widest, epsilon(torch.float32))
+    return bound * accumulation_length(step) * GRID ** max(powers, 1) < 2 / accumulator
+
+
+def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        if tree.dtype.is_floating_point:
+            yield tree
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from _float_tensors(item)
+    elif isinstance(tree, dict):
+        yield from _float_tensors(list(tree.values()))
+
+
+class Rounder:
+    """One replica's perturbation.
+
+    consistent  False: every rounding is drawn anew. True: it is a function of the value rounded, so that the same
+                operation on the same operands rounds the same way each time (x*s - x*s stays 0).
+    scale       multiplies every unit (2 in the final check).
+    """
+
+    def __init__(self, seed: int, exact: set[int], device: torch.device, consistent: bool = False, scale: float = 1.0):
+        self.seed, self.exact, self.consistent, self.scale = seed, exact, consistent, scale
+        self.generator = torch.Generator(device).manual_seed(seed)
+
+    def noise(self, value: torch.Tensor) -> torch.Tensor:
+        """Uniform in -1..1, one number an element."""
+        if not self.consistent:
+            drawn = torch.empty(value.shape, dtype=value.dtype, device=value.device)
+            return drawn.uniform_(-1.0, 1.0, generator=self.generator)
+        # a multiply-xorshift hash of the bits (constants: Knuth's MMIX generator; Vigna's xorshift*)
+        salt = (self.seed + 1) * 0x14057B7EF767814F % 2**62
+        bits = value.contiguous().view(torch.int64) * 0x5851F42D4C957F2D + salt
+        bits = (bits ^ (bits >> 29)) * 0x2545F4914F6CDD1D
+        return ((bits >> 20) & 0xFFFFFF).double() / 2**23 - 1.0
+
+    def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
+        """Perturb the summands of an accumulation and the operands of a compound kernel."""
+        if step.name in UNORDERED:
+            return mapped((args, kwargs), self._untied)
+        if step.name in EXACT or step.name in PRIMITIVE or number in self.exact:
+            return args, kwargs
+        unit = self.scale * self._inner_unit(step)
+        written = {id_of(ref) for ref in step.writes}
+        return self._moved(args, step.args, unit, written), self._moved(kwargs, step.kwargs, unit, written)
+
+    def _untied(self, leaf: object) -> object:
+        """Equal elements told apart by far less than any unit."""
+        if not isinstance(leaf, torch.Tensor) or not leaf.dtype.is_floating_point:
+            return leaf
+        drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=self.generator)
+        return leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
+
+    def _moved(self, tree: object, refs: object, unit: float, written: set[object]) -> object:
+        if isinstance(tree, torch.Tensor):
+            if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in written:
+                return tree
+            return tree + tree * self.noise(tree) * unit
+        if isinstance(tree, list | tuple):
+            moved = [self._moved(t, r, unit, written) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
+            return moved if isinstance(tree, list) else tuple(moved)
+        if isinstance(tree, dict):
+            return {k: self._moved(v, refs[k], unit, written) for k, v in tree.items()}  # type: ignore[index]
+        return tree
+
+    def _inner_unit(self, step: Step) -> float:
+        """u * sqrt(n) in the precision the kernel computes in: float32 inside half-precision kernels."""
+        dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
+        if not dtypes:
+            return 0.0
+        widest = max(epsilon(d) for d in dtypes)
+        inner = widest if any(mark in step.name for mark in IN_DTYPE) else min(widest, epsilon(torch.float32))
+        return inner * math.sqrt(accumulation_length(step))
+
+    def result(self, number: int, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor:
+        """Move the result of a rounding operation by up to one unit of the result's dtype."""
+        if value.numel() == 0:
+            return value
+        if is_exact(step):
+            return self._ranged(value, ref.dtype)
+        unit = ULPS[ref.dtype] * epsilon(ref.dtype)
+        if number not in self.exact and step.name not in PRIMITIVE:
+            unit += self._inner_unit(step)
+        # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
+        size = torch.ldexp(torch.ones_like(value), torch.frexp(value).exponent - 1)
+        least = _underflow(ref.dtype)
+        step_size = (size * unit).clamp_min(least) * self.scale
+        if step.name in ABSOLUTE:
+            step_size = step_size + 4.0 * self.scale * min(epsilon(ref.dtype), epsilon(torch.float32))
+        moved = value + step_size * self.noise(value)
+        inexact = INEXACT_ON_CUDA if value.is_cuda else INEXACT
+        kept = (value == 0) | ~torch.isfinite(value)
+        if step.name not in inexact and (step.name in PRIMITIVE or step.name in EXACT or number in self.exact):
+            kept |= representable(value, ref.dtype)
+        return self._ranged(torch.where(kept, value, moved), ref.dtype)
+
+    def initial(self, flat: torch.Tensor) -> torch.Tensor:
+        """What no step made is exact; only its subnormals may be flushed."""
+        return self._ranged(flat.double(), flat.dtype) if flat.dtype.is_floating_point else flat
+
+    def _ranged(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """In every second replica, overflow and flush subnormals; in the others, as if a wider range had been used."""
+        if self.seed % 2 == 0:
+            return value
+        info = torch.finfo(dtype)
+        size = value.abs()
+        if dtype != torch.float64:
+            value = torch.where(size > info.max, value.sign() * math.inf, value)
+        if dtype != torch.float16:
+            value = torch.where(size < info.smallest_normal, 0.0, value)
+        return value
+
+
+def id_of(ref: Ref) -> tuple[int, int]:
+    return ref.storage, ref.offset
+
+
+def _underflow(dtype: torch.dtype) -> float:
+    """Smallest absolute error of a nonzero result: gradual underflow for float16, flush to zero for the others.
+
+    Compiled CPU code links with -ffast-math, which switches the whole process to flush-to-zero; CUDA's approximate
+    functions flush too. float16 values are computed with as float32, where they are normal.
+    """
+    info = torch.finfo(dtype)
+    return float(info.smallest_normal) * (float(info.eps) if dtype == torch.float16 else 1.0)
+
+
+def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Where a float64 value is exactly a number of `dtype`.
+
+    For float64 itself every value is; there one whose last 29 bits are zero (a float32 number) counts, which a
+    rounded result meets with probability 2**-29.
+    """
+    narrow = torch.float32 if dtype == torch.float64 else dtype
+    return value.to(narrow).double() == value
+
+
+# ---------------------------------------------------------------- floors
+
+FIRST_REPLICAS = 8
+FINAL_REPLICAS = 256
+# Factor on the largest of the replicas' deviations, for the first look. A deviation that is uniform or normal shows
+# at least 0.3 of its scale in one of 8 replicas but for a probability of 0.3**8 = 7e-5 (uniform), so 4 times the
+# largest covers the legal range; what it misses is met by the further stages.
+FIRST_FACTOR = 4.0
+# The final look: the largest of 256 deviations is within a few percent of the scale (uniform: P(max < 0.9) = 2e-12;
+# normal: between 2 and 4 sigma), units doubled, and twice that: 8 to 16 sigma of the model.
+FINAL_FACTOR = 2.0
+FINAL_SCALE = 2.0
+STAGES = ((32, 1.0, 4.0), (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR))
+
+
+@dataclass
+class Spread:
+    """Reference and largest deviation, element by element, of the tensors asked for."""
+
+    reference: list[torch.Tensor]
+    deviation: list[torch.Tensor]
+    replicas: int
+    unstable: list[torch.Tensor]  # elements whose replicas disagree about being finite
+
+    def floor(self, factor: float) -> list[torch.Tensor]:
+        """The floors: factor * deviation; infinite where replicas disagree about being finite."""
+        return [
+            torch.where(lost, torch.full_like(dev, math.inf), dev * factor)
+            for dev, lost in zip(self.deviation, self.unstable, strict=True)
+        ]
+
+
+class Model:
+    """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable."""
+
+    def __init__(self, trace: Trace, targets: list[Ref], device: str = "cpu"):
+        self.trace, self.targets, self.device = trace, targets, torch.device(device)
+        found = Exactness(set())
+        replay = Replay(trace, found).run()  # type: ignore[arg-type]
+        self.exact = found.steps
+        self.reference = [replay.value(ref).clone() for ref in targets]
+
+    def replica(self, seed: int, consistent: bool, scale: float) -> list[torch.Tensor]:
+        """The targets under one draw of roundings, in dtype range: half of the replicas overflow as eager's dtype does."""
+        rounder = Rounder(seed, self.exact, self.device, consistent, scale)
+        replay = Replay(self.trace, rounder).run()  # type: ignore[arg-type]
+        return [replay.value(ref) for ref in self.targets]
+
+    def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
+        """Largest deviation over replicas `start` .. `start + replicas`."""
+        deviation = [torch.zeros_like(r, dtype=torch.float64) for r in self.reference]
+        unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in self.reference]
+        for seed in range(start, start + replicas):
+            for i, value in enumerate(self.replica(seed, consistent, scale)):
+                r = self.reference[i]
+                if not r.dtype.is_floating_point:
+                    deviation[i] = torch.maximum(deviation[i], (value != r).double() * math.inf)
+                    deviation[i] = torch.nan_to_num(deviation[i], nan=0.0, posinf=math.inf)
+                    continue
+                finite = torch.isfinite(value) & torch.isfinite(r)
+                unstable[i] |= torch.isfinite(value) != torch.isfinite(r)
+                step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
+                deviation[i] = torch.maximum(deviation[i], step)
+        return Spread(self.reference, deviation, replicas, unstable)

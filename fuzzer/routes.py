@@ -1,0 +1,113 @@
+"""The ways a gradient gets compiled, one function each.
+
+A route takes the program as a Python function, its leaves and cotangents, `compile` (torch.compile with its arguments
+bound, or the identity for the eager run) and `phase` (called with a name before each step, so that a death finds its
+owner). It returns the outputs and, for every leaf that requires grad, the gradient or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fuzzer.program import Program
+
+Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What one run computed: outputs in the program's order, gradients by leaf name."""
+
+    outputs: tuple[torch.Tensor, ...]
+    gradients: dict[str, torch.Tensor | None]
+
+
+class UnknownRoute(ValueError):
+    """A program names a route that does not exist, or an option that the route does not have."""
+
+
+def wanted(program: Program) -> list[str]:
+    """The leaves whose gradient is computed, in order."""
+    return [leaf.name for leaf in program.leaves if leaf.requires_grad]
+
+
+def autograd(
+    program: Program,
+    function: Callable[..., Any],
+    leaves: dict[str, torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    compile: Compile,
+    phase: Callable[[str], None],
+) -> Results:
+    """torch.compile of the forward; torch.autograd.grad on all differentiated outputs at once."""
+    phase("forward")
+    outputs = compile(function)(*leaves.values())
+    phase("backward")
+    differentiated = [
+        out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None
+    ]
+    names = wanted(program)
+    gradients = torch.autograd.grad(
+        differentiated, [leaves[name] for name in names], list(cotangents), allow_unused=True
+    )
+    return Results(tuple(out.detach() for out in outputs), dict(zip(names, gradients, strict=True)))
+
+
+def vjp(
+    program: Program,
+    function: Callable[..., Any],
+    leaves: dict[str, torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    compile: Compile,
+    phase: Callable[[str], None],
+) -> Results:
+    """torch.compile of a function that calls torch.func.vjp, under no_grad: one graph, no partitioner."""
+    names = wanted(program)
+    order = list(leaves)
+    differentiated = [i for i, o in enumerate(program.outputs) if o.cotangent is not None]
+
+    def step(tensors: tuple[torch.Tensor, ...], seeds: tuple[torch.Tensor, ...]) -> Any:
+        given = dict(zip(order, tensors, strict=True))
+
+        def primal(*chosen: torch.Tensor) -> Any:
+            bound = {**given, **dict(zip(names, chosen, strict=True))}
+            outputs = function(*[bound[name] for name in order])
+            return tuple(outputs[i] for i in differentiated), outputs
+
+        _, pull, outputs = torch.func.vjp(primal, *[given[name] for name in names], has_aux=True)
+        return outputs, pull(seeds)
+
+    phase("backward")
+    with torch.no_grad():
+        outputs, gradients = compile(step)(tuple(t.detach() for t in leaves.values()), tuple(cotangents))
+    return Results(tuple(outputs), dict(zip(names, gradients, strict=True)))
+
+
+@dataclass(frozen=True)
+class RouteSpec:
+    """A route: its function and the options it takes, with their defaults."""
+
+    run: Callable[..., Results]
+    options: dict[str, Any]
+
+
+ROUTES: dict[str, RouteSpec] = {
+    "autograd": RouteSpec(autograd, {"dynamic": False}),
+    "vjp": RouteSpec(vjp, {"dynamic": False}),
+}
+
+
+def find(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
+    """The program's route and its options, defaults filled in. Raises UnknownRoute."""
+    spec = ROUTES.get(program.route.name)
+    if spec is None:
+        raise UnknownRoute(f"no route {program.route.name!r}; known are {', '.join(ROUTES)}")
+    options = dict(program.route.options)
+    for name in options:
+        if name not in spec.options:
+            raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {', '.join(spec.options)}")
+    return spec, {**spec.options, **options}

@@ -1,0 +1,302 @@
+"""Record eager's ATen operations once, forward and backward; replay them in float64, exactly or perturbed.
+
+A recording speaks of storages, not of tensor objects: autograd hands saved tensors out as new objects over the same
+storage, and in-place writes and views must meet in the replay as they met in eager. So a tensor is a `Ref` (storage
+number and geometry), a view costs nothing (its geometry is in the Ref), and the replay keeps one flat float64 buffer
+a storage.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A tensor in a trace: its storage's number, dtype, sizes, strides and offset (elements)."""
+
+    storage: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    @property
+    def numel(self) -> int:
+        total = 1
+        for size in self.shape:
+            total *= size
+        return total
+
+
+@dataclass(frozen=True)
+class Step:
+    """One ATen call: what went in and came out (Refs in place of tensors), and which arguments it wrote to.
+
+    recorded: outputs of random ops, to be replayed as drawn (flat float64 buffers by storage number).
+    """
+
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outs: tuple[Ref, ...]
+    writes: tuple[Ref, ...]
+    recorded: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The op's name without namespace, overload or the in-place underscore, e.g. `add`."""
+        name = self.op._schema.name.split("::")[1]
+        return name[:-1] if name.endswith("_") and not name.endswith("__") else name
+
+    @property
+    def results(self) -> tuple[Ref, ...]:
+        """Where the op put numbers: what it wrote to, or else what it returned."""
+        return self.writes or self.outs
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Ref, ...]:
+        return tuple(refs_in((self.args, self.kwargs)))
+
+
+def refs_in(tree: Any) -> Iterator[Ref]:
+    """Every Ref in nested lists, tuples and dicts."""
+    if isinstance(tree, Ref):
+        yield tree
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from refs_in(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from refs_in(item)
+
+
+def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """The nested structure with every leaf replaced by change(leaf)."""
+    if isinstance(tree, list):
+        return [mapped(item, change) for item in tree]
+    if isinstance(tree, tuple):
+        return tuple(mapped(item, change) for item in tree)
+    if isinstance(tree, dict):
+        return {key: mapped(item, change) for key, item in tree.items()}
+    return change(tree)
+
+
+@dataclass
+class Trace:
+    """A recording: the steps in order, the contents of every storage that no step made, and the steps' storages."""
+
+    steps: list[Step] = field(default_factory=list)
+    initial: dict[int, torch.Tensor] = field(default_factory=dict)
+    sizes: dict[int, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "\n".join(show_step(step) for step in self.steps)
+
+
+def show_step(step: Step) -> str:
+    """One line a step: results with dtype, sizes and strides, then the call."""
+
+    def show(leaf: Any) -> str:
+        if isinstance(leaf, Ref):
+            kind = str(leaf.dtype).removeprefix("torch.")
+            return f"s{leaf.storage}:{kind}{list(leaf.shape)}/{list(leaf.stride)}"
+        return repr(leaf)
+
+    given = ", ".join(str(mapped(a, show)).replace("'", "") for a in step.args)
+    named = "".join(f", {k}={mapped(v, show)}" for k, v in step.kwargs.items())
+    return f"{', '.join(map(show, step.outs))} = {step.op._schema.name}({given}{named})"
+
+
+class Recorder(TorchDispatchMode):
+    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace = Trace()
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []  # a storage's address is its name only while it lives
+
+    def ref(self, tensor: torch.Tensor, known: bool = False) -> Ref:
+        """The Ref of a tensor; a storage not met before is copied as it is now, unless a step just made it."""
+        storage = tensor.untyped_storage()
+        number = self._numbers.get(storage._cdata)
+        if number is None:
+            number = len(self._alive)
+            self._numbers[storage._cdata] = number
+            self._alive.append(storage)
+            elements = storage.nbytes() // tensor.element_size()
+            self.trace.sizes[number] = elements
+            if not known:
+                self.trace.initial[number] = _flat(tensor, elements).clone()
+        return Ref(number, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+
+    def _tree(self, tree: Any, known: bool = False) -> Any:
+        return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given, named = self._tree(tuple(args)), self._tree(kwargs)
+        out = func(*args, **kwargs)
+        fresh = {id(t.untyped_storage()): t for t in _tensors(out)}
+        before = len(self._alive)
+        outs = tuple(refs_in(self._tree(out, known=True)))
+        writes = tuple(
+            ref
+            for argument, value in _bound(func, given, named)
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for ref in refs_in(value)
+        )
+        if not writes and outs and all(ref.storage < before for ref in outs):
+            return out  # a view: its geometry is in the Refs that use it
+        recorded: dict[int, torch.Tensor] = {}
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            results = [*_tensors(out), *(_tensors(args) if writes else [])]
+            recorded = {self._numbers[t.untyped_storage()._cdata]: self._wide(t) for t in results}
+        del fresh
+        self.trace.steps.append(Step(func, given, named, outs, writes, recorded))
+        return out
+
+    def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
+        flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()
+        return flat.double() if flat.dtype.is_floating_point else flat
+
+
+def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
+    return torch.as_strided(tensor.detach(), (elements,), (1,), 0)
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
+    return found
+
+
+def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The schema's arguments with what was given for them."""
+    found = []
+    for i, argument in enumerate(func._schema.arguments):
+        if i < len(args) and not argument.kwarg_only:
+            found.append((argument, args[i]))
+        elif argument.name in kwargs:
+            found.append((argument, kwargs[argument.name]))
+    return found
+
+
+class Perturbation(Protocol):
+    """What a replay may do to the numbers around a step (see `rounding`)."""
+
+    def initial(self, flat: torch.Tensor) -> torch.Tensor: ...
+
+    def inputs(self, number: int, step: Step, args: Any, kwargs: Any) -> tuple[Any, Any]: ...
+
+    def result(self, number: int, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor: ...
+
+
+class Unreplayable(ValueError):
+    """A trace that cannot be replayed in float64; the message names the op and why."""
+
+
+# Ops whose float scalars are limits that eager compares with in the tensor's own dtype.
+LIMITS = frozenset(
+    "clamp clamp_min clamp_max hardtanh hardtanh_backward threshold threshold_backward hardshrink hardshrink_backward "
+    "softshrink softshrink_backward eq ne lt le gt ge where masked_fill fill full full_like index_fill scatter "
+    "constant_pad_nd scalar_tensor".split()
+)
+
+
+class Replay:
+    """One float64 evaluation of a trace. After `run`, `value(ref)` gives any tensor of the trace."""
+
+    def __init__(self, trace: Trace, perturbation: Perturbation | None = None):
+        self.trace = trace
+        self.perturbation = perturbation
+        self.odd: dict[int, torch.Tensor] = {}
+        start = widened if perturbation is None else perturbation.initial
+        self.buffers = {number: start(flat) for number, flat in trace.initial.items()}
+
+    def run(self) -> Replay:
+        """Evaluate every step. Raises Unreplayable."""
+        written = {ref.storage for step in self.trace.steps for ref in step.writes}
+        for number in written & set(self.buffers):
+            self.buffers[number] = self.buffers[number].clone()
+        with torch.no_grad():
+            for number, step in enumerate(self.trace.steps):
+                try:
+                    self.step(number, step)
+                except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+                    raise Unreplayable(f"{step.op}: {str(error).splitlines()[0]}") from None
+        return self
+
+    def value(self, ref: Ref) -> torch.Tensor:
+        """The tensor of a Ref: float64 where eager had a float, else eager's dtype."""
+        if ref.storage in self.odd:
+            return self.odd[ref.storage]
+        return torch.as_strided(self.buffers[ref.storage], ref.shape, ref.stride, ref.offset)
+
+    def step(self, number: int, step: Step) -> None:
+        if step.recorded:
+            self.buffers.update({s: flat.clone() for s, flat in step.recorded.items()})
+            return
+        lead = next((ref.dtype for ref in step.inputs if ref.dtype.is_floating_point), None)
+        limits = lead if step.name in LIMITS else None
+        args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, limits))
+        if step.name == "_softmax" or step.name == "_log_softmax":
+            args = (*args[:2], False)
+        if self.perturbation is not None:
+            args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
+        out = step.op(*args, **kwargs)
+        if step.writes:
+            for ref in step.writes:
+                self._finish(number, step, ref, self.value(ref), in_place=True)
+            return
+        for ref, value in zip(step.outs, _tensors(out), strict=True):
+            self._finish(number, step, ref, value, in_place=False)
+
+    def _finish(self, number: int, step: Step, ref: Ref, value: torch.Tensor, in_place: bool) -> None:
+        changed = value
+        if self.perturbation is not None and ref.dtype.is_floating_point:
+            changed = self.perturbation.result(number, step, ref, value)
+        if in_place:
+            if changed is not value:
+                value.copy_(changed)
+        else:
+            self._store(ref, changed)
+
+    def _store(self, ref: Ref, value: torch.Tensor) -> None:
+        if tuple(value.shape) != ref.shape:
+            # workspaces (cudnn's reserve, embedding_bag's offsets) depend on the dtype: kept as the replay made them
+            if ref.dtype.is_floating_point and value.dtype.is_floating_point and ref.numel and value.numel():
+                raise ValueError(f"replay gave {tuple(value.shape)}, eager {ref.shape}")
+            self.odd[ref.storage] = value
+            return
+        elements = self.trace.sizes[ref.storage]
+        same = tuple(value.stride()) == ref.stride and value.storage_offset() == ref.offset == 0
+        if same and value.untyped_storage().nbytes() == elements * value.element_size():
+            self.buffers[ref.storage] = torch.as_strided(value, (elements,), (1,), 0)
+            return
+        if ref.storage not in self.buffers or self.buffers[ref.storage].dtype != value.dtype:
+            self.buffers[ref.storage] = torch.zeros(elements, dtype=value.dtype, device=value.device)
+        self.value(ref).copy_(value)
+
+    def _argument(self, leaf: Any, limits: torch.dtype | None) -> Any:
+        if isinstance(leaf, Ref):
+            return self.value(leaf)
+        if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
+            return torch.float64
+        if limits is not None and isinstance(leaf, float):
+            return float(torch.tensor(leaf, dtype=torch.float64).to(limits))
+        return leaf
+
+
+def widened(flat: torch.Tensor) -> torch.Tensor:
+    """float64 where it was floating. Raises Unreplayable for complex tensors."""
+    if flat.dtype.is_complex:
+        raise Unreplayable("a complex tensor")
+    return flat.double() if flat.dtype.is_floating_point else flat

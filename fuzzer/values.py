@@ -1,0 +1,132 @@
+"""How a leaf is filled. One recipe is one entry: a torch expression over `u`, random integers in 0..2**24.
+
+The expression is the single definition: `fill` evaluates it and reproducers print it (`source`). Only integer draws,
+exact scalings and one final cast are used, because those give the same bits on every machine and torch release;
+torch.randn does not (its vectorised path rounds differently per CPU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from fuzzer.program import Recipe, Shape, Value
+
+TORCH_DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}
+NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+
+# name: (what it is for, the expression). u has shape (3, *shape); N is the symmetric three-fold sum, close to normal
+# with variance 1 (three uniforms in -1..1, each of variance 1/3).
+_N = "(u.sum(0) - 3 * 2**23).double() / 2**23"
+RECIPES: dict[str, tuple[str, str]] = {
+    "normal": ("close to a standard normal", f"{_N}"),
+    "uniform": ("uniform in 0..1", "u[0].double() / 2**24"),
+    "positive": ("uniform in 0.1..4", "0.1 + 3.9 * (u[0].double() / 2**24)"),
+    "unit": ("uniform in -0.9..0.9", "1.8 * (u[0].double() / 2**24) - 0.9"),
+    "probabilities": ("uniform in 0.05..0.95", "0.05 + 0.9 * (u[0].double() / 2**24)"),
+    "ties": ("few distinct values, so that maxima tie", "(u[0] % 3 - 1).double() * 0.5"),
+    "zeros": ("normal, a third of it exactly zero", f"({_N}) * (u[0] % 3 != 0)"),
+    "corners": (
+        "where functions change their rule",
+        "torch.tensor([0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 6, -6]).double()[u[0] % 11]",
+    ),
+    "integers": ("integers in -4..4", "(u[0] % 9 - 4).double()"),
+    "signs": ("-1 or 1", "(u[0] % 2 * 2 - 1).double()"),
+    "large": ("normal times 1000", f"1000 * ({_N})"),
+    "tiny": ("normal times 0.0001", f"({_N}) / 10000"),
+    "subnormal": ("below the smallest normal number", f"({_N}) / 8 * torch.finfo(DTYPE).smallest_normal"),
+    "ones": ("all one", "torch.ones(u.shape[1:])"),
+    "coins": ("0 or 1", "u[0] % 2"),
+}
+
+
+@dataclass(frozen=True)
+class Parametrised:
+    """A recipe with arguments: how many it takes, and its expression from (arguments, shape, random-integers source)."""
+
+    purpose: str
+    arity: int | None
+    write: Callable[[tuple[Value, ...], Shape, Callable[[Shape], str]], str]
+
+
+def _permutation(args: tuple[Value, ...], shape: Shape, draw: Callable[[Shape], str]) -> str:
+    rows = (*shape[:-1], args[0])
+    return f"{draw(rows)}.argsort(dim=-1, stable=True)[..., :{shape[-1] if shape else 1}].reshape({shape})"  # type: ignore[arg-type]
+
+
+PARAMETRISED: dict[str, Parametrised] = {
+    "below": Parametrised("integers in 0..n-1", 1, lambda a, s, draw: f"({draw(s)} % {max(int(a[0]), 1)})"),  # type: ignore[arg-type]
+    "between": Parametrised(
+        "integers in a..b",
+        2,
+        lambda a, s, draw: f"({draw(s)} % {int(a[1]) - int(a[0]) + 1} + {a[0]})",  # type: ignore[arg-type]
+    ),
+    "permutation": Parametrised("the first of 0..n-1 in random order, along the last dimension", 1, _permutation),
+    "arange": Parametrised(
+        "1, 2, 3, ... in row-major order", 0, lambda a, s, draw: f"torch.arange(1, 1 + {_numel(s)}).reshape({s})"
+    ),
+    "data": Parametrised("the numbers given", None, lambda a, s, draw: f"torch.tensor({list(a)!r}).reshape({s})"),
+}
+
+GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
+
+
+class UnknownRecipe(ValueError):
+    """A recipe that does not exist, or with the wrong number of arguments."""
+
+
+def _numel(shape: Shape) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def _draw(seed: int) -> Callable[[Shape], str]:
+    return lambda shape: f"torch.randint(0, 2**24, {tuple(shape)}, generator=torch.Generator().manual_seed({seed}))"
+
+
+def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
+    """A torch-only expression for the tensor, contiguous on the CPU. Raises UnknownRecipe."""
+    torch_dtype = str(TORCH_DTYPES[dtype])
+    if recipe.name in RECIPES and not recipe.args:
+        expression = RECIPES[recipe.name][1]
+        floating = TORCH_DTYPES[dtype].is_floating_point
+        expression = expression.replace("DTYPE", torch_dtype if floating else "torch.float32")
+        drawn = _draw(seed)((3, *shape))
+        return f"(lambda u: {expression})({drawn}).to({torch_dtype})"
+    known = PARAMETRISED.get(recipe.name)
+    if known is None or (known.arity is not None and len(recipe.args) != known.arity):
+        names = ", ".join([*RECIPES, *PARAMETRISED])
+        raise UnknownRecipe(f"no value recipe {recipe.name}({len(recipe.args)} arguments); known are {names}")
+    if recipe.name == "data":
+        if len(recipe.args) != _numel(shape):
+            raise UnknownRecipe(f"data holds {len(recipe.args)} numbers for {_numel(shape)} elements of {shape}")
+        # float64 first: torch.tensor of a list would round through float32
+        kind = "torch.float64" if TORCH_DTYPES[dtype].is_floating_point else "torch.int64"
+        numbers = ", ".join(map(_number, recipe.args))
+        return f"torch.tensor([{numbers}], dtype={kind}).reshape({shape}).to({torch_dtype})"
+    return f"{known.write(recipe.args, shape, _draw(seed))}.to({torch_dtype})"
+
+
+def _number(value: Value) -> str:
+    text = repr(value)
+    return f"float({text!r})" if text in ("inf", "-inf", "nan") else text
+
+
+def fill(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> torch.Tensor:
+    """A contiguous CPU tensor of this dtype and shape. Raises UnknownRecipe."""
+    return eval(source(recipe, seed, dtype, shape), {"torch": torch})

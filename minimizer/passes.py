@@ -1,0 +1,355 @@
+"""REDUCERS: what may be made simpler, one function each. The function's name is its label in statistics.
+
+A reducer takes a program and the types of its values and yields proposals, the biggest cut first. It may propose
+nonsense: the gate in `reduce.py` types every proposal and refuses those that are not simpler by `order.cost`.
+A proposal costs nothing until it passes the gate; then it costs a compile, of seconds. So a reducer may be generous
+with proposals that can hardly type, and must be sparing with those that surely do.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from fuzzer.program import (
+    FLOATS,
+    Argument,
+    Cotangent,
+    Dtype,
+    Leaf,
+    Node,
+    Program,
+    Recipe,
+    Region,
+    Route,
+    Statement,
+    Value,
+    contiguous,
+)
+from minimizer.order import RECIPES, recipe_cost
+from minimizer.resize import drop_dim, shrink_dim
+from minimizer.rewrite import (
+    Types,
+    as_output,
+    cut,
+    edit,
+    exchange,
+    ordered,
+    propose,
+    results,
+    substitute,
+    swap,
+    with_attrs,
+    writes,
+)
+
+Reducer = Callable[[Program, Types], Iterator[Program]]
+
+# ---------------------------------------------------------------- statements
+
+
+def isolate_node(program: Program, types: Types) -> Iterator[Program]:
+    """One node alone, its operands fresh contiguous leaves; one node with the producers of its operands.
+
+    Then both again with leaves laid out like the values they replace.
+    """
+    producer = {name: node for node in program.nodes for name in node.outs}
+    for plain, deep in itertools.product((True, False), (False, True)):
+        for node in reversed(program.nodes):
+            near = [producer[name] for name in node.uses if name in producer] if deep else []
+            if near or not deep:
+                yield from cut(program, types, [node, *near], results(program, node, types), plain)
+
+
+def cut_to_node(program: Program, types: Types) -> Iterator[Program]:
+    """One node's results as the only outputs, with all that they need."""
+    for node in program.nodes:
+        yield from propose(program, outputs=results(program, node, types))
+
+
+def cut_to_prefix(program: Program, types: Types) -> Iterator[Program]:
+    """The first half of the nodes, the first three quarters, all but the last; unread results become outputs."""
+    nodes = program.nodes
+    count = len(nodes)
+    for length in sorted({count // 2, count - count // 4, count - 1} - {0, count}):
+        kept = nodes[:length]
+        read = {name for node in kept for name in node.uses}
+        returned = {output.value for output in program.outputs}
+        ends = [name for node in kept for name in node.outs if name in returned or name not in read]
+        outputs = tuple(as_output(program, n, types[n]) for n in ends if types[n].is_float or n in returned)
+        yield from cut(program, types, kept, outputs)
+
+
+def drop_output(program: Program, types: Types) -> Iterator[Program]:
+    """One output alone; then all but one."""
+    outputs = program.outputs
+    if len(outputs) > 1:
+        for output in outputs:
+            yield from propose(program, outputs=(output,))
+        for output in outputs:
+            yield from propose(program, outputs=tuple(o for o in outputs if o is not output))
+
+
+def drop_backward(program: Program, types: Types) -> Iterator[Program]:
+    """One of several differentiated outputs is only returned."""
+    differentiated = [output for output in program.outputs if output.cotangent is not None]
+    for output in differentiated if len(differentiated) > 1 else ():
+        outputs = tuple(replace(o, cotangent=None) if o is output else o for o in program.outputs)
+        yield from propose(program, outputs=outputs)
+
+
+def node_to_leaf(program: Program, types: Types) -> Iterator[Program]:
+    """A node's results become fresh leaves of their types. Late nodes first: their producers go with them."""
+    for node in reversed(program.nodes):
+        others = [other for other in program.nodes if other is not node]
+        outputs = tuple(o for o in program.outputs if o.value not in node.outs)
+        for plain in (True, False):
+            yield from cut(program, types, others, outputs, plain)
+
+
+def bypass_node(program: Program, types: Types) -> Iterator[Program]:
+    """A node's readers read one of its operands of the same dtype and shape instead."""
+    for node in reversed(program.nodes):
+        for name in dict.fromkeys(node.uses):
+            alike = [o for o in node.outs if (types[o].dtype, types[o].shape) == (types[name].dtype, types[name].shape)]
+            if len(alike) == len(node.outs):
+                yield from substitute(program, dict.fromkeys(alike, name))
+
+
+def drop_node(program: Program, types: Types) -> Iterator[Program]:
+    """Dead code goes; then in-place nodes whose result nobody reads, though their effect may be seen."""
+    yield from propose(program)
+    read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
+    for node in program.nodes:
+        if writes(node) is not None and read.isdisjoint(node.outs):
+            yield from propose(program, body=exchange(program.body, node, None))
+
+
+def unwrap_region(program: Program, types: Types) -> Iterator[Program]:
+    """A region's statements run without its context."""
+
+    def unwrapped(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
+        for i, s in enumerate(body):
+            if isinstance(s, Region):
+                yield (*body[:i], *s.body, *body[i + 1 :])
+                yield from ((*body[:i], replace(s, body=inner), *body[i + 1 :]) for inner in unwrapped(s.body))
+
+    for body in unwrapped(program.body):
+        yield from propose(program, body=body)
+
+
+# ---------------------------------------------------------------- leaves
+
+
+def drop_operand(program: Program, types: Types) -> Iterator[Program]:
+    """An optional operand is left out; a list of operands is cut to one, or loses one."""
+    for node in program.nodes:
+        for i, arg in enumerate(node.args):
+            for shorter in less(arg):
+                args = (*node.args[:i], shorter, *node.args[i + 1 :])
+                while args and args[-1] is None:
+                    args = args[:-1]
+                yield from change(program, node, args=args)
+
+
+def less(arg: Argument) -> Iterator[Argument]:
+    if isinstance(arg, tuple):
+        yield from ((name,) for name in arg if len(arg) > 1)
+        yield from (arg[:i] + arg[i + 1 :] for i in range(len(arg)) if len(arg) > 2)
+    elif arg is not None:
+        yield None
+
+
+def merge_leaves(program: Program, types: Types) -> Iterator[Program]:
+    """One leaf stands in for every other of its dtype and shape; then for one of them."""
+    firsts: dict[Any, str] = {}
+    for leaf in program.leaves:
+        firsts.setdefault((leaf.dtype, leaf.shape), leaf.name)
+    names = {leaf.name: firsts[leaf.dtype, leaf.shape] for leaf in program.leaves}
+    doubles = {name: first for name, first in names.items() if name != first}
+    if len(doubles) > 1:
+        yield from substitute(program, doubles)
+    for name, first in doubles.items():
+        yield from substitute(program, {name: first})
+
+
+def drop_requires_grad(program: Program, types: Types) -> Iterator[Program]:
+    """The gradient of a single leaf is asked for; then of all but one. The last one stays: it is the question."""
+    asked = [leaf for leaf in program.leaves if leaf.requires_grad]
+    groups = [[leaf] for leaf in asked] + [[other for other in asked if other is not leaf] for leaf in asked]
+    for group in groups if len(asked) > 1 else ():
+        leaves = tuple(replace(leaf, requires_grad=leaf in group) for leaf in program.leaves)
+        yield from propose(program, leaves=leaves)
+
+
+def all_then_each(program: Program, simpler: Callable[[Leaf], Leaf]) -> Iterator[Program]:
+    """Every leaf made simpler at once; then each alone."""
+    yield from propose(program, leaves=tuple(map(simpler, program.leaves)))
+    for leaf in program.leaves:
+        if simpler(leaf) != leaf:
+            yield from propose(program, leaves=swap(program.leaves, leaf, simpler(leaf)))
+
+
+def to_float32(program: Program, types: Types) -> Iterator[Program]:
+    """Every float dtype becomes f32, attributes included; then each leaf's alone."""
+
+    def plain(leaf: Leaf) -> Leaf:
+        return replace(leaf, dtype="f32") if leaf.dtype in FLOATS else leaf
+
+    def plain_node(node: Node) -> Node:
+        single = Dtype("f32")
+        attrs = ((key, single if isinstance(v, Dtype) and v.name in FLOATS else v) for key, v in node.attrs)
+        return replace(node, attrs=tuple(attrs))
+
+    yield from propose(program, leaves=tuple(map(plain, program.leaves)), body=edit(program.body, plain_node))
+    yield from all_then_each(program, plain)
+
+
+def unview_leaf(program: Program, types: Types) -> Iterator[Program]:
+    """A view of another leaf becomes a leaf with a storage of its own."""
+    yield from all_then_each(
+        program, lambda x: x if x.base is None else replace(x, base=None, offset=0, stride=contiguous(x.shape))
+    )
+
+
+def plain_stride(program: Program, types: Types) -> Iterator[Program]:
+    """Leaves become contiguous; then dense, with the order of their dimensions."""
+    yield from all_then_each(program, lambda leaf: replace(leaf, stride=contiguous(leaf.shape)))
+    yield from all_then_each(program, lambda leaf: replace(leaf, stride=ordered(leaf.shape, leaf.stride, 1)))
+
+
+def plain_offset(program: Program, types: Types) -> Iterator[Program]:
+    """Leaves start at the first element of their storage; then at the second; then half as far in."""
+    yield from all_then_each(program, lambda leaf: replace(leaf, offset=0))
+    yield from all_then_each(program, lambda leaf: replace(leaf, offset=min(leaf.offset, 1)))
+    yield from all_then_each(program, lambda leaf: replace(leaf, offset=leaf.offset // 2))
+
+
+# ---------------------------------------------------------------- values
+
+
+def simplest_values(program: Program, types: Types) -> Iterator[Program]:
+    """The leaves' values become simpler recipes, all at once, then each alone; seeds become 0.
+
+    The recipe of an index leaf only gets smaller arguments: another recipe may point outside, which kills a worker.
+    """
+
+    def simpler(leaf: Leaf, name: str) -> Leaf:
+        better = leaf.type.is_float and recipe_cost(Recipe(name)) < recipe_cost(leaf.values)
+        return replace(leaf, values=Recipe(name), seed=0) if better and leaf.base is None else leaf
+
+    for name in RECIPES:
+        yield from propose(program, leaves=tuple(simpler(leaf, name) for leaf in program.leaves))
+    for leaf in program.leaves:
+        for name in RECIPES:
+            yield from propose(program, leaves=swap(program.leaves, leaf, simpler(leaf, name)))
+        for args in lower(leaf.values.args) if not leaf.type.is_float else ():
+            smaller = replace(leaf, values=replace(leaf.values, args=args))
+            yield from propose(program, leaves=swap(program.leaves, leaf, smaller))
+    yield from all_then_each(program, lambda leaf: replace(leaf, seed=0))
+
+
+def simplest_cotangent(program: Program, types: Types) -> Iterator[Program]:
+    """Cotangents become contiguous, of a simpler recipe, of seed 0."""
+
+    def plain(c: Cotangent) -> Cotangent:
+        return replace(c, stride=contiguous(c.shape))
+
+    def filled(name: str) -> Callable[[Cotangent], Cotangent]:
+        return lambda c: (
+            replace(c, values=Recipe(name), seed=0) if recipe_cost(Recipe(name)) < recipe_cost(c.values) else c
+        )
+
+    for simpler in (plain, *map(filled, RECIPES), lambda c: replace(c, seed=0)):
+        changed = (o.cotangent and simpler(o.cotangent) for o in program.outputs)
+        outputs = tuple(replace(o, cotangent=c) for o, c in zip(program.outputs, changed, strict=True))
+        yield from propose(program, outputs=outputs)
+
+
+# ---------------------------------------------------------------- attributes, settings, route
+
+
+def default_attribute(program: Program, types: Types) -> Iterator[Program]:
+    """An attribute is left out; then it gets a lower value; then two integers move down together (start and end)."""
+    for node in program.nodes:
+        for name, value in node.attrs:
+            yield from change(program, node, attrs=with_attrs(node, name))
+            for smaller in lower(value):
+                yield from change(program, node, attrs=with_attrs(node, name, smaller))
+        whole = [(name, value) for name, value in node.attrs if type(value) is int and value > 0]
+        for (a, x), (b, y) in itertools.combinations(whole, 2):
+            for step in dict.fromkeys((min(x, y), 1)):
+                moved = replace(node, attrs=with_attrs(node, a, x - step))
+                yield from change(program, node, attrs=with_attrs(moved, b, y - step))
+
+
+def change(program: Program, node: Node, **fields: Any) -> Iterator[Program]:
+    """The program with some fields of one node replaced."""
+    yield from propose(program, body=exchange(program.body, node, replace(node, **fields)))
+
+
+def lower(value: Value) -> Iterator[Any]:
+    """Values of the same kind that are nearer to the plainest one, nearest first."""
+    if isinstance(value, bool):
+        yield from (False,) if value else ()
+    elif isinstance(value, int):
+        yield from (v for v in dict.fromkeys((0, 1, abs(value) // 2, abs(value) - 1)) if 0 <= v < abs(value))
+        yield from (-value,) if value < 0 else ()
+    elif isinstance(value, float):
+        yield from (v for v in (0.0, 1.0, 2.0) if v != value)
+    elif isinstance(value, Dtype) and value.name in FLOATS:
+        yield Dtype("f32")
+    elif isinstance(value, tuple):
+        for i, inner in enumerate(value):
+            yield from ((*value[:i], smaller, *value[i + 1 :]) for smaller in lower(inner))
+
+
+def default_setting(program: Program, types: Types) -> Iterator[Program]:
+    """No settings; then all but one."""
+    yield from propose(program, settings=())
+    for pair in program.settings:
+        yield from propose(program, settings=tuple(p for p in program.settings if p != pair))
+
+
+def default_route(program: Program, types: Types) -> Iterator[Program]:
+    """The default route; then the route without its options; then without one of them."""
+    route = program.route
+    yield from propose(program, route=Route())
+    yield from propose(program, route=replace(route, options=()))
+    for pair in route.options:
+        yield from propose(program, route=replace(route, options=tuple(p for p in route.options if p != pair)))
+
+
+# Big cuts first. The first group removes statements, and a statement takes its operands, attributes and compile time
+# with it: every query after it is cheaper and every list of proposals shorter. isolate_node leads, because most faults
+# need one or two nodes: it ends the search for the place at once, where cutting from the ends takes several steps.
+# Settings and the route come before the sizes, since without them fewer kernels are generated. Then sizes (a whole
+# dimension before a shorter one), then what a reader sees last: dtypes, layouts, values, attributes, cotangents.
+# Values precede attributes because ones and small integers often make an attribute's value irrelevant.
+REDUCERS: tuple[Reducer, ...] = (
+    isolate_node,
+    cut_to_node,
+    cut_to_prefix,
+    drop_output,
+    drop_backward,
+    node_to_leaf,
+    bypass_node,
+    drop_node,
+    unwrap_region,
+    drop_operand,
+    merge_leaves,
+    default_setting,
+    default_route,
+    drop_dim,
+    shrink_dim,
+    to_float32,
+    unview_leaf,
+    plain_stride,
+    plain_offset,
+    drop_requires_grad,
+    simplest_values,
+    default_attribute,
+    simplest_cotangent,
+)

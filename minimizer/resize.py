@@ -1,0 +1,199 @@
+"""The reducers of sizes. A size seldom stands alone: leaves share it and attributes repeat it or depend on it.
+
+Nothing here knows the rules of an op. A change of sizes is proposed in every *scope* (which axes of which leaves) with
+every *reading* (how the integers among the attributes may follow), and the gate's typing picks those that fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from fuzzer.program import Leaf, Node, Program, Recipe, Shape, Value, contiguous
+from minimizer.rewrite import Types, edit, exchange, propose, reshaped, trimmed, with_attrs
+
+Axis = tuple[str, int]  # a leaf's name and one of its axes
+Reading = Callable[[int], int]
+
+
+def names_dims(attribute: str) -> bool:
+    """Whether an attribute counts dimensions (dim, dims, start_dim, ...): then a size never moves it."""
+    return "dim" in attribute
+
+
+def integers(value: Value, reading: Reading) -> Value:
+    """The value with every integer in it replaced."""
+    if isinstance(value, tuple):
+        return tuple(integers(inner, reading) for inner in value)
+    return reading(value) if type(value) is int else value
+
+
+# ---------------------------------------------------------------- shrink_dim
+
+
+def shrink_dim(program: Program, types: Types) -> Iterator[Program]:
+    """Sizes become 1, 2, 3, 4, half, a little less: all large ones at once, then consistently, then one axis alone."""
+    largest = max((size for leaf in program.leaves for size in leaf.shape), default=0)
+    for limit in (1, 2, 3, 4):
+        if limit < largest:
+            yield from cap(program, limit)
+    yield from together(program)
+    for size, axes in scopes(program):
+        for target in targets(size):
+            for reading in readings(size, target):
+                yield from resized(program, dict.fromkeys(axes, target), reading)
+            yield from slid(program, dict.fromkeys(axes, target), size - target)
+
+
+def targets(size: int) -> tuple[int, ...]:
+    """Smaller sizes, big cuts first; the last ones close in on a threshold in a logarithmic number of steps."""
+    wanted = (1, 2, 3, 4, size // 2, size - size // 4, size - size // 8, size - 1)
+    return tuple(target for target in dict.fromkeys(wanted) if 0 < target < size)
+
+
+def scopes(program: Program) -> Iterator[tuple[int, list[Axis]]]:
+    """Sets of axes of one size: all, those at one place from the left, from the right, then each alone."""
+    axes = [(leaf, axis) for leaf in program.leaves for axis in range(len(leaf.shape))]
+    groups: dict[tuple[int, str, int], list[Axis]] = {}
+    for kind, place in (
+        ("all", lambda leaf, axis: 0),
+        ("left", lambda leaf, axis: axis),
+        ("right", lambda leaf, axis: axis - len(leaf.shape)),
+    ):
+        for leaf, axis in axes:
+            groups.setdefault((leaf.shape[axis], kind, place(leaf, axis)), []).append((leaf.name, axis))
+    for leaf, axis in axes:
+        groups[leaf.shape[axis], leaf.name, axis] = [(leaf.name, axis)]
+    for (size, _, _), group in sorted(groups.items(), key=lambda item: -item[0][0]):
+        if size > 1:
+            yield size, group
+
+
+def readings(size: int, target: int) -> tuple[Reading, ...]:
+    """How an integer attribute may follow when a size becomes the target."""
+    return (
+        lambda v: target if v == size else v,
+        lambda v: v,
+        lambda v: v - (size - target) if v >= size else v,
+        lambda v: v - (size - target) if v >= size - target else v,
+        lambda v: v // size * target if v % size == 0 else v,
+        lambda v: max(-target, min(v, target)),
+        lambda v: max(-target, min(v, target - 1)),
+    )
+
+
+def cap(program: Program, limit: int) -> Iterator[Program]:
+    """No size above the limit; attributes follow it, stay below it, or stay."""
+    sizes = {(leaf.name, axis): min(s, limit) for leaf in program.leaves for axis, s in enumerate(leaf.shape)}
+    for reading in (
+        lambda v: max(-limit, min(v, limit)),
+        lambda v: max(-limit, min(v, limit - 1)),
+        lambda v: v,
+    ):
+        yield from resized(program, sizes, reading)
+
+
+def together(program: Program) -> Iterator[Program]:
+    """All sizes and attributes above a step go down by it, so that their differences stay (windows, slices, cat)."""
+    smallest = min((s for leaf in program.leaves for s in leaf.shape if s > 1), default=1)
+    for step in dict.fromkeys((smallest - 1, smallest // 2, 1)):
+        sizes = {
+            (leaf.name, axis): s - step if s > step else s
+            for leaf in program.leaves
+            for axis, s in enumerate(leaf.shape)
+        }
+        for reading in (lambda v, d=step: v - d if v > d else v, lambda v, d=step: v - d if v >= d else v, lambda v: v):
+            yield from resized(program, sizes, reading)
+
+
+def resized(program: Program, sizes: dict[Axis, int], reading: Reading) -> Iterator[Program]:
+    """The program with some axes of its leaves resized and its attributes read anew."""
+    yield from propose(
+        program,
+        leaves=tuple(resized_leaf(leaf, sizes, reading) for leaf in program.leaves),
+        body=edit(program.body, lambda node: reread(node, reading)),
+    )
+
+
+def resized_leaf(leaf: Leaf, sizes: dict[Axis, int], reading: Reading) -> Leaf:
+    """The leaf in its new sizes. The arguments of an index recipe, such as below(n), follow like attributes do."""
+    shape = tuple(sizes.get((leaf.name, axis), size) for axis, size in enumerate(leaf.shape))
+    new = leaf if shape == leaf.shape else reshaped(leaf, shape)
+    if leaf.type.is_float or new.values.name == "data":
+        return new
+    return replace(new, values=Recipe(new.values.name, tuple(integers(a, reading) for a in new.values.args)))
+
+
+def reread(node: Node, reading: Reading) -> Node:
+    attrs = ((key, value if names_dims(key) else integers(value, reading)) for key, value in node.attrs)
+    return replace(node, attrs=tuple(attrs))
+
+
+def slid(program: Program, sizes: dict[Axis, int], step: int) -> Iterator[Program]:
+    """One integer attribute moves as far as the size does: start=3, end=9, source of 6 become 3, 4, 1 or 8, 9, 1."""
+    leaves = tuple(resized_leaf(leaf, sizes, lambda v: v) for leaf in program.leaves)
+    for node in program.nodes:
+        for name, value in node.attrs:
+            if type(value) is int and not names_dims(name):
+                for new in (value - step, value + step):
+                    other = replace(node, attrs=with_attrs(node, name, new))
+                    yield from propose(program, leaves=leaves, body=exchange(program.body, node, other))
+
+
+# ---------------------------------------------------------------- drop_dim
+
+
+def drop_dim(program: Program, types: Types) -> Iterator[Program]:
+    """A dimension goes: from all leaves that have it, counted from the left or from the right; then from one leaf."""
+    rank = max((len(leaf.shape) for leaf in program.leaves), default=0)
+    for axis in range(rank):
+        yield from without_dim(program, {leaf.name: axis for leaf in program.leaves}, axis, rank)
+        places = {leaf.name: axis - rank + len(leaf.shape) for leaf in program.leaves}
+        yield from without_dim(program, places, axis, rank)
+    for leaf in program.leaves:
+        for axis in range(len(leaf.shape)):
+            yield from without_dim(program, {leaf.name: axis}, axis, len(leaf.shape))
+
+
+def without_dim(program: Program, places: dict[str, int], axis: int, rank: int) -> Iterator[Program]:
+    """The leaves without the axis that stands at their place; attributes follow, or stay."""
+    leaves = tuple(squeezed(leaf, places.get(leaf.name, -1)) for leaf in program.leaves)
+    yield from propose(program, leaves=leaves, body=edit(program.body, lambda n: renumbered(n, axis, rank, True)))
+    yield from propose(program, leaves=leaves, body=edit(program.body, lambda n: renumbered(n, axis, rank, False)))
+    yield from propose(program, leaves=leaves)
+
+
+def squeezed(leaf: Leaf, axis: int) -> Leaf:
+    """The leaf without one axis, contiguous if it was; itself where it has no such axis."""
+    if not 0 <= axis < len(leaf.shape):
+        return leaf
+    shape, stride = without(leaf.shape, axis), without(leaf.stride, axis)
+    stride = contiguous(shape) if leaf.stride == contiguous(leaf.shape) else stride
+    return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, shape))
+
+
+def without(values: Shape, axis: int) -> Shape:
+    return values[:axis] + values[axis + 1 :]
+
+
+def renumbered(node: Node, axis: int, rank: int, sizes: bool) -> Node:
+    """The node with its dimensions counted without one axis; with `sizes`, size lists lose their entry too."""
+    found: list[tuple[str, Value]] = []
+    for key, value in node.attrs:
+        if names_dims(key):
+            value = moved(value, axis, rank)
+        elif sizes and isinstance(value, tuple) and len(value) == rank:
+            value = value[:axis] + value[axis + 1 :]
+        found.append((key, value))
+    return replace(node, attrs=tuple(found))
+
+
+def moved(value: Value, axis: int, rank: int) -> Value:
+    """A dimension, or a tuple of them, counted without the axis: what lies beyond it moves one nearer."""
+    if isinstance(value, tuple):
+        return tuple(moved(v, axis, rank) for v in value if not (type(v) is int and v % max(rank, 1) == axis))
+    if type(value) is not int:
+        return value
+    if value < 0:
+        return value + 1 if value + rank < axis or value == -rank else value
+    return max(value - 1, 0) if value > axis or value == rank - 1 else value

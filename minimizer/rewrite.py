@@ -1,0 +1,224 @@
+"""The moves that reducers share. Each makes a new program; what is ill-typed is left to the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fuzzer.program import (
+    NORMAL,
+    Argument,
+    Attributes,
+    Cotangent,
+    Leaf,
+    Node,
+    Output,
+    Program,
+    ProgramError,
+    Recipe,
+    Region,
+    Shape,
+    Statement,
+    TensorType,
+    contiguous,
+)
+
+Types = Mapping[str, TensorType]
+
+
+def propose(program: Program, **changes: Any) -> Iterator[Program]:
+    """The changed program without dead code; nothing where an invariant breaks or no node is left to compile."""
+    try:
+        found = prune(replace(program, **changes))
+    except ProgramError:
+        return
+    if found.nodes and found.outputs:
+        yield found
+
+
+# ---------------------------------------------------------------- bodies
+
+
+def edit(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
+    """The body with every node changed, or dropped where `change` gives None. Emptied regions go too."""
+    found: list[Statement] = []
+    for s in body:
+        if isinstance(s, Region):
+            inner = edit(s.body, change)
+            found += [replace(s, body=inner)] if inner else []
+        else:
+            node = change(s)
+            found += [] if node is None else [node]
+    return tuple(found)
+
+
+def exchange(body: tuple[Statement, ...], old: Node, new: Node | None) -> tuple[Statement, ...]:
+    """The body with one node replaced, or dropped."""
+    return edit(body, lambda node: new if node is old else node)
+
+
+def read_instead(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with some of the names it reads replaced."""
+
+    def argument(arg: Argument) -> Argument:
+        if isinstance(arg, str):
+            return names.get(arg, arg)
+        return None if arg is None else tuple(None if name is None else names.get(name, name) for name in arg)
+
+    return replace(node, args=tuple(map(argument, node.args)))
+
+
+def substitute(program: Program, names: Mapping[str, str]) -> Iterator[Program]:
+    """The program that reads `names[a]` wherever it read a, without the nodes and leaves that bound an a."""
+    body = edit(program.body, lambda n: None if set(n.outs) <= names.keys() else read_instead(n, names))
+    outputs = tuple(replace(o, value=names.get(o.value, o.value)) for o in program.outputs)
+    leaves = tuple(leaf for leaf in program.leaves if leaf.name not in names)
+    yield from propose(program, leaves=leaves, body=body, outputs=outputs)
+
+
+def writes(node: Node) -> str | None:
+    """The name of the operand that an in-place node overwrites."""
+    first = node.args[0] if node.args else None
+    return first if node.op.endswith("_") and isinstance(first, str) else None
+
+
+def prune(program: Program) -> Program:
+    """The program without leaves and nodes that no output needs.
+
+    An in-place node whose result is not read stays while a later statement reads a value that may share its storage
+    (linked through first operands, since only torch knows which ops make views); `drop_node` proposes to remove it.
+    """
+    family = families(program)
+    live = {output.value for output in program.outputs}
+    kept: set[tuple[str, ...]] = set()
+    for node in reversed(program.nodes):
+        target = writes(node)
+        if not live.isdisjoint(node.outs) or (target is not None and not live.isdisjoint(family[target])):
+            kept.add(node.outs)
+            live.update(node.uses)
+    for leaf in reversed(program.leaves):
+        if leaf.name in live and leaf.base is not None:
+            live.add(leaf.base)
+    leaves = tuple(leaf for leaf in program.leaves if leaf.name in live)
+    return replace(program, leaves=leaves, body=edit(program.body, lambda n: n if n.outs in kept else None))
+
+
+def families(program: Program) -> dict[str, set[str]]:
+    """For each name, the names that may share its storage."""
+    found = {leaf.name: {leaf.name} for leaf in program.leaves}
+    links: list[tuple[tuple[str, ...], str | None]] = [((leaf.name,), leaf.base) for leaf in program.leaves]
+    links += [(node.outs, node.uses[0] if node.uses else None) for node in program.nodes]
+    for names, source in links:
+        family = set(names).union(found.get(source, ()) if source else (), *(found.get(n, ()) for n in names))
+        for member in family:
+            found[member] = family
+    return found
+
+
+# ---------------------------------------------------------------- cuts
+
+
+def cut(
+    program: Program, types: Types, kept: Collection[Node], outputs: tuple[Output, ...], plain: bool = True
+) -> Iterator[Program]:
+    """Only these nodes; what they read from others becomes leaves.
+
+    The new leaves are contiguous, or laid out as inferred; nothing is proposed where the latter says the same.
+    """
+    bound = {leaf.name for leaf in program.leaves} | {name for node in kept for name in node.outs}
+    wanted = [name for node in kept for name in node.uses] + [output.value for output in outputs]
+    missing = [name for name in dict.fromkeys(wanted) if name not in bound]
+    fresh = tuple(fresh_leaf(program, name, types[name], plain, i) for i, name in enumerate(missing))
+    if plain or any(leaf.stride != contiguous(leaf.shape) for leaf in fresh):
+        body = edit(program.body, lambda n: n if n in kept else None)
+        yield from propose(program, leaves=program.leaves + fresh, body=body, outputs=outputs)
+
+
+def fresh_leaf(program: Program, name: str, t: TensorType, plain: bool, index: int) -> Leaf:
+    """A leaf of this type. Its seed is a new one, so that two leaves do not hold the same values by accident."""
+    values = NORMAL if t.is_float else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
+    seed = 1 + index + max((leaf.seed for leaf in program.leaves), default=0)
+    stride = contiguous(t.shape) if plain else t.stride
+    return Leaf(name, t.dtype, t.shape, stride, requires_grad=t.is_float, values=values, seed=seed)
+
+
+def results(program: Program, node: Node, types: Types) -> tuple[Output, ...]:
+    """The floating results of a node as outputs (all of them where none floats), differentiated if the program is."""
+    floats = [name for name in node.outs if types[name].is_float]
+    return tuple(as_output(program, name, types[name]) for name in floats or node.outs)
+
+
+def as_output(program: Program, name: str, t: TensorType) -> Output:
+    """The program's own output of that name, or a new one with a cotangent like the program's first."""
+    for output in program.outputs:
+        if output.value == name:
+            return output
+    like = next((o.cotangent for o in program.outputs if o.cotangent is not None), None)
+    if like is None or not t.is_float:
+        return Output(name)
+    values = NORMAL if like.values.name == "data" else like.values
+    return Output(name, Cotangent(t.dtype, t.shape, contiguous(t.shape), values, like.seed))
+
+
+# ---------------------------------------------------------------- types
+
+
+def retype(program: Program, types: Types) -> Program:
+    """The program with each cotangent of its output's dtype and shape. A stride stays where it still fits.
+
+    An output that is no longer floating loses its cotangent.
+    """
+    return replace(program, outputs=tuple(retyped(o, types[o.value]) for o in program.outputs))
+
+
+def retyped(output: Output, t: TensorType) -> Output:
+    c = output.cotangent
+    if c is None or (c.dtype, c.shape) == (t.dtype, t.shape):
+        return output
+    if not t.is_float:
+        return Output(output.value)
+    stride = restride(c.shape, c.stride, t.shape)
+    values = trimmed(c.values, t.shape)
+    return Output(output.value, replace(c, dtype=t.dtype, shape=t.shape, stride=stride, values=values))
+
+
+def restride(shape: Shape, stride: Shape, new: Shape) -> Shape:
+    """A stride for `new` that is like this one: dense if it was, else with the order, the zeros and the first step."""
+    if stride == contiguous(shape) or len(shape) != len(new):
+        return contiguous(new)
+    return ordered(new, stride, min((s for s in stride if s), default=1))
+
+
+def ordered(shape: Shape, stride: Shape, step: int) -> Shape:
+    """A stride with the order and the zeros of this one, its innermost step as given, and no other gaps."""
+    found = [0] * len(shape)
+    for axis in sorted(range(len(shape)), key=lambda a: (stride[a], -a)):
+        if stride[axis]:
+            found[axis] = step
+            step *= max(shape[axis], 1)
+    return tuple(found)
+
+
+def trimmed(recipe: Recipe, shape: Shape) -> Recipe:
+    """Recorded values, cut to the elements of a smaller shape; any other recipe as it is."""
+    if recipe.name != "data":
+        return recipe
+    return replace(recipe, args=recipe.args[: TensorType("f32", shape, contiguous(shape)).numel])
+
+
+def reshaped(leaf: Leaf, shape: Shape) -> Leaf:
+    """The leaf with another shape and a stride like its own."""
+    stride = restride(leaf.shape, leaf.stride, shape)
+    return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, shape))
+
+
+def swap(leaves: Iterable[Leaf], old: Leaf, new: Leaf) -> tuple[Leaf, ...]:
+    """The leaves with one of them replaced."""
+    return tuple(new if leaf is old else leaf for leaf in leaves)
+
+
+def with_attrs(node: Node, name: str, *values: Any) -> Attributes:
+    """The node's attributes with one of them replaced, or dropped where no value is given."""
+    pairs = ((key, values[0] if key == name and values else value) for key, value in node.attrs)
+    return tuple((key, value) for key, value in pairs if values or key != name)

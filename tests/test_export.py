@@ -1,0 +1,258 @@
+"""Export: scripts that rebuild exactly what the trial ran, run alone, and say in their exit code what they saw."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzer.export import ExportError, issue, repro
+from fuzzer.interpret import cotangents, materialise
+from fuzzer.program import extent
+from fuzzer.text import parse
+from fuzzer.verdict import Comparison, Finding, Signature
+
+RELU = """program(1)
+settings({"inductor.cpp.inject_relu_bug_TESTING_ONLY": "accuracy"})
+route("autograd")
+x0 = leaf(f32[3], seed=1)
+v0 = relu(x0)
+backward(v0, cotangent(f32[3], values="ones"))
+"""
+
+TWO_OPS = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 4], seed=1)
+x1 = leaf(f32[4, 2], values="integers", seed=2)
+v0 = slice_scatter(x0, x1, dim=1, end=2)
+v1 = sum(v0, dim=(1,))
+backward(v1, cotangent(f32[4], values="integers", seed=3))
+"""
+
+LAYOUTS = """program(1)
+route("autograd")
+x0 = leaf(f64[()], values=data([-1.5]))
+x1 = leaf(bf16[8, 0])
+x2 = leaf(i64[3], values=below(7), seed=4)
+x3 = leaf(f16[2, 2], stride=(1, 2), offset=5, values=data([inf, -inf, nan, -0.0]))
+x4 = leaf_view(x3, f16[2], stride=(2,), offset=5, requires_grad=False)
+x5 = leaf(bool[3], values="coins", seed=1)
+x6 = leaf(bf16[5, 7], seed=9)
+x7 = leaf(f32[9, 11], stride=(1, 9), values="subnormal", seed=5)
+x8 = leaf(f32[9, 11], stride=(0, 1), offset=3, values="normal", seed=5)
+x9 = leaf(f32[90, 11], stride=(2, 181), values="corners", seed=6)
+x10 = leaf(f32[70], values="ones")
+x11 = leaf(f64[3, 3, 3], values="tiny", seed=2)
+x12 = leaf(f32[4, 6], stride=(0, 0), values="normal", seed=1)
+x13 = leaf(f32[100], stride=(1,), offset=1)
+x14 = leaf(f32[40, 40], stride=(20, 1), seed=8)
+x15 = leaf(u8[2, 2], values=between(200, 255))
+v0 = relu(x7)
+backward(v0, cotangent(f32[9, 11], stride=(0, 1), seed=11))
+"""
+
+
+def finding(program: str, verdict: str = "wrong", **changes: Any) -> Finding:
+    made = Finding(
+        signature=Signature("gradients_agree", verdict, "backward", "all-zero"),
+        detail="x0.grad is all zero where eager is not",
+        original=program,
+        program=program,
+        place={"backend": "inductor", "against": "eager", "device": "cpu", "torch": "2.13.0", "python": "3.11.7"},
+        reproduced=3,
+        runs=3,
+    )
+    return replace(made, **changes)
+
+
+def run(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The script in a fresh process, in a folder of its own."""
+    path = folder / "repro.py"
+    path.write_text(text)
+    command = [sys.executable, path.name, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+
+
+def function_of(text: str, name: str) -> Any:
+    """One function of a script, with what it needs, without running the rest."""
+    tree = ast.parse(text)
+    tree.body = [s for s in tree.body if isinstance(s, ast.Import | ast.FunctionDef)]
+    space: dict[str, Any] = {}
+    exec(compile(tree, "repro", "exec"), space)
+    return space[name]
+
+
+def storage(t: torch.Tensor) -> torch.Tensor:
+    reach = extent(tuple(t.shape), t.stride(), t.storage_offset())
+    return t.detach().as_strided((reach,), (1,), 0)
+
+
+def test_the_script_rebuilds_every_tensor_to_the_bit() -> None:
+    program = parse(LAYOUTS)
+    built = function_of(repro(finding(LAYOUTS)), "inputs")()
+    wanted = [*materialise(program.leaves).values(), *cotangents(program)]
+    assert len(built) == len(wanted)
+    for ours, theirs in zip(built, wanted, strict=True):
+        assert ours.dtype == theirs.dtype
+        assert (ours.shape, ours.requires_grad) == (theirs.shape, theirs.requires_grad)
+        if 0 not in ours.shape:
+            assert (ours.stride(), ours.storage_offset()) == (theirs.stride(), theirs.storage_offset())
+        a, b = storage(ours).contiguous(), storage(theirs).contiguous()
+        assert torch.equal(a.isnan(), b.isnan())
+        assert torch.equal(a[~a.isnan()].view(torch.uint8), b[~b.isnan()].view(torch.uint8))
+    assert built[4].untyped_storage().data_ptr() == built[3].untyped_storage().data_ptr()
+
+
+def test_the_script_runs_alone_on_torch_and_the_standard_library() -> None:
+    for verdict in ("wrong", "raises", "crashes", "hangs", "eager-suspect", "rounding-sensitive"):
+        tree = ast.parse(repro(finding(RELU, verdict)))
+        names = [alias.name for s in ast.walk(tree) if isinstance(s, ast.Import) for alias in s.names]
+        assert {name.split(".")[0] for name in names} <= {"torch", "sys", "subprocess"}
+        assert not [s for s in ast.walk(tree) if isinstance(s, ast.ImportFrom)]
+
+
+def test_two_ops_take_at_most_25_lines_before_the_check() -> None:
+    text = repro(finding(TWO_OPS))
+    head = text.split("def could_not_run")[0] + text.split("= could_not_run")[1].split("def double")[0]
+    wanted = [line for line in head.splitlines() if line.strip() and not line.startswith("#")]
+    assert len(wanted) <= 25, head
+
+
+def test_lines_of_a_script_are_short() -> None:
+    for program in (RELU, TWO_OPS):
+        assert max(map(len, repro(finding(program)).splitlines())) <= 120
+
+
+def test_constants_and_small_tensors_are_written_out() -> None:
+    text = repro(finding(RELU))
+    assert "torch.ones(3)" in text
+    assert "x0 = torch.tensor([" in text
+    assert "randint" not in text
+
+
+def test_settings_stand_in_the_script_as_people_write_them() -> None:
+    assert "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = " in repro(finding(RELU))
+    functorch = repro(finding(RELU.replace("inductor.cpp.inject_relu_bug_TESTING_ONLY", "functorch.cse")))
+    assert "import torch._functorch.config" in functorch
+
+
+def test_an_unknown_setting_or_route_is_an_error() -> None:
+    with pytest.raises(ExportError, match=r"gcc\.fast"):
+        repro(finding(RELU.replace("inductor.cpp.inject_relu_bug_TESTING_ONLY", "gcc.fast")))
+    with pytest.raises(ExportError, match="telegraph"):
+        repro(finding(RELU.replace('route("autograd")', 'route("telegraph")')))
+
+
+def test_names_that_a_script_uses_itself_are_replaced() -> None:
+    text = repro(finding(RELU.replace("x0", "torch").replace("v0", "f")))
+    assert "def f(x0):" in text
+
+
+def test_dynamic_and_other_backends_reach_torch_compile() -> None:
+    dynamic = RELU.replace('route("autograd")', 'route("autograd", dynamic=True)')
+    text = repro(finding(dynamic, place={"backend": "aot_eager", "against": "eager", "device": "cpu"}))
+    assert 'torch.compile(f, backend="aot_eager", dynamic=True)' in text
+
+
+def test_two_places_are_run_against_each_other() -> None:
+    text = repro(finding(RELU, place={"backend": "eager@cuda", "against": "eager@cpu", "device": "cuda"}))
+    assert 'compiled = gradients(f, *inputs("cuda"))' in text
+    assert 'eager = gradients(f, *inputs("cpu"))' in text
+    assert "torch.cuda.is_available()" in text
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_a_script_exits_2_where_its_device_is_missing(tmp_path: Path) -> None:
+    done = run(tmp_path, repro(finding(RELU, place={"backend": "inductor", "against": "eager", "device": "cuda"})))
+    assert done.returncode == 2
+    assert "CUDA" in done.stdout
+
+
+def test_a_script_exits_2_where_it_could_not_run(tmp_path: Path) -> None:
+    gone = RELU.replace("inject_relu_bug_TESTING_ONLY", "a_setting_of_another_release")
+    done = run(tmp_path, repro(finding(gone)))
+    assert done.returncode == 2
+    assert "a_setting_of_another_release" in done.stderr
+
+
+# text, class, exit code, words in its output. Every emitted script runs in a fresh process.
+RUNS = {
+    "planted": (RELU, "wrong", 1, "x0.grad at"),
+    "benign twin": (RELU.replace("accuracy", ""), "wrong", 0, "agree"),
+    "planted, vjp": (RELU.replace('route("autograd")', 'route("vjp")'), "wrong", 1, "x0.grad at"),
+    "two ops": (TWO_OPS, "wrong", 0, "agree"),
+    "compile error": (RELU.replace("accuracy", "compile_error"), "raises", 1, "compiled raises"),
+    "compile error gone": (TWO_OPS, "raises", 0, "both ran"),
+    "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),
+    "crash gone": (TWO_OPS, "crashes", 0, "ended well"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", RUNS)
+def test_the_exit_code_says_whether_the_fault_is_there(case: str, tmp_path: Path) -> None:
+    program, verdict, code, words = RUNS[case]
+    program = program.replace('_ONLY": ""', '_ONLY": None')
+    done = run(tmp_path, repro(finding(program, verdict)))
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
+
+
+@pytest.mark.slow
+def test_several_outputs_dtypes_and_layouts_run_in_both_routes(tmp_path: Path) -> None:
+    program = """program(1)
+route("autograd")
+x0 = leaf(bf16[3, 4], stride=(1, 3), seed=1)
+x1 = leaf(f32[4], seed=2)
+x2 = leaf(f32[2, 4], stride=(0, 1), seed=3)
+v0 = mul(x0, x1)
+v1 = relu(v0)
+v2 = sum(v1, dim=(0,))
+v3 = mul(x1, x1)
+v4 = mul(x1, x2)
+returns(v3)
+backward(v2, cotangent(f32[4], seed=3))
+backward(v4, cotangent(f32[2, 4], stride=(1, 2), values="integers"))
+"""
+    for text in (program, program.replace('route("autograd")', 'route("vjp")')):
+        done = run(tmp_path, repro(finding(text)))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_issue_holds_what_a_maintainer_asks_for() -> None:
+    text = issue(
+        finding(
+            RELU,
+            comparisons=(
+                Comparison("x0.grad", (0, 2), 1.0, 0.0, 1.0, 1e-7, 3, 12),
+                Comparison("v0", (), 1, 2, 3, 0, 1, 1),
+            ),
+            stages={"eager": "agree", "aot_eager": "agree", "inductor": "wrong"},
+            ablation={"inductor.cpp.inject_relu_bug_TESTING_ONLY=None": "agree"},
+        )
+    )
+    assert text.startswith("# [inductor] wrong gradient: relu\n")
+    for words in (
+        "### 🐛 Describe the bug",
+        "| `x0.grad` | (0, 2) | 1 | 0 | 1 | 1e-07 | 3 of 12 |",
+        "3 of 3 fresh processes",
+        "| aot_eager | agree |",
+        "inject_relu_bug_TESTING_ONLY=None",
+        RELU.strip(),
+        repro(finding(RELU, comparisons=())).splitlines()[0][:30],
+        "### Versions",
+        "| torch | 2.13.0 |",
+    ):
+        assert words in text
+
+
+def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
+    text = issue(finding(RELU))
+    assert "stage" not in text
+    assert "\n\n\n" not in text.split("```")[0]
