@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fuzzer.interpret import cotangents, lines, materialise, python_value
+from fuzzer.private import CONFIGS
 from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent
 from fuzzer.text import parse
 from fuzzer.values import TORCH_DTYPES, source
@@ -23,7 +24,6 @@ INLINE = 64  # tensors of at most this many elements are written as literals
 WIDTH = 110
 # A crash is over when the compile is, a hang when it would have been: seconds given to the child process of the script
 PATIENCE = {"crashes": 600, "hangs": 180}
-CONFIGS = {"inductor": "torch._inductor.config", "functorch": "torch._functorch.config", "dynamo": "torch._dynamo.config"}
 
 
 class ExportError(ValueError):
@@ -76,9 +76,8 @@ class _Place:
         self.backend, self.device = _side(finding.place.get("backend", "inductor"), here)
         self.against, self.base = _side(finding.place.get("against", "eager"), here)
         self.moves = {self.device, self.base} != {"cpu"}
-        self.needs = (
-            ['if not torch.cuda.is_available():\n    print("needs a CUDA device")\n    sys.exit(2)'] if self.moves else []
-        )
+        needs = ["if not torch.cuda.is_available():", '    print("needs a CUDA device")', "    sys.exit(2)"]
+        self.needs = needs if self.moves else []
 
     def inputs(self, device: str) -> str:
         return f'inputs("{device}")' if self.moves else "inputs()"
@@ -88,7 +87,7 @@ class _Place:
         target = "f" if program.route.name == "autograd" else "step"
         if backend == "eager":
             return target
-        options = "" if backend == "inductor" else f', backend="{backend}"'
+        options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
         if dict(program.route.options).get("dynamic"):
             options += ", dynamic=True"
         return f"torch.compile({target}{options})"
@@ -485,8 +484,8 @@ def issue(finding: Finding) -> str:
     title = f"{_headline(finding)}: {' + '.join(ops[:4])}{' ...' if len(ops) > 4 else ''}"
     sections = [
         f"# {title}",
-        "<!-- A draft written by backfuzz. Before you post it: run the script on the newest nightly, search the tracker "
-        "for the operators named above, and say in your own words what is wrong. -->",
+        "<!-- A draft by backfuzz. Before you post it: run the script on the newest nightly, search the tracker for "
+        "the operators named above, and say in your own words what is wrong. -->",
         "### 🐛 Describe the bug",
         _one_line(finding.detail, 1000),
         _comparison_table(finding.comparisons),

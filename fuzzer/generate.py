@@ -322,7 +322,8 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
     for name in [*loose, *inner]:
         if name in draft.tracked:
             outputs.append(Output(name, draw_cotangent(draft, draft.types[name])))
-        elif rng.random() < 0.5:
+        elif draft.types[name].dtype != "i64" and rng.random() < 0.5:
+            # i64 results are mostly positions, and which of several equal elements is named is nobody's promise
             outputs.append(Output(name))
     if not any(o.cotangent for o in outputs):
         tracked = [name for name in draft.types if name in draft.tracked and name.startswith("v")]

@@ -21,12 +21,13 @@ so coarse that no partial sum can round.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from fuzzer.trace import Ref, Replay, Step, Trace, mapped, widened
+from fuzzer.trace import Ref, Replay, Step, Trace, mapped, round_to, widened
 
 # Deviation allowed to one rounding, in units of the last place (see above).
 ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
@@ -55,8 +56,7 @@ PRIMITIVE = frozenset(
     """
     add sub rsub mul div reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
     sinh cosh tanh asinh acosh atanh erf erfc sigmoid pow hypot leaky_relu leaky_relu_backward
-    sigmoid_backward tanh_backward ldexp deg2rad rad2deg softshrink _prelu_kernel _prelu_kernel_backward hardsigmoid
-    hardsigmoid_backward elu elu_backward xlogy
+    sigmoid_backward tanh_backward ldexp deg2rad rad2deg softshrink _prelu_kernel _prelu_kernel_backward elu elu_backward xlogy
     """.split()
 )
 # Library functions whose implementations differ by more than their rounding even where the result is representable
@@ -86,22 +86,46 @@ ACCUMULATING = frozenset(
     _embedding_bag_dense_backward
     """.split()
 )
-# Accumulations that happen in the tensor's own dtype, half precision included.
-IN_DTYPE = ("scatter", "index_", "_backward", "cumsum", "cumprod", "put", "col2im", "logcumsumexp")
-# Cancellation inside one kernel that neither operand nor result shows: 1 + erf(x) and 1 + tanh(x) near -1 leave an
-# absolute error of a unit times the other factor.
-ABSOLUTE = ("gelu", "gelu_backward")
+# Kernels that compute in float32 inside where their tensors are float16 or bfloat16, decomposed or not. Every other
+# compound kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv), and every
+# other accumulation may keep its partial sums in it (index_add, pooling backward).
+WIDE = frozenset(
+    """
+    sum mean mm bmm addmm baddbmm mv addmv dot vdot addr _softmax _softmax_backward_data _log_softmax_backward_data
+    var std var_mean std_mean linalg_vector_norm norm logsumexp nansum
+    """.split()
+)
+# Moves that round where they narrow.
+COPIES = frozenset("clone copy _to_copy cat stack fill".split())
+CONTRACTIONS = frozenset("mm bmm addmm addbmm baddbmm mv addmv dot vdot".split())
+SCATTERING = frozenset(
+    "scatter_add scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward put".split()
+)
+
+# Kernels that subtract inside: x - mean(x); interpolation weights that sum to 0 or 1; 1 - sigmoid(x).
+CANCELLING = ("layer_norm", "batch_norm", "group_norm", "grid_sampler", "upsample", "glu_backward", "silu_backward",
+              "mish_backward")
 
 GRID = 16.0  # an accumulation is exact where every operand is a multiple of 1 / GRID
 
 
 def is_exact(step: Step) -> bool:
     """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
+    if step.name in ("linalg_vector_norm", "norm"):
+        return any(isinstance(a, float) and math.isinf(a) for a in step.args)  # a maximum
     if step.name not in EXACT:
         return False
     taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
     given = [ref.dtype for ref in step.results if ref.dtype.is_floating_point]
+    if step.name == "round" and (step.kwargs.get("decimals") or len(step.args) > 1):
+        return False
     return not taken or not given or max(map(epsilon, given)) <= min(map(epsilon, taken))
+
+
+def is_primitive(step: Step) -> bool:
+    """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
+    scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
+    return step.name in PRIMITIVE and not scaled
 
 
 def epsilon(dtype: torch.dtype) -> float:
@@ -109,16 +133,29 @@ def epsilon(dtype: torch.dtype) -> float:
 
 
 def accumulation_length(step: Step) -> float:
-    """Terms that one result element may sum: all input elements per output element, at least 1."""
-    taken = max((ref.numel for ref in step.inputs if ref.dtype.is_floating_point), default=1)
-    if step.name in ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "dot", "convolution"):
-        return max(1.0, float(taken))  # the contracted size is at most this
-    given = min((ref.numel for ref in step.results if ref.numel), default=1)
-    if step.name.startswith(("cum", "logcumsum")):
-        given = 1
-    largest = max(taken, max((ref.numel for ref in step.results), default=1))
-    smallest = min(given, min((ref.numel for ref in step.inputs if ref.numel), default=1))
-    return max(1.0, min(largest / max(smallest, 1), float(largest)))
+    """Terms that one result element may sum, at least 1; an upper bound where the step does not tell."""
+    floats = [ref for ref in step.inputs if ref.dtype.is_floating_point]
+    taken = max((ref.numel for ref in floats), default=1)
+    given = max((ref.numel for ref in step.results if ref.dtype.is_floating_point), default=1)
+    if step.name in CONTRACTIONS:
+        # operands of m*k and k*n elements and m*n results: the geometric mean of k*k
+        sizes = sorted(ref.numel for ref in floats)[-2:]
+        return max(1.0, math.sqrt(math.prod(sizes) / max(given, 1)))
+    if step.name.startswith("convolution"):
+        weight = floats[2 if step.name.endswith("_backward") else 1]
+        taps = weight.numel / max(min(weight.shape[:2], default=1), 1)
+        positions = floats[0].numel / max(floats[0].shape[1], 1) if step.name.endswith("_backward") else 1
+        return max(taps, positions, 1.0)
+    if step.name.startswith(("cum", "logcumsum", "_softmax", "_log_softmax")):
+        dims = [a for a in step.args if isinstance(a, int) and not isinstance(a, bool)]
+        shape = floats[0].shape if floats else ()
+        return float(max(shape[dims[0]], 1)) if dims and shape else 1.0
+    if step.name in SCATTERING:
+        # how often one element may be met: at most once an index
+        return float(max((ref.numel for ref in step.inputs if not ref.dtype.is_floating_point), default=1) or 1)
+    if step.name.endswith("_backward"):
+        return max(1.0, taken / max(min((r.numel for r in step.results if r.numel), default=1), 1))
+    return max(1.0, taken / max(given, 1))
 
 
 @dataclass
@@ -130,13 +167,18 @@ class Exactness:
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         return widened(flat)
 
+    def scalar(self, value: float, dtype: torch.dtype) -> float:
+        return round_to(value, torch.float32)
+
     def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
         if step.name in ACCUMULATING and _on_grid(step, (args, kwargs)):
             self.steps.add(number)
         return args, kwargs
 
-    def result(self, number: int, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor:
-        return value
+    def results(
+        self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        return values
 
 
 def _on_grid(step: Step, tree: object) -> bool:
@@ -149,7 +191,7 @@ def _on_grid(step: Step, tree: object) -> bool:
         bound *= max(float(tensor.abs().max()) if tensor.numel() else 0.0, 1.0)
     dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
     widest = max((epsilon(d) for d in dtypes), default=1.0)
-    accumulator = widest if any(mark in step.name for mark in IN_DTYPE) else min(widest, epsilon(torch.float32))
+    accumulator = min(widest, epsilon(torch.float32)) if step.name in WIDE else widest
     return bound * accumulation_length(step) * GRID ** max(powers, 1) < 2 / accumulator
 
 
@@ -191,8 +233,10 @@ class Rounder:
         """Perturb the summands of an accumulation and the operands of a compound kernel."""
         if step.name in UNORDERED:
             return mapped((args, kwargs), self._untied)
-        if step.name in EXACT or step.name in PRIMITIVE or number in self.exact:
+        if is_primitive(step) or number in self.exact or is_exact(step) or step.name in COPIES:
             return args, kwargs
+        if step.name.startswith("grid_sampler"):
+            args = self._regridded(step, args)
         unit = self.scale * self._inner_unit(step)
         written = {id_of(ref) for ref in step.writes}
         return self._moved(args, step.args, unit, written), self._moved(kwargs, step.kwargs, unit, written)
@@ -203,6 +247,12 @@ class Rounder:
             return leaf
         drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=self.generator)
         return leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
+
+    def _regridded(self, step: Step, args: Any) -> Any:
+        """grid_sample adds 1 to a grid in -1..1 before it scales it: an absolute error, whatever the coordinate."""
+        at = 2 if step.name.endswith("_backward") else 1
+        grid = args[at] + self.noise(args[at]) * self.scale * self._inner_unit(step)
+        return (*args[:at], grid, *args[at + 1 :])
 
     def _moved(self, tree: object, refs: object, unit: float, written: set[object]) -> object:
         if isinstance(tree, torch.Tensor):
@@ -221,35 +271,70 @@ class Rounder:
         dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
         if not dtypes:
             return 0.0
-        widest = max(epsilon(d) for d in dtypes)
-        inner = widest if any(mark in step.name for mark in IN_DTYPE) else min(widest, epsilon(torch.float32))
-        return inner * math.sqrt(accumulation_length(step))
+        coarsest = max(dtypes, key=epsilon)
+        inner = epsilon(coarsest) * ULPS[coarsest]
+        if step.name in WIDE:
+            inner = min(inner, epsilon(torch.float32))
+        if "upsample" in step.name or "grid_sampler" in step.name:
+            # coordinates, as large as the sizes, are rounded before their fraction becomes a weight
+            return 4 * inner * max((size for ref in step.inputs for size in ref.shape), default=1)
+        return inner * (1 + math.sqrt(accumulation_length(step)))
 
-    def result(self, number: int, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor:
-        """Move the result of a rounding operation by up to one unit of the result's dtype."""
+    def results(
+        self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Move the results of a rounding operation by up to one unit of their dtype."""
+        hidden = self._cancelled(step, args, values)
+        return [
+            self._result(number, step, ref, value, hidden) if ref.dtype.is_floating_point else value
+            for ref, value in zip(refs, values, strict=True)
+        ]
+
+    def _cancelled(self, step: Step, args: object, values: list[torch.Tensor]) -> float:
+        """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
+        if "gelu" in step.name:  # 1 + erf(x) and 1 + tanh(x) near -1
+            return 4.0 * self._inner_unit(step)
+        if step.name == "_log_softmax":  # log(1 + a little) where one element dominates
+            return 2.0 * self._inner_unit(step)
+        if step.name == "linspace":  # (end - start) * i / n + start
+            return 4.0 * self._inner_unit(step) * max(abs(a) for a in step.args[:2])
+        if step.name == "logit":  # log(z / (1 - z)) with z limited to 1 - eps
+            eps = step.args[1] if len(step.args) > 1 else None
+            return 2.0 * self._inner_unit(step) / eps if eps else 0.0
+        if not any(mark in step.name for mark in CANCELLING):
+            return 0.0
+        # the largest operands bound what is added up; normalisations return 1 / deviation, which scales x - mean(x)
+        forward_norm = "_norm" in step.name and "backward" not in step.name
+        shown = [*_float_tensors(args), *(values[2:3] if forward_norm else [])]
+        sizes = [float(t.abs().max()) for t in shown if t.numel()]
+        return self._inner_unit(step) * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
+
+    def _result(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
         if value.numel() == 0:
             return value
         if is_exact(step):
             return self._ranged(value, ref.dtype)
         unit = ULPS[ref.dtype] * epsilon(ref.dtype)
-        if number not in self.exact and step.name not in PRIMITIVE:
+        if number not in self.exact and not is_primitive(step) and step.name not in COPIES:
             unit += self._inner_unit(step)
         # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
         size = torch.ldexp(torch.ones_like(value), torch.frexp(value).exponent - 1)
         least = _underflow(ref.dtype)
-        step_size = (size * unit).clamp_min(least) * self.scale
-        if step.name in ABSOLUTE:
-            step_size = step_size + 4.0 * self.scale * min(epsilon(ref.dtype), epsilon(torch.float32))
+        step_size = ((size * unit).clamp_min(least) + hidden) * self.scale
         moved = value + step_size * self.noise(value)
         inexact = INEXACT_ON_CUDA if value.is_cuda else INEXACT
-        kept = (value == 0) | ~torch.isfinite(value)
-        if step.name not in inexact and (step.name in PRIMITIVE or step.name in EXACT or number in self.exact):
+        kept = ~torch.isfinite(value) | ((value == 0) if hidden == 0 else torch.zeros_like(value, dtype=torch.bool))
+        if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.exact):
             kept |= representable(value, ref.dtype)
         return self._ranged(torch.where(kept, value, moved), ref.dtype)
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         """What no step made is exact; only its subnormals may be flushed."""
         return self._ranged(flat.double(), flat.dtype) if flat.dtype.is_floating_point else flat
+
+    def scalar(self, value: float, dtype: torch.dtype) -> float:
+        """A scalar operand as kernels read it: as float32, in every second replica in the tensor's own dtype."""
+        return round_to(value, dtype if self.seed % 4 < 2 else torch.float32)
 
     def _ranged(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """In every second replica, overflow and flush subnormals; in the others, as if a wider range had been used."""

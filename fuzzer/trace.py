@@ -9,7 +9,7 @@ a storage.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,7 +37,7 @@ class Ref:
 
 @dataclass(frozen=True)
 class Step:
-    """One ATen call: what went in and came out (Refs in place of tensors), and which arguments it wrote to.
+    """One ATen call: what went in and was returned (Refs in place of tensors), and which arguments it wrote to.
 
     recorded: outputs of random ops, to be replayed as drawn (flat float64 buffers by storage number).
     """
@@ -45,7 +45,7 @@ class Step:
     op: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    outs: tuple[Ref, ...]
+    returned: Any
     writes: tuple[Ref, ...]
     recorded: dict[int, torch.Tensor] = field(default_factory=dict)
 
@@ -55,7 +55,11 @@ class Step:
         name = self.op._schema.name.split("::")[1]
         return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
-    @property
+    @functools.cached_property
+    def outs(self) -> tuple[Ref, ...]:
+        return tuple(refs_in(self.returned))
+
+    @functools.cached_property
     def results(self) -> tuple[Ref, ...]:
         """Where the op put numbers: what it wrote to, or else what it returned."""
         return self.writes or self.outs
@@ -144,9 +148,9 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         given, named = self._tree(tuple(args)), self._tree(kwargs)
         out = func(*args, **kwargs)
-        fresh = {id(t.untyped_storage()): t for t in _tensors(out)}
         before = len(self._alive)
-        outs = tuple(refs_in(self._tree(out, known=True)))
+        returned = self._tree(out, known=True)
+        outs = tuple(refs_in(returned))
         writes = tuple(
             ref
             for argument, value in _bound(func, given, named)
@@ -159,8 +163,7 @@ class Recorder(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags:
             results = [*_tensors(out), *(_tensors(args) if writes else [])]
             recorded = {self._numbers[t.untyped_storage()._cdata]: self._wide(t) for t in results}
-        del fresh
-        self.trace.steps.append(Step(func, given, named, outs, writes, recorded))
+        self.trace.steps.append(Step(func, given, named, returned, writes, recorded))
         return out
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -176,6 +179,16 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
+
+
+def _paired(refs: Any, values: Any) -> Iterator[tuple[Ref, torch.Tensor]]:
+    """Refs with the tensors in the same places; a kernel may return more or fewer than it was asked for (mkldnn)."""
+    if isinstance(refs, Ref):
+        if isinstance(values, torch.Tensor):
+            yield refs, values
+    elif isinstance(refs, list | tuple):
+        for ref, value in zip(refs, values, strict=True):
+            yield from _paired(ref, value)
 
 
 def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -194,21 +207,17 @@ class Perturbation(Protocol):
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor: ...
 
+    def scalar(self, value: float, dtype: torch.dtype) -> float: ...
+
     def inputs(self, number: int, step: Step, args: Any, kwargs: Any) -> tuple[Any, Any]: ...
 
-    def result(self, number: int, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor: ...
+    def results(
+        self, number: int, step: Step, args: Any, refs: Sequence[Ref], values: list[torch.Tensor]
+    ) -> list[torch.Tensor]: ...
 
 
 class Unreplayable(ValueError):
     """A trace that cannot be replayed in float64; the message names the op and why."""
-
-
-# Ops whose float scalars are limits that eager compares with in the tensor's own dtype.
-LIMITS = frozenset(
-    "clamp clamp_min clamp_max hardtanh hardtanh_backward threshold threshold_backward hardshrink hardshrink_backward "
-    "softshrink softshrink_backward eq ne lt le gt ge where masked_fill fill full full_like index_fill scatter "
-    "constant_pad_nd scalar_tensor".split()
-)
 
 
 class Replay:
@@ -244,30 +253,27 @@ class Replay:
         if step.recorded:
             self.buffers.update({s: flat.clone() for s, flat in step.recorded.items()})
             return
-        lead = next((ref.dtype for ref in step.inputs if ref.dtype.is_floating_point), None)
-        limits = lead if step.name in LIMITS else None
-        args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, limits))
+        dtype = next((ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point), None)
+        if "upsample" in step.name:
+            dtype = None  # scale factors are kept in double
+        args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, dtype))
         if step.name == "_softmax" or step.name == "_log_softmax":
             args = (*args[:2], False)
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
         out = step.op(*args, **kwargs)
-        if step.writes:
-            for ref in step.writes:
-                self._finish(number, step, ref, self.value(ref), in_place=True)
-            return
-        for ref, value in zip(step.outs, _tensors(out), strict=True):
-            self._finish(number, step, ref, value, in_place=False)
-
-    def _finish(self, number: int, step: Step, ref: Ref, value: torch.Tensor, in_place: bool) -> None:
-        changed = value
-        if self.perturbation is not None and ref.dtype.is_floating_point:
-            changed = self.perturbation.result(number, step, ref, value)
-        if in_place:
-            if changed is not value:
-                value.copy_(changed)
-        else:
-            self._store(ref, changed)
+        pairs = [(ref, self.value(ref)) for ref in step.writes] or list(_paired(step.returned, out))
+        refs, values = [ref for ref, _ in pairs], [value for _, value in pairs]
+        if "empty" in step.name:
+            values = [value.zero_() for value in values]  # so that no replay depends on what memory held
+        changed = values
+        if self.perturbation is not None:
+            changed = self.perturbation.results(number, step, (args, kwargs), refs, values)
+        for ref, value, moved in zip(refs, values, changed, strict=True):
+            if not step.writes:
+                self._store(ref, moved)
+            elif moved is not value:
+                value.copy_(moved)
 
     def _store(self, ref: Ref, value: torch.Tensor) -> None:
         if tuple(value.shape) != ref.shape:
@@ -285,14 +291,20 @@ class Replay:
             self.buffers[ref.storage] = torch.zeros(elements, dtype=value.dtype, device=value.device)
         self.value(ref).copy_(value)
 
-    def _argument(self, leaf: Any, limits: torch.dtype | None) -> Any:
+    def _argument(self, leaf: Any, dtype: torch.dtype | None) -> Any:
         if isinstance(leaf, Ref):
             return self.value(leaf)
         if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
             return torch.float64
-        if limits is not None and isinstance(leaf, float):
-            return float(torch.tensor(leaf, dtype=torch.float64).to(limits))
+        if isinstance(leaf, float) and dtype not in (None, torch.float64):
+            # kernels read scalars in the precision that they compute in
+            return round_to(leaf, torch.float32) if self.perturbation is None else self.perturbation.scalar(leaf, dtype)
         return leaf
+
+
+def round_to(value: float, dtype: torch.dtype) -> float:
+    """The nearest number of a dtype."""
+    return float(torch.tensor(value, dtype=torch.float64).to(dtype))
 
 
 def widened(flat: torch.Tensor) -> torch.Tensor:

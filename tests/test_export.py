@@ -93,9 +93,11 @@ def storage(t: torch.Tensor) -> torch.Tensor:
     return t.detach().as_strided((reach,), (1,), 0)
 
 
-def test_the_script_rebuilds_every_tensor_to_the_bit() -> None:
+@pytest.mark.parametrize(("device", "arguments"), [("cpu", ()), ("cuda", ("cpu",))])
+def test_the_script_rebuilds_every_tensor_to_the_bit(device: str, arguments: tuple[str, ...]) -> None:
     program = parse(LAYOUTS)
-    built = function_of(repro(finding(LAYOUTS)), "inputs")()
+    script = repro(finding(LAYOUTS, place={"backend": "inductor", "against": "eager", "device": device}))
+    built = function_of(script, "inputs")(*arguments)
     wanted = [*materialise(program.leaves).values(), *cotangents(program)]
     assert len(built) == len(wanted)
     for ours, theirs in zip(built, wanted, strict=True):
@@ -157,7 +159,7 @@ def test_names_that_a_script_uses_itself_are_replaced() -> None:
 def test_dynamic_and_other_backends_reach_torch_compile() -> None:
     dynamic = RELU.replace('route("autograd")', 'route("autograd", dynamic=True)')
     text = repro(finding(dynamic, place={"backend": "aot_eager", "against": "eager", "device": "cpu"}))
-    assert 'torch.compile(f, backend="aot_eager", dynamic=True)' in text
+    assert 'torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True)' in text
 
 
 def test_two_places_are_run_against_each_other() -> None:
@@ -187,6 +189,8 @@ RUNS = {
     "benign twin": (RELU.replace("accuracy", ""), "wrong", 0, "agree"),
     "planted, vjp": (RELU.replace('route("autograd")', 'route("vjp")'), "wrong", 1, "x0.grad at"),
     "two ops": (TWO_OPS, "wrong", 0, "agree"),
+    "eager is not suspect": (TWO_OPS, "eager-suspect", 0, "agree"),
+    "a dtype in the program": (TWO_OPS.replace("dim=(1,)", "dim=(1,), dtype=f32"), "rounding-sensitive", 0, "agree"),
     "compile error": (RELU.replace("accuracy", "compile_error"), "raises", 1, "compiled raises"),
     "compile error gone": (TWO_OPS, "raises", 0, "both ran"),
     "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),

@@ -43,14 +43,14 @@ EDGES = ("corners", "zeros")
 TABLE = (
     activation("relu", values=EDGES),
     activation("relu6", values=EDGES),
-    activation("leaky_relu", real("negative_slope", -0.5, 1.5, (0.0, 0.2, 1.0), 0.01), values=EDGES),
+    activation("leaky_relu", real("negative_slope", -0.5, 1.5, (0.01, 0.0, 0.2, 1.0), 0.01), values=EDGES),
     OpSpec(
         "prelu",
         FAMILY,
         "torch.nn.functional.prelu",
         (Operand(rank=(1, 5), values=EDGES), Operand("weight", SAME, shape=slopes)),
     ),
-    activation("rrelu", real("lower", 0.0, 0.3, (0.0, 0.125), 1 / 8), real("upper", 0.3, 1.0, (0.5,), 1 / 3)),
+    activation("rrelu", real("lower", 0.0, 0.3, (0.0, 0.125), 1 / 8), real("upper", 0.3, 1.0, (0.5, 1 / 3), 1 / 3)),
     activation("elu", real("alpha", 0.1, 2, (1.0, 0.5), 1.0), values=EDGES),
     activation("selu", values=EDGES),
     activation("celu", real("alpha", 0.2, 2, (1.0, 0.5), 1.0), values=EDGES),
@@ -58,8 +58,8 @@ TABLE = (
     activation("silu"),
     activation("mish"),
     activation("softplus", real("beta", 0.2, 3, (1.0, 0.5), 1.0), real("threshold", 0.5, 30, (20.0, 1.0), 20.0)),
-    activation("softshrink", real("lambd", 0, 2, (0.0, 1.0), 0.5), values=EDGES),
-    activation("hardshrink", real("lambd", 0, 2, (0.0, 1.0), 0.5), values=EDGES),
+    activation("softshrink", real("lambd", 0, 2, (0.5, 0.0, 1.0), 0.5), values=EDGES),
+    activation("hardshrink", real("lambd", 0, 2, (0.5, 0.0, 1.0), 0.5), values=EDGES),
     activation("tanhshrink"),
     activation(
         "hardtanh", real("min_val", -2, 0, (-1.0, 0.0), -1.0), real("max_val", 0.1, 2, (1.0,), 1.0), values=EDGES

@@ -56,7 +56,7 @@ TABLE = (
         "one_hot",
         FAMILY,
         "torch.nn.functional.one_hot",
-        (Operand(dtypes=INDEX, shape=places, recipe=lambda d: Recipe("below", (5,))), integer("num_classes", 5, 9, -1)),
+        (Operand(dtypes=INDEX, shape=places, recipe=lambda d: Recipe("below", (5,))), integer("num_classes", 5, 9)),
         differentiable=False,
     ),
 )

@@ -123,14 +123,6 @@ TABLE = (
         flag("log_input", True),
         flag("full", False),
     ),
-    loss(
-        "gaussian_nll_loss",
-        Operand(rank=(1, 4), accepts=nonempty),
-        TARGET,
-        # negative variances are refused
-        Operand("var", SAME, shape=like, recipe=lambda d: Recipe("positive")),
-        flag("full", False),
-    ),
     loss("soft_margin_loss", INPUT, SIGNS),
     loss("hinge_embedding_loss", INPUT, SIGNS, real("margin", 0, 2, (1.0, 0.5), 1.0)),
     loss("multilabel_soft_margin_loss", Operand(rank=(2, 2), accepts=nonempty), TARGET),

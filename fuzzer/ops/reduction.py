@@ -16,7 +16,6 @@ from fuzzer.ops.spec import (
     dims,
     flag,
     nonempty,
-    real,
 )
 from fuzzer.program import FLOATS, Dtype, Value
 
@@ -105,7 +104,6 @@ TABLE = (
     reduction("median", dim(), KEEPDIM, results=2),
     reduction("median_all", source="torch.median"),
     reduction("nanmedian", dim(), KEEPDIM, results=2),
-    reduction("quantile", real("q", 0, 1, (0.0, 0.5, 1.0)), dim(), KEEPDIM, dtypes=WIDE),
     reduction("trace", rank=(2, 2), dtypes=WIDE),
     reduction(
         "argmax",

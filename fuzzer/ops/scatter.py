@@ -27,8 +27,8 @@ from fuzzer.ops.spec import (
     real,
     replaced,
 )
-from fuzzer.ops.view import two_dims
-from fuzzer.program import Recipe, Shape, Value
+from fuzzer.ops.view import slice_end, slice_start, two_dims
+from fuzzer.program import Recipe, Shape
 
 FAMILY = "scatter"
 
@@ -117,16 +117,6 @@ def put_values(d: Draw) -> Shape:
     return expandable(d, (*indices[0].shape, *d.x.shape[len(indices) :]))
 
 
-def start(d: Draw) -> Value:
-    size = extent_of(d)
-    return d.rng.choice((None, 0, d.rng.randint(0, size), d.rng.randint(0, size), -d.rng.randint(0, size)))
-
-
-def end(d: Draw) -> Value:
-    size = extent_of(d)
-    return d.rng.choice((None, size, d.rng.randint(0, size), d.rng.randint(0, size), -d.rng.randint(1, size + 1)))
-
-
 INPUT = Operand(accepts=nonempty)
 ROWS = Operand(rank=(1, 5), accepts=nonempty)
 
@@ -138,8 +128,8 @@ TABLE = (
         (
             Operand(rank=(1, 5)),
             dim(default=0),
-            computed("start", "integer", start, None),
-            computed("end", "integer", end, None),
+            computed("start", "integer", slice_start, None),
+            computed("end", "integer", slice_end, None),
             integer("step", 1, 3, default=1),
             Operand("src", SAME, shape=sliced),
         ),

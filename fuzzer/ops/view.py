@@ -189,6 +189,16 @@ def with_few(d: Draw) -> Shape:
     return tuple(shape)
 
 
+def slice_start(d: Draw) -> Value:
+    size = extent_of(d)
+    return d.rng.choice((None, 0, d.rng.randint(0, size), d.rng.randint(0, size), -d.rng.randint(0, size)))
+
+
+def slice_end(d: Draw) -> Value:
+    size = extent_of(d)
+    return d.rng.choice((None, size, d.rng.randint(0, size), d.rng.randint(0, size), -d.rng.randint(1, size + 1)))
+
+
 def view(name: str, *attributes: Attribute, source: str = "", rank: tuple[int, int] = (0, 5)) -> OpSpec:
     return OpSpec(name, FAMILY, source or f"torch.{name}", (Operand(rank=rank), *attributes))
 
@@ -218,8 +228,8 @@ TABLE = (
     view(
         "slice",
         dim(default=0),
-        integer("start", lambda d: -extent_of(d), extent_of, None),
-        integer("end", lambda d: -extent_of(d), lambda d: extent_of(d) + 1, None),
+        computed("start", "integer", slice_start, None),
+        computed("end", "integer", slice_end, None),
         integer("step", 1, 3, 1),
         source="torch.ops.aten.slice.Tensor",
         rank=(1, 5),
