@@ -42,3 +42,8 @@ def preload() -> None:
 def reset_compiler() -> None:
     """Forget every compiled frame."""
     torch._dynamo.reset()
+
+
+def print_native_stacks() -> None:
+    """Have torch print the C++ stack on a fatal signal (used to name the native frame of a crash)."""
+    torch._C._set_print_stack_traces_on_fatal_signal(True)

@@ -1,0 +1,275 @@
+"""A pool of isolated worker processes, on pebble's ProcessPool.
+
+pebble gives deadlines, restarts and recycling. Added here: a fork server that has torch in memory (a worker starts in
+a fraction of a second, and a replacement is warm), a scrubbed environment, private cache directories removed
+afterwards, GPUs used in turn, a journal and the tail of stderr for the worker that died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, TimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from fuzzer.execution.messages import DIED, TIMED_OUT, Observation, Report, Trial
+from fuzzer.execution.worker import Task, read_journal
+from fuzzer.oracles import worker_survives
+from fuzzer.text import ParseError, parse
+
+# What changes a compile from outside the program's text.
+HIDDEN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
+          "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "CUDA_LAUNCH_BLOCKING", "OMP_", "MKL_")  # fmt: skip
+WORKER_ENVIRONMENT = {
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # the pool is the parallelism
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",  # trust /proc/cpuinfo instead of compiling a probe in every process
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # without it a look for GPUs in the fork server breaks CUDA in its children
+    "MALLOC_PERTURB_": "165",  # freed memory is overwritten: a kernel that writes nothing cannot inherit an answer
+}
+# Compiled code is only freed with its process; at about 1.5 MB a program, 200 programs are 300 MB.
+PROGRAMS_PER_WORKER = 200
+# A compile takes 1 to 2 s; the slowest legal ones measured (cumprod's backward) 40 s.
+DEADLINE_SECONDS = 90.0
+# Address space for data of one CPU worker. A runaway allocation becomes an exception instead of the machine's end.
+MEMORY_BYTES = 12 * 2**30
+STDERR_TAIL = 4000
+
+
+class NoMachine(RuntimeError):
+    """The machine cannot run what was asked for; one line for people."""
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without hidden compiler switches, with the workers' own."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(HIDDEN)}
+    return kept | WORKER_ENVIRONMENT
+
+
+@contextlib.contextmanager
+def environment(wanted: dict[str, str]) -> Iterator[None]:
+    """os.environ replaced by `wanted` for a while."""
+    saved = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def check_devices(devices: list[str]) -> None:
+    """Raise NoMachine where a CUDA device is asked for and there is none (asked of NVML, without touching CUDA)."""
+    import torch
+
+    if any(d.startswith("cuda") for d in devices):
+        with environment(clean_environment()):
+            count = torch.cuda.device_count()
+        if count == 0:
+            raise NoMachine("no CUDA device: nvidia-smi shows none, or this torch is built without CUDA; use --device cpu")
+        for device in devices:
+            index = device.partition(":")[2]
+            if index and int(index) >= count:
+                raise NoMachine(f"no device {device}: this machine has {count} GPU(s)")
+
+
+def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> None:
+    """Runs first in every worker: its own directory, caches, stderr, GPU and memory limit."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    own = Path(scratch) / f"worker-{os.getpid()}"
+    own.mkdir(parents=True, exist_ok=True)
+    log = os.open(own / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(own / "inductor")
+    os.environ["TRITON_CACHE_DIR"] = str(own / "triton")
+    os.environ["TMPDIR"] = str(own)
+    tempfile.tempdir = str(own)
+    os.environ.pop("MALLOC_PERTURB_", None)  # in force here since the fork server started; the C++ compiler need not pay
+    if limit_memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.enable(all_threads=False)
+    warnings.simplefilter("ignore")
+    import torch
+
+    from fuzzer.execution import worker
+    from fuzzer.private import preload, print_native_stacks
+
+    preload()
+    print_native_stacks()
+    torch.set_num_threads(1)
+    if gpus:
+        with turns.get_lock():
+            number = turns.value
+            turns.value += 1
+        torch.cuda.set_device(number % gpus)
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    worker.use_journal(own / "journal")
+
+
+class Pool:
+    """Workers that run functions of `worker`; a death or a deadline becomes a Report like any other.
+
+    workers   processes kept running;  scratch  a directory for what they write, removed at the end.
+    fresh     every task in a process of its own (verification).
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        devices: list[str],
+        deadline: float = DEADLINE_SECONDS,
+        scratch: Path | None = None,
+        fresh: bool = False,
+    ):
+        check_devices(devices)
+        self.workers, self.deadline, self.fresh = workers, deadline, fresh
+        self.cuda = any(d.startswith("cuda") for d in devices)
+        self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch))
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["fuzzer.execution.preload"])
+        self.deaths = 0
+        self._open()
+
+    def _open(self) -> None:
+        import torch
+
+        with environment(clean_environment()):
+            gpus = torch.cuda.device_count() if self.cuda else 0
+            turns = self.context.Value("i", 0)
+            self.pool = ProcessPool(
+                max_workers=self.workers,
+                max_tasks=1 if self.fresh else PROGRAMS_PER_WORKER,
+                initializer=start_worker,
+                initargs=(str(self.scratch), turns, gpus, not self.cuda),
+                context=self.context,  # type: ignore[arg-type]
+            )
+            # the fork server takes its environment from here, once
+            from multiprocessing import forkserver
+
+            forkserver.ensure_running()
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: Any, *rest: Any) -> None:
+        self.close(kill=kind is not None)
+
+    def submit(self, function: Callable[..., Report], task: Task, what: Any) -> Future[Report]:
+        """Run function(task, what) in a worker. Never raises for a broken pool: a new one is made."""
+        try:
+            return self.pool.schedule(function, args=(task, what), timeout=self.deadline)
+        except (BrokenProcessPool, RuntimeError):
+            self.pool.stop()
+            self._open()
+            return self.pool.schedule(function, args=(task, what), timeout=self.deadline)
+
+    def result(self, future: Future[Report], task: Task) -> Report:
+        """The Report of a finished future; a death or a deadline is one too."""
+        try:
+            return future.result()
+        except ProcessExpired as death:
+            self.deaths += 1
+            return self._obituary(task, getattr(death, "pid", None), DIED, _signal_name(death.exitcode))
+        except TimeoutError:
+            self.deaths += 1
+            return self._obituary(task, self._silent_worker(), TIMED_OUT, "")
+        except BrokenProcessPool as error:
+            return Report("", rejected=f"the pool broke: {error}")
+
+    def _silent_worker(self) -> int | None:
+        """The worker that a deadline killed: one whose process is gone and whose directory is still there."""
+        for own in self.scratch.glob("worker-*"):
+            pid = int(own.name.rpartition("-")[2])
+            if not _alive(pid) and (own / "journal").exists():
+                return pid
+        return None
+
+    def _obituary(self, task: Task, pid: int | None, outcome: str, name: str) -> Report:
+        own = self.scratch / f"worker-{pid}"
+        journal = (own / "journal").read_text() if (own / "journal").exists() else ""
+        stderr = _tail(own / "stderr")
+        shutil.rmtree(own, ignore_errors=True)
+        text, phase = read_journal(journal)
+        try:
+            program = parse(text)
+        except ParseError:
+            return Report("", rejected=f"the worker {outcome} before a program was drawn: {name} {text.strip()}")
+        if phase.startswith("reference") or phase in ("begin", "judge", ""):
+            return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
+        observed = Observation(outcome, phase=phase, signal=name, frame=top_frame(stderr), stderr=stderr)
+        verdict = worker_survives(Trial(program, task.place, Observation("ran"), observed))
+        return Report(text, (verdict,) if verdict else (), stderr=stderr)
+
+    def sweep(self) -> None:
+        """Remove the directories of workers that are gone (recycled ones leave theirs)."""
+        for own in self.scratch.glob("worker-*"):
+            if not _alive(int(own.name.rpartition("-")[2])):
+                shutil.rmtree(own, ignore_errors=True)
+
+    def close(self, kill: bool = False) -> None:
+        """Stop the workers (running tasks end first unless `kill`) and remove what they wrote."""
+        if kill:
+            self.pool.stop()
+        else:
+            self.pool.close()
+        self.pool.join()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    state = Path(f"/proc/{pid}/stat")
+    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def _signal_name(code: int | None) -> str:
+    if code is not None and code < 0:
+        with contextlib.suppress(ValueError):
+            return signal.Signals(-code).name
+    return f"exit status {code}"
+
+
+def _tail(path: Path) -> str:
+    if not path.exists():
+        return ""
+    return path.read_bytes()[-STDERR_TAIL:].decode(errors="replace")
+
+
+def top_frame(stderr: str) -> str:
+    """The innermost native function of the stack that torch printed, without digits; "" where it printed none."""
+    skipped = ("FatalSignalHandler", "fatalSignalHandler", "stacktrace", "Backtrace", "__restore_rt", "raise", "abort",
+               "unknown function", "pthread_kill", "gsignal")  # fmt: skip
+    for match in re.finditer(r"frame #\d+: (.+?) \+ 0x", stderr):
+        name = match.group(1).strip()
+        if not any(mark in name for mark in skipped):
+            return re.sub(r"\d+", "#", name.split("(")[0])
+    return ""
+
+
+def default_workers() -> int:
+    """One worker a core."""
+    return max(1, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
