@@ -7,8 +7,10 @@ from typing import Any
 import torch
 
 from fuzzer.interpret import UnknownOp, apply
+from fuzzer.ops import OPS
+from fuzzer.ops.spec import REQUIRED
 from fuzzer.private import fake_mode
-from fuzzer.program import Program, TensorType, extent
+from fuzzer.program import Node, Program, TensorType, extent
 from fuzzer.values import NAMES, TORCH_DTYPES
 
 
@@ -29,17 +31,22 @@ def infer(program: Program) -> dict[str, TensorType]:
     Cotangents are not looked at: `check_cotangents` does that.
     """
     types: dict[str, TensorType] = {}
+    room: dict[str, int] = {}  # elements of each leaf's storage; fake tensors do not check it
     with fake_mode(), torch.no_grad():
         env: dict[str, Any] = {}
         for leaf in program.leaves:
-            flat = torch.empty(extent(leaf.shape, leaf.stride, leaf.offset), dtype=TORCH_DTYPES[leaf.dtype])
-            base = flat if leaf.base is None else env[leaf.base]
+            reach = extent(leaf.shape, leaf.stride, leaf.offset)
+            room[leaf.name] = reach if leaf.base is None else room[leaf.base]
+            if reach > room[leaf.name]:
+                raise IllTyped(f"{leaf.name}: it reaches {reach} elements of a storage that has {room[leaf.name]}")
+            base = torch.empty(reach, dtype=TORCH_DTYPES[leaf.dtype]) if leaf.base is None else env[leaf.base]
             try:
                 env[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
             except (RuntimeError, TypeError) as error:
                 raise IllTyped(f"{leaf.name}: {error}") from None
             types[leaf.name] = leaf.type
         for node in program.nodes:
+            check_required(node)
             try:
                 apply(node, env)
             except UnknownOp as error:
@@ -52,9 +59,18 @@ def infer(program: Program) -> dict[str, TensorType]:
     return types
 
 
+def check_required(node: Node) -> None:
+    """Raise IllTyped where an attribute without a default is not given (torch guesses some of them)."""
+    given = {name for name, _ in node.attrs}
+    for attribute in OPS[node.op].attributes if node.op in OPS else ():
+        if attribute.default is REQUIRED and attribute.name not in given:
+            raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {attribute.name}=... is missing")
+
+
 def check_cotangents(program: Program, types: dict[str, TensorType]) -> None:
     """Raise IllTyped where a cotangent has not the shape and dtype of its output."""
     for output in program.outputs:
         c, t = output.cotangent, types[output.value]
         if c is not None and (c.dtype, c.shape) != (t.dtype, t.shape):
-            raise IllTyped(f"the cotangent of {output.value} is {c.dtype}{list(c.shape)}, the value {t.dtype}{list(t.shape)}")
+            declared, real = f"{c.dtype}{list(c.shape)}", f"{t.dtype}{list(t.shape)}"
+            raise IllTyped(f"the cotangent of {output.value} is {declared}, the value {real}")

@@ -4,12 +4,16 @@ fake_mode            torch._subclasses.FakeTensorMode: types of a program withou
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 inductor_graph_count torch._inductor.metrics.generated_kernel_count
+replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
+graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -25,6 +29,8 @@ def fake_mode() -> contextlib.AbstractContextManager[Any]:
     """A mode under which tensors have a type and no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
+    # what does not type is an answer here, no reason for a traceback in the log
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     return FakeTensorMode()
 
 
@@ -47,3 +53,34 @@ def reset_compiler() -> None:
 def print_native_stacks() -> None:
     """Have torch print the C++ stack on a fatal signal (used to name the native frame of a crash)."""
     torch._C._set_print_stack_traces_on_fatal_signal(True)
+
+
+@contextlib.contextmanager
+def replaced_decomposition(op: Any, function: Callable[..., Any]) -> Iterator[None]:
+    """Have inductor decompose this ATen overload by `function` instead; restored afterwards.
+
+    Both tables that inductor chooses from are changed in place: the second is cached and handed out as it is. Neither
+    is part of a cache key, so inductor's caches must be off meanwhile.
+    """
+    from torch._inductor import decomposition
+
+    missing = object()
+    tables: list[dict[Any, Any]] = [decomposition.decompositions, decomposition.fast_random_decomps()]
+    before = [table.get(op, missing) for table in tables]
+    for table in tables:
+        table[op] = function
+    try:
+        yield
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            if known is missing:
+                del table[op]
+            else:
+                table[op] = known
+
+
+@contextlib.contextmanager
+def graph_pass(change: Callable[[Any], None]) -> Iterator[None]:
+    """Have inductor call change(graph) on every graph, forward and backward, before its own passes after the split."""
+    with config_module("inductor").patch({"post_grad_custom_pre_pass": change}):
+        yield

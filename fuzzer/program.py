@@ -9,16 +9,19 @@ Invariants, checked when a Program is made (`ProgramError` names the offender):
 * every name is bound once and bound before it is used; a name that an in-place op (trailing underscore) consumed is
   dead afterwards;
 * an output names a value; no value is an output twice;
-* the shape, stride and offset of a leaf describe elements at non-negative positions.
+* the shape, stride and offset of a leaf describe elements at non-negative positions; only a floating leaf requires
+  grad; a leaf_view has the dtype of its base.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 Shape = tuple[int, ...]
+T = TypeVar("T")
 
 DTYPES = ("f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool")
 FLOATS = ("f64", "f32", "bf16", "f16")
@@ -26,7 +29,14 @@ INTEGERS = ("i64", "i32", "i16", "i8", "u8")
 
 
 class ProgramError(ValueError):
-    """A program that breaks an invariant; the message names the offending statement."""
+    """A program that breaks an invariant; the message names the offending statement.
+
+    part, number   which statement: the number-th of the "leaves", "nodes" (regions flattened) or "outputs".
+    """
+
+    def __init__(self, message: str, part: str = "", number: int = 0):
+        super().__init__(message)
+        self.part, self.number = part, number
 
 
 @dataclass(frozen=True)
@@ -208,15 +218,16 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Node]:
 
 def check(program: Program) -> None:
     """Raise `ProgramError` where an invariant of the module's docstring does not hold."""
-    bound: set[str] = set()
+    bound: dict[str, Leaf | Node] = {}
     dead: set[str] = set()
+    returned: set[str] = set()
 
-    def bind(name: str, where: str) -> None:
+    def bind(name: str, where: str, by: Leaf | Node) -> None:
         if not name.isidentifier():
             raise ProgramError(f"{where}: {name!r} is not a name")
         if name in bound:
             raise ProgramError(f"{where}: {name} is bound twice")
-        bound.add(name)
+        bound[name] = by
 
     def use(name: str, where: str) -> None:
         if name not in bound:
@@ -224,23 +235,29 @@ def check(program: Program) -> None:
         if name in dead:
             raise ProgramError(f"{where}: {name} was overwritten by an in-place op and is dead")
 
-    for leaf in program.leaves:
+    def check_leaf(leaf: Leaf) -> None:
         check_geometry(leaf.name, leaf.dtype, leaf.shape, leaf.stride, leaf.offset)
+        if leaf.requires_grad and not leaf.type.is_float:
+            raise ProgramError(f"{leaf.name}: a leaf of dtype {leaf.dtype} cannot require grad")
         if leaf.base is not None:
             use(leaf.base, leaf.name)
-        bind(leaf.name, "leaf")
-    for node in program.nodes:
+            base = bound[leaf.base]
+            if isinstance(base, Leaf) and base.dtype != leaf.dtype:
+                raise ProgramError(f"{leaf.name}: a view of {base.name} has its dtype, {base.dtype}, not {leaf.dtype}")
+        bind(leaf.name, "leaf", leaf)
+
+    def check_node(node: Node) -> None:
         where = f"{', '.join(node.outs)} = {node.op}(...)"
         if not node.outs:
             raise ProgramError(f"{node.op}: a node needs at least one result name")
         for name in node.uses:
             use(name, where)
         for name in node.outs:
-            bind(name, where)
+            bind(name, where, node)
         if node.op.endswith("_") and node.args and isinstance(node.args[0], str):
             dead.add(node.args[0])
-    returned: set[str] = set()
-    for output in program.outputs:
+
+    def check_output(output: Output) -> None:
         use(output.value, "output")
         if output.value in returned:
             raise ProgramError(f"output: {output.value} is returned twice")
@@ -248,6 +265,18 @@ def check(program: Program) -> None:
         if output.cotangent is not None:
             c = output.cotangent
             check_geometry(f"cotangent of {output.value}", c.dtype, c.shape, c.stride, 0)
+
+    _check_each("leaves", program.leaves, check_leaf)
+    _check_each("nodes", program.nodes, check_node)
+    _check_each("outputs", program.outputs, check_output)
+
+
+def _check_each(part: str, statements: Iterable[T], check_one: Callable[[T], None]) -> None:
+    for number, statement in enumerate(statements):
+        try:
+            check_one(statement)
+        except ProgramError as error:
+            raise ProgramError(str(error), part, number) from None
 
 
 def check_geometry(where: str, dtype: str, shape: Shape, stride: Shape, offset: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fuzzer.program import (
@@ -172,7 +172,7 @@ def parse(text: str) -> Program:
             comment,
         )
     except ProgramError as error:
-        raise ParseError(parser.line_of(str(error)), 1, str(error)) from None
+        raise ParseError(*parser.places[error.part][error.number], str(error)) from None
 
 
 def _header(text: str) -> list[str]:
@@ -199,10 +199,11 @@ class _Parser:
         self.outputs: list[Output] = []
         self.route = Route()
         self.settings: dict[str, Value] = {}
-        self.lines: dict[str, int] = {}
+        # line and column of every statement, as ProgramError numbers them
+        self.places: dict[str, list[tuple[int, int]]] = {"leaves": [], "nodes": [], "outputs": []}
 
-    def line_of(self, message: str) -> int:
-        return max((line for name, line in self.lines.items() if name in message.split(":")[0]), default=1)
+    def note(self, part: str, at: ast.stmt | ast.expr) -> None:
+        self.places[part].append((at.lineno, at.col_offset + 1))
 
     def statement(self, s: ast.stmt) -> None:
         if not self.versioned:
@@ -210,6 +211,8 @@ class _Parser:
         elif isinstance(s, ast.Assign):
             self.assign(s)
         elif isinstance(s, ast.With):
+            for inner in _assignments(s):
+                self.note("nodes", inner)
             self.body.append(_region(s))
         elif isinstance(s, ast.Expr) and isinstance(s.value, ast.Call):
             self.directive(s.value)
@@ -226,13 +229,14 @@ class _Parser:
 
     def assign(self, s: ast.Assign) -> None:
         outs = _targets(s)
-        self.lines.update(dict.fromkeys(outs, s.lineno))
         call = _call(s.value)
         if _called(call) in ("leaf", "leaf_view"):
             if len(outs) != 1:
                 raise fail(s, "one name for a leaf")
+            self.note("leaves", s)
             self.leaves.append(_leaf(outs[0], call))
         else:
+            self.note("nodes", s)
             self.body.append(_node(outs, call))
 
     def directive(self, call: ast.Call) -> None:
@@ -263,6 +267,7 @@ class _Parser:
     def read_returns(self, call: ast.Call) -> None:
         if len(call.args) != 1 or call.keywords:
             raise fail(call, "returns(name)")
+        self.note("outputs", call)
         self.outputs.append(Output(_name(call.args[0])))
 
     def read_backward(self, call: ast.Call) -> None:
@@ -280,6 +285,7 @@ class _Parser:
             _recipe(fields["values"]) if "values" in fields else NORMAL,
             _integer(fields, "seed"),
         )
+        self.note("outputs", call)
         self.outputs.append(Output(_name(call.args[0]), cotangent))
 
 
@@ -390,6 +396,15 @@ def _argument(e: ast.expr) -> Argument:
 
 def _node(outs: tuple[str, ...], call: ast.Call) -> Node:
     return Node(outs, _called(call), tuple(map(_argument, call.args)), _attributes(call))
+
+
+def _assignments(s: ast.With) -> Iterator[ast.Assign]:
+    """The assignments of a region in the order of `program.walk`."""
+    for inner in s.body:
+        if isinstance(inner, ast.With):
+            yield from _assignments(inner)
+        elif isinstance(inner, ast.Assign):
+            yield inner
 
 
 def _region(s: ast.With) -> Region:

@@ -157,20 +157,17 @@ ERRORS = [
     ("with autocast(dtype=bf16) as a:\n    v0 = relu(x0)", 2, 1, "with region"),
     ("with autocast:\n    v0 = relu(x0)", 2, 6, "a call"),
     ("with autocast():\n    returns(x0)", 3, 5, "a nested region"),
-]
-
-
-LOST = pytest.mark.xfail(strict=True, reason="the parser does not find the line of these yet: it says line 1")
-ERRORS_WITHOUT_LINE = [
     ("x0 = leaf(f32[4])\nx0 = leaf(f32[4])", 3, 1, "bound twice"),
     ("x0 = leaf(f32[4])\nreturns(x0)\nreturns(x0)", 4, 1, "returned twice"),
+    ("x10 = leaf(f32[4])\nv0 = relu(x1)\nv1 = relu(x10)", 3, 1, "x1 is used before"),
+    ("x0 = leaf(f32[4])\nwith autocast():\n    v0 = relu(x0)\n    v0 = relu(x0)", 5, 5, "bound twice"),
+    ("x0 = leaf(f32[4])\nbackward(v0, cotangent(f32[4]))", 3, 1, "v0 is used before"),
+    ("x0 = leaf(i64[4], requires_grad=True)", 2, 1, "cannot require grad"),
+    ("x0 = leaf(f32[4])\nx1 = leaf_view(x0, f64[4])", 3, 1, "not f64"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "column", "words"),
-    [*ERRORS, *(pytest.param(*case, marks=LOST) for case in ERRORS_WITHOUT_LINE)],
-)
+@pytest.mark.parametrize(("text", "line", "column", "words"), ERRORS)
 def test_a_parse_error_names_line_column_and_what_was_expected(text: str, line: int, column: int, words: str) -> None:
     with pytest.raises(ParseError) as caught:
         parse("program(1)\n" + text + "\n")

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import itertools
 import multiprocessing
+import multiprocessing.util
 import os
 import re
 import resource
@@ -17,6 +19,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, TimeoutError
@@ -26,6 +29,7 @@ from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
 
+from fuzzer.execution import worker
 from fuzzer.execution.messages import DIED, TIMED_OUT, Observation, Report, Trial
 from fuzzer.execution.worker import Task, read_journal
 from fuzzer.oracles import worker_survives
@@ -109,7 +113,6 @@ def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> Non
     warnings.simplefilter("ignore")
     import torch
 
-    from fuzzer.execution import worker
     from fuzzer.private import preload, print_native_stacks
 
     preload()
@@ -123,6 +126,8 @@ def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> Non
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
     worker.use_journal(own / "journal")
+    # a worker that ends by itself leaves nothing; what it left when it died is read by the parent
+    multiprocessing.util.Finalize(None, shutil.rmtree, (own, True), exitpriority=10)
 
 
 class Pool:
@@ -143,10 +148,13 @@ class Pool:
         check_devices(devices)
         self.workers, self.deadline, self.fresh = workers, deadline, fresh
         self.cuda = any(d.startswith("cuda") for d in devices)
-        self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch))
+        self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch)).resolve()  # g++ runs elsewhere
         self.context = multiprocessing.get_context("forkserver")
         self.context.set_forkserver_preload(["fuzzer.execution.preload"])
         self.deaths = 0
+        self.tokens = itertools.count()
+        self.owners: dict[Future[Report], str] = {}
+        self.lock = threading.Lock()
         self._open()
 
     def _open(self) -> None:
@@ -174,37 +182,42 @@ class Pool:
         self.close(kill=kind is not None)
 
     def submit(self, function: Callable[..., Report], task: Task, what: Any) -> Future[Report]:
-        """Run function(task, what) in a worker. Never raises for a broken pool: a new one is made."""
-        try:
-            return self.pool.schedule(function, args=(task, what), timeout=self.deadline)
-        except (BrokenProcessPool, RuntimeError):
-            self.pool.stop()
-            self._open()
-            return self.pool.schedule(function, args=(task, what), timeout=self.deadline)
+        """Run function(task, what) in a worker, from any thread. A broken pool is replaced by a new one."""
+        with self.lock:
+            token = str(next(self.tokens))
+            arguments = (token, function, task, what)
+            try:
+                future = self.pool.schedule(worker.run, args=arguments, timeout=self.deadline)
+            except (BrokenProcessPool, RuntimeError):
+                self.pool.stop()
+                self._open()
+                future = self.pool.schedule(worker.run, args=arguments, timeout=self.deadline)
+            self.owners[future] = token
+            return future
 
     def result(self, future: Future[Report], task: Task) -> Report:
         """The Report of a finished future; a death or a deadline is one too."""
+        token = self.owners.pop(future, "")
         try:
             return future.result()
         except ProcessExpired as death:
             self.deaths += 1
-            return self._obituary(task, getattr(death, "pid", None), DIED, _signal_name(death.exitcode))
+            return self._obituary(task, token, DIED, _signal_name(death.exitcode))
         except TimeoutError:
             self.deaths += 1
-            return self._obituary(task, self._silent_worker(), TIMED_OUT, "")
+            return self._obituary(task, token, TIMED_OUT, "")
         except BrokenProcessPool as error:
             return Report("", rejected=f"the pool broke: {error}")
 
-    def _silent_worker(self) -> int | None:
-        """The worker that a deadline killed: one whose process is gone and whose directory is still there."""
+    def _owner(self, token: str) -> Path:
+        """The directory of the worker that held this task when it died."""
         for own in self.scratch.glob("worker-*"):
-            pid = int(own.name.rpartition("-")[2])
-            if not _alive(pid) and (own / "journal").exists():
-                return pid
-        return None
+            if (own / "owner").exists() and (own / "owner").read_text() == token:
+                return own
+        return self.scratch / "worker-unknown"
 
-    def _obituary(self, task: Task, pid: int | None, outcome: str, name: str) -> Report:
-        own = self.scratch / f"worker-{pid}"
+    def _obituary(self, task: Task, token: str, outcome: str, name: str) -> Report:
+        own = self._owner(token)
         journal = (own / "journal").read_text() if (own / "journal").exists() else ""
         stderr = _tail(own / "stderr")
         shutil.rmtree(own, ignore_errors=True)

@@ -20,6 +20,7 @@ import torch
 
 from fuzzer import interpret, routes
 from fuzzer.execution.messages import RAISED, RAN, Observation, Place, Raised, Report, Subject, Trial
+from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped
 from fuzzer.interpret import UnknownOp
@@ -45,7 +46,7 @@ class Task:
     fixed: Attributes = ()
     ops: tuple[str, ...] = ()  # names; none means all
     fresh: bool = False  # inductor's caches off, for verification and canaries
-    canary: str = ""  # a planted fault, applied in this worker only
+    canary: str = ""  # the name of a planted fault (`faults`); it acts on one side's run and nowhere else
 
 
 class Journal:
@@ -168,14 +169,19 @@ def try_program(program: Program, task: Task, journal: Journal) -> tuple[Trial, 
     seconds: dict[str, float] = {}
     recorder = Recorder()
     reset_compiler()
-    reference = observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
+    with planted(task.canary, "reference") as tamper:
+        reference = tamper(
+            observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
+        )
     seconds["reference"] = reference.seconds
     if reference.raised is not None:
         raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
     targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
-    with in_force(program.settings), in_force((("inductor.force_disable_caches", True),) if task.fresh else ()):
-        subject = observe(program, task.place.subject, lambda name: journal.phase(name))
+    # a planted fault is in no cache key, and the benign run of the same program must not meet its code
+    uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
+    with in_force(program.settings), in_force(uncached), planted(task.canary, "subject") as tamper:
+        subject = tamper(observe(program, task.place.subject, lambda name: journal.phase(name)))
     seconds["subject"] = subject.seconds
     return Trial(program, task.place, reference, subject, recorder.trace, targets | gradients), seconds
 
@@ -210,6 +216,13 @@ def use_journal(path: Path) -> None:
     """Log to this file from now on."""
     global _journal
     _journal = Journal(path)
+
+
+def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: Any) -> Report:
+    """Every task enters here: note whose it is, so that a death finds its owner."""
+    if _journal.path is not None:
+        _journal.path.with_name("owner").write_text(token)
+    return function(task, what)
 
 
 def _tidy(task: Task) -> None:

@@ -46,8 +46,9 @@ class Draw:
         return first[0] if isinstance(first, tuple) else first
 
     def size(self, low: int = 1, high: int | None = None) -> int:
-        """A size, log-uniform in low..high (high defaults to limits.max_size)."""
-        return log_uniform(self.rng, low, self.limits.max_size if high is None else high)
+        """A size, log-uniform in low..high, where high is at most limits.max_size."""
+        most = self.limits.max_size
+        return log_uniform(self.rng, low, most if high is None else min(high, max(most, low)))
 
     def dim(self) -> int:
         """The drawn attribute `dim` as a non-negative index into the first operand."""

@@ -1,0 +1,76 @@
+"""`scripts/bench sensitivity` and `scripts/bench throughput`: figures that anyone can measure again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from fuzzer.bench import sensitivity, throughput
+from fuzzer.execution.messages import Place, Subject
+from fuzzer.execution.pool import NoMachine, default_workers
+from fuzzer.execution.worker import Task
+
+
+def _task(device: str, backend: str, seed: int) -> Task:
+    return Task(Place(Subject("eager", device), Subject(backend, device)), seed)
+
+
+def _print(figures: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(figures))
+        return
+    for key, value in figures.items():
+        if isinstance(value, dict):
+            print(f"{key}:")
+            for name, inner in value.items():
+                print(f"    {name}: {inner}")
+        elif key != "missed":
+            print(f"{key}: {value}")
+    for miss in figures.get("missed", []):
+        print("missed:", {k: v for k, v in miss.items() if k != "text"})
+
+
+@click.group()
+def main() -> None:
+    """Measure backfuzz."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object."),
+        click.option("--backend", default="inductor", show_default=True),
+        click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
+        click.option("--seed", default=0, show_default=True),
+        click.option("--workers", type=click.IntRange(1), default=default_workers, help="Processes."),
+    ):
+        command = option(command)
+    return command
+
+
+@main.command("sensitivity")
+@click.option("--programs", default=1000, show_default=True, type=click.IntRange(1))
+@_options
+def sensitivity_command(programs: int, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+    """Corrupt compiled gradients; the share of those beyond rounding that the oracles flag."""
+    _print(sensitivity.measure(_task(device, backend, seed), programs, workers), as_json)
+
+
+@main.command("throughput")
+@click.option("--programs", default=60, show_default=True, type=click.IntRange(1))
+@click.option("--rounds", default=4, show_default=True, type=click.IntRange(1))
+@_options
+def throughput_command(
+    programs: int, rounds: int, workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
+    """Programs per second against a bare loop of torch.compile and backward."""
+    _print(throughput.measure(_task(device, backend, seed), programs, workers, rounds), as_json)
+
+
+if __name__ == "__main__":
+    try:
+        main(prog_name="scripts/bench")
+    except NoMachine as error:
+        sys.exit(f"backfuzz: {error}")

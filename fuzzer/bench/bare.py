@@ -1,0 +1,38 @@
+"""The bare loop that backfuzz is measured against: read a program, torch.compile it, run its backward. Nothing else."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any
+
+import torch
+
+from fuzzer import interpret, routes
+from fuzzer.settings import in_force
+from fuzzer.text import parse
+
+
+def run(text: str, backend: str, device: str) -> None:
+    """Compile one program and run its backward."""
+    program = parse(text)
+    spec, options = routes.find(program)
+    compiler = functools.partial(torch.compile, backend=backend, dynamic=bool(options["dynamic"]), fullgraph=True)
+    leaves = interpret.materialise(program.leaves, device)
+    cotangents = interpret.cotangents(program, device)
+    with in_force(program.settings):
+        spec.run(program, interpret.function(program), leaves, cotangents, compiler, lambda _: None)
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+
+
+def serve(todo: Any, done: Any, backend: str, device: str, start: Any, arguments: tuple[Any, ...]) -> None:
+    """A process of the bare loop: set up as a worker is, then run texts until told to stop (None)."""
+    start(*arguments)
+    while (text := todo.get()) is not None:
+        started = time.perf_counter()
+        try:
+            run(text, backend, device)
+        except Exception:  # what does not compile costs its time here as it does there
+            pass
+        done.put(time.perf_counter() - started)

@@ -1,0 +1,115 @@
+"""How much of a bare compile loop's speed is left: the campaign's path and the bare loop, in turns, in one run.
+
+A round runs a batch of program numbers through `Pool` and `worker.explore` (drawn, run on both sides, judged), then the
+texts of exactly those that ran through `bare` (in as many processes, from the same fork server, set up by the
+same function). Both sides start with programs that do not count. Programs that killed or outlasted a worker are left
+out of the bare side, which could not survive them; their time stays on the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import wait
+from typing import Any
+
+from fuzzer.bench import bare
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
+from fuzzer.execution.worker import Task, explore
+
+
+class Bare:
+    """The bare loop's processes."""
+
+    def __init__(self, pool: Pool, task: Task, workers: int):
+        import torch
+
+        self.scratch = tempfile.mkdtemp(prefix="bare-")
+        self.todo, self.done = pool.context.Queue(), pool.context.Queue()
+        with environment(clean_environment()):
+            gpus = torch.cuda.device_count() if pool.cuda else 0
+            start = (self.scratch, pool.context.Value("i", 0), gpus, not pool.cuda)
+            subject = task.place.subject
+            given = (self.todo, self.done, subject.backend, subject.device, start_worker, start)
+            self.processes = [pool.context.Process(target=bare.serve, args=given) for _ in range(workers)]
+            for process in self.processes:
+                process.start()
+
+    def run(self, texts: list[str]) -> list[float]:
+        """Seconds of each, in order of completion. Raises queue.Empty where a process is gone."""
+        for text in texts:
+            self.todo.put(text)
+        return [self.done.get(timeout=300) for _ in texts]
+
+    def close(self) -> None:
+        for _ in self.processes:
+            self.todo.put(None)
+        for process in self.processes:
+            process.join(30)
+            process.kill()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _bare(pool: Pool, task: Task, workers: int) -> Iterator[Bare]:
+    processes = Bare(pool, task, workers)
+    try:
+        yield processes
+    finally:
+        processes.close()
+
+
+def _explore(pool: Pool, task: Task, indices: range) -> list[Report]:
+    futures = [pool.submit(explore, task, index) for index in indices]
+    wait(futures)
+    return [pool.result(future, task) for future in futures]
+
+
+def _comparable(reports: list[Report]) -> list[str]:
+    return [r.text for r in reports if not r.rejected and r.verdict not in ("crashes", "hangs")]
+
+
+def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, Any]:
+    """Both rates, their ratio, and where the campaign's time went."""
+    size = -(-programs // rounds)
+    fuzz, compiled = 0.0, 0.0  # seconds
+    every: list[Report] = []
+    bare_seconds: list[float] = []
+    ratios = []
+    with Pool(workers, [task.place.subject.device]) as pool, _bare(pool, task, workers) as loop:
+        warm = 2 * workers
+        loop.run(_comparable(_explore(pool, task, range(warm))))
+        for number in range(rounds):
+            first = warm + number * size
+            started = time.perf_counter()
+            reports = _explore(pool, task, range(first, first + size))
+            middle = time.perf_counter()
+            bare_seconds += loop.run(_comparable(reports))
+            ended = time.perf_counter()
+            fuzz += middle - started
+            compiled += ended - middle
+            every += reports
+            ratios.append(round((ended - middle) / (middle - started), 3))
+    ran = len(_comparable(every))
+    busy = {name: sum(r.seconds.get(name, 0.0) for r in every) for name in ("generate", "reference", "subject", "judge")}
+    busy["other"] = fuzz * workers - sum(busy.values())
+    return {
+        "ratio": round(compiled / fuzz, 4),
+        "fuzz_programs_per_s": round(ran / fuzz, 4),
+        "bare_programs_per_s": round(ran / compiled, 4),
+        "programs": ran,
+        "drawn": len(every),
+        "rounds": rounds,
+        "ratio_by_round": ratios,
+        "workers": workers,
+        "device": task.place.subject.device,
+        "backend": task.place.subject.backend,
+        "seconds": round(fuzz + compiled, 1),
+        # a program's seconds in a process, by phase; `other` holds resets, journal, collection, messages and idling
+        "fuzz_seconds_per_program": {name: round(spent / max(ran, 1), 4) for name, spent in busy.items()},
+        "bare_seconds_per_program": round(sum(bare_seconds) / max(ran, 1), 4),
+    }

@@ -1,0 +1,448 @@
+"""The loop: draw, run, judge; minimize, verify, diagnose and store what differs. The only module that knows all others.
+
+Exploration and triage share one pool: the main thread keeps the workers busy with fresh programs, one triage thread
+turns suspects into findings. Whatever happens, the ledger only ever receives verified findings.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import platform
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fuzzer.diagnose import Diagnosis, diagnose, examine_all, matching, verify
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import Task, explore
+from fuzzer.infer import infer
+from fuzzer.program import Program
+from fuzzer.store import StoreError, open_store
+from fuzzer.store import Campaign as Record
+from fuzzer.text import parse, show
+from fuzzer.verdict import CLASSES, FINDINGS, Finding, Signature
+from minimizer.reduce import Reduction, reduce
+from minimizer.same import Answer, Shown, checker
+
+# Signatures are coarse: several faults share one. So several suspects of a signature are minimized, until this many
+# in a row ended at a program that was known already.
+PATIENCE = 2
+MOST_PER_SIGNATURE = 12
+# After the time is up, suspects found late may still be minimized for this share of it, at least a minute.
+GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign was asked to do. minutes or programs (or neither) bound it."""
+
+    task: Task
+    workers: int
+    minutes: float | None = None
+    programs: int | None = None
+    db: Path = Path("findings.db")
+    folder: Path = Path(".backfuzz")
+    corpus: Path | None = None
+    command: str = "backfuzz fuzz"
+
+    @property
+    def devices(self) -> list[str]:
+        return [self.task.place.reference.device, self.task.place.subject.device]
+
+
+@dataclass
+class Totals:
+    """Counts of a campaign; `summary` is the JSON object that `fuzz --json` prints last."""
+
+    drawn: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    classes: Counter[str] = field(default_factory=Counter)
+    detectable: int = 0
+    elements: int = 0
+    elements_seen: int = 0
+    new: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    phases: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def programs(self) -> int:
+        """Programs that ran."""
+        return self.drawn - self.classes["rejected"]
+
+    def count(self, report: Report) -> None:
+        self.drawn += 1
+        self.classes[report.verdict] += 1
+        if report.rejected:
+            self.rejected[report.rejected.split(":")[0]] += 1
+        self.detectable += report.detectable > 0
+        self.elements_seen += report.detectable
+        self.elements += report.elements
+        self.phases.update(report.seconds)
+
+    def summary(self) -> dict[str, Any]:
+        compared = max(self.programs, 1)
+        return {
+            "programs": self.programs,
+            "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
+            "detectable_share": round(self.detectable / compared, 4),
+            "detectable_elements_share": round(self.elements_seen / max(self.elements, 1), 4),
+            "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
+            "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
+            "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
+            "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def facts(task: Task) -> dict[str, str]:
+    """The place and the versions it runs with, as a finding stores them."""
+    import torch
+
+    place = task.place
+    found = {
+        "backend": place.subject.backend,
+        "against": str(place.reference) if place.reference.device != place.subject.device else place.reference.backend,
+        "device": place.subject.device,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+    try:
+        found["triton"] = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    if place.subject.device.startswith("cuda"):
+        found["gpu"] = _first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    else:
+        found["compiler"] = _first_line("g++", "--version")
+    return {key: value for key, value in found.items() if value}
+
+
+def _first_line(*command: str) -> str:
+    if shutil.which(command[0]) is None:
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip().splitlines()[0] if done.stdout.strip() else ""
+
+
+def without_paths(text: str) -> str:
+    """Paths of this machine, shortened to the file's name."""
+    return re.sub(r"(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
+
+
+# ---------------------------------------------------------------- triage
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A program whose trial did not agree, waiting for triage."""
+
+    text: str
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What triage made of a suspect: a finding (new or known), or why there is none."""
+
+    finding: Finding | None
+    new: bool
+    note: str
+    others: tuple[Program, ...] = ()
+    reduction: Reduction | None = None
+
+
+def minimize(
+    program: Program,
+    signature: Signature,
+    task: Task,
+    pool: Pool,
+    expired: Callable[[], bool] = lambda: False,
+    note: Callable[[str], None] | None = None,
+) -> Reduction:
+    """Shrink a program while it shows the signature. Candidates run in the pool, a batch on all workers."""
+
+    def run(batch: Sequence[Program]) -> list[Shown]:
+        reports = examine_all(pool, [(task, show(p)) for p in batch])
+        # a class below the target's is no reason to look further: slips are remembered only when they are findings
+        return [[v.signature for v in r.verdicts if v.signature.verdict in FINDINGS] for r in reports]
+
+    is_same: Callable[[Sequence[Program]], list[Answer]] = checker(signature, run)
+    return reduce(program, is_same, infer=infer, batch=pool.workers, expired=expired, note=note)
+
+
+def triage(
+    suspect: Suspect, plan: Plan, pool: Pool, place: dict[str, str], campaign: str, expired: Callable[[], bool]
+) -> Outcome:
+    """Minimize, verify and diagnose one suspect; store it when it is new."""
+    task = replace(plan.task, fixed=())
+    again = examine_all(pool, [(replace(task, fresh=True), suspect.text)])[0]
+    if matching(again, suspect.signature) is None:
+        return Outcome(None, False, f"did not show again ({again.verdict})")
+    reduction = minimize(parse(suspect.text), suspect.signature, task, pool, expired)
+    text = show(reduction.program)
+    shown = examine_all(pool, [(replace(task, fresh=True), text)])[0]
+    verdict = matching(shown, suspect.signature)
+    if verdict is None:
+        return Outcome(None, False, f"the minimal program is no longer wrong with caches off ({shown.verdict})")
+    found = Finding(verdict.signature, "", suspect.text, text, place, 0, 0)
+    with open_store(plan.db) as store:
+        if found.id in {f.id for f in store.list()}:
+            return Outcome(store.get(found.id), False, "known", reduction.others, reduction)
+    diagnosis = verify(text, task, verdict.signature, plan.workers, plan.devices, plan.folder)
+    if diagnosis.reproduced < diagnosis.runs or diagnosis.verdict is None:
+        note = f"reproduced {diagnosis.reproduced} of {diagnosis.runs} times in fresh processes"
+        return Outcome(None, False, note, reduction.others, reduction)
+    finding = _finding(suspect, text, diagnose(text, task, pool, diagnosis), place, campaign, reduction)
+    with open_store(plan.db) as store:
+        new = store.add(finding)
+    if new and plan.corpus is not None:
+        _keep_regression(plan.corpus, finding)
+    return Outcome(finding, new, reduction.why, reduction.others, reduction)
+
+
+def _finding(
+    suspect: Suspect, text: str, diagnosis: Diagnosis, place: dict[str, str], campaign: str, reduction: Reduction
+) -> Finding:
+    verdict = diagnosis.verdict
+    assert verdict is not None
+    return Finding(
+        verdict.signature,
+        without_paths(verdict.detail),
+        suspect.text,
+        text,
+        place,
+        diagnosis.reproduced,
+        diagnosis.runs,
+        verdict.comparisons,
+        diagnosis.stages,
+        diagnosis.ablation,
+        campaign,
+        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
+    )
+
+
+def _keep_regression(corpus: Path, finding: Finding) -> None:
+    """Every verified finding leaves a .prog: what it showed and where, then the minimal program."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    where = f"torch {finding.place.get('torch', '?')}, {finding.place.get('device', '?')}"
+    head = [f"{finding.signature} ({where})", f"expect: {finding.signature.verdict} there, agree where it is fixed"]
+    program = replace(parse(finding.program), comment=tuple(head))
+    (corpus / f"{finding.id}.prog").write_text(show(program))
+
+
+class Triage(threading.Thread):
+    """Turns suspects into findings, the worst class first, one at a time, on the campaign's pool."""
+
+    def __init__(self, plan: Plan, pool: Pool, campaign: str, totals: Totals, say: Callable[[str], None]):
+        super().__init__(daemon=True)
+        self.plan, self.pool, self.campaign, self.totals, self.say = plan, pool, campaign, totals, say
+        self.place = facts(plan.task)
+        self.waiting: list[Suspect] = []
+        self.changed = threading.Condition()
+        self.busy: Suspect | None = None
+        self.closing = False
+        self.deadline: float | None = None
+        self.repeats: Counter[str] = Counter()
+        self.tries: Counter[str] = Counter()
+        self.findings: list[Finding] = []
+        self.error: BaseException | None = None
+
+    def offer(self, suspect: Suspect) -> None:
+        """Queue a suspect, unless its signature is exhausted."""
+        with self.changed:
+            queued = sum(s.signature == suspect.signature for s in self.waiting)
+            if queued >= PATIENCE or self.exhausted(suspect.signature):
+                return
+            self.waiting.append(suspect)
+            self.waiting.sort(key=lambda s: (CLASSES.index(s.signature.verdict), len(s.text)))
+            self.changed.notify()
+
+    def exhausted(self, signature: Signature) -> bool:
+        """Whether further suspects of this signature would most likely end at a known program."""
+        key = str(signature)
+        return self.repeats[key] >= PATIENCE or self.tries[key] >= MOST_PER_SIGNATURE
+
+    def finish(self, seconds: float) -> None:
+        """No more suspects will come; end within this time, leaving the rest for later."""
+        with self.changed:
+            self.closing = True
+            self.deadline = time.monotonic() + seconds
+            self.changed.notify()
+
+    def expired(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def run(self) -> None:
+        try:
+            while (suspect := self._next()) is not None:
+                self._one(suspect)
+        except BaseException as error:  # carried to the main thread, which raises it
+            self.error = error
+
+    def _next(self) -> Suspect | None:
+        with self.changed:
+            while True:
+                self.busy = None
+                self.waiting = [s for s in self.waiting if not self.exhausted(s.signature)]
+                if self.expired():
+                    return None
+                if self.waiting:
+                    self.busy = self.waiting.pop(0)
+                    return self.busy
+                if self.closing:
+                    return None
+                self.changed.wait(1.0)
+
+    def _one(self, suspect: Suspect) -> None:
+        key = str(suspect.signature)
+        self.tries[key] += 1
+        outcome = triage(suspect, self.plan, self.pool, self.place, self.campaign, self.expired)
+        self.repeats[key] = 0 if outcome.new else self.repeats[key] + 1
+        if outcome.finding is None:
+            self.say(f"not a finding: {key}: {outcome.note}")
+        elif outcome.new:
+            self.totals.new[outcome.finding.signature.verdict] += 1
+            self.findings.append(outcome.finding)
+            self.say(describe(outcome.finding))
+        else:
+            self.totals.known[outcome.finding.signature.verdict] += 1
+        for other in outcome.others[:4]:
+            self._offer_slip(other)
+
+    def _offer_slip(self, program: Program) -> None:
+        """A candidate that showed another finding while this one shrank."""
+        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), show(program))])[0]
+        if report.verdicts and report.verdict in FINDINGS:
+            self.offer(Suspect(report.text, report.verdicts[0].signature))
+
+
+def describe(finding: Finding) -> str:
+    """A finding in a few lines for the terminal."""
+    lines = [f"{finding.signature.verdict} {finding.id}: {finding.signature}", f"  {finding.detail[:300]}"]
+    return "\n".join(lines + [f"  | {line}" for line in finding.program.splitlines()])
+
+
+# ---------------------------------------------------------------- the campaign
+
+
+@dataclass
+class Campaign:
+    """A running campaign: its totals, and what the live view reads."""
+
+    plan: Plan
+    say: Callable[[str], None]
+    totals: Totals = field(default_factory=Totals)
+    stopping: bool = False
+    triage: Triage | None = None
+
+    def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
+        """Explore until the bound is met or `stopping` is set; then finish triage. Raises StoreError early."""
+        plan = self.plan
+        with open_store(plan.db) as store:  # a bad ledger is told before anything runs, not after
+            store.list()
+        plan.folder.mkdir(parents=True, exist_ok=True)
+        name = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S") + f"-{plan.task.seed}"
+        own = plan.folder / "campaigns" / name
+        own.mkdir(parents=True, exist_ok=True)
+        with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool, (own / "trials.jsonl").open("w") as log:
+            self.triage = Triage(plan, pool, name, self.totals, self.say)
+            self.triage.start()
+            started = time.monotonic()
+            self._explore(pool, log, started, show_progress)
+            self.totals.seconds = time.monotonic() - started
+            grace = max(GRACE_SECONDS, GRACE_SHARE * 60 * (plan.minutes or 0))
+            self.triage.finish(0.0 if self.stopping else grace)
+            while self.triage.is_alive():
+                self.triage.join(0.5)
+                show_progress(self)
+                if self.stopping:
+                    self.triage.finish(0.0)
+            self._leave_pending(own)
+        if self.triage.error is not None:
+            raise self.triage.error
+        (own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
+        self._record(name)
+        return self.totals
+
+    def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
+        plan, task, pending = self.plan, self.plan.task, {}  # type: ignore[var-annotated]
+        index = 0
+
+        def more() -> bool:
+            timed_out = plan.minutes is not None and time.monotonic() - started > 60 * plan.minutes
+            return not (self.stopping or timed_out or (plan.programs is not None and index >= plan.programs))
+
+        while pending or more():
+            # one task more than workers waits in the pool's queue, so that no worker ever waits for us
+            while more() and len(pending) < plan.workers + max(1, plan.workers // 4):
+                pending[pool.submit(explore, task, index)] = index
+                index += 1
+            if not pending:
+                break
+            done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+            for future in done:
+                self._take(pool, pending.pop(future), future, log)
+            show_progress(self)
+            if self.triage is not None and self.triage.error is not None:
+                break
+            if self.totals.drawn % 256 == 0:
+                pool.sweep()
+
+    def _take(self, pool: Pool, index: int, future: Future[Report], log: Any) -> None:
+        report = pool.result(future, self.plan.task)
+        self.totals.count(report)
+        if report.verdict == "agree":
+            return
+        row = {"index": index, "class": report.verdict, "rejected": report.rejected, "text": report.text}
+        row["verdicts"] = [asdict(v) for v in report.verdicts]
+        row["stderr"] = report.stderr
+        log.write(json.dumps(row) + "\n")
+        log.flush()
+        if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
+            self.triage.offer(Suspect(report.text, report.verdicts[0].signature))
+
+    def _leave_pending(self, own: Path) -> None:
+        """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""
+        assert self.triage is not None
+        left = [s for s in self.triage.waiting if not self.triage.exhausted(s.signature)]
+        for i, suspect in enumerate(left):
+            path = own / f"suspect-{i}.prog"
+            path.write_text(f"# {suspect.signature}\n{suspect.text}")
+        if left:
+            self.say(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize {own}/suspect-*.prog")
+
+    def _record(self, name: str) -> None:
+        """The ledger learns of a campaign only when it found something new, so that a quiet run leaves no trace."""
+        assert self.triage is not None
+        if not self.triage.findings:
+            return
+        record = Record(
+            name,
+            self.plan.command,
+            self.plan.task.seed,
+            self.triage.findings[0].created,
+            self.totals.seconds,
+            self.totals.summary(),
+            self.triage.place,
+        )
+        try:
+            with open_store(self.plan.db) as store:
+                store.add_campaign(record)
+        except StoreError as error:
+            self.say(f"the campaign's own row was not stored: {error}")
+
+

@@ -1,0 +1,158 @@
+"""CANARIES: for every oracle, planted faults that it must flag, beside the benign run of the same program.
+
+An oracle is trusted only after it rang for its canary and every oracle stayed silent for the twin: the same program
+with nothing planted. The faults themselves stand in `faults`, the programs in corpus/canaries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fuzzer.execution.messages import Place, Report, Subject, UsageError
+from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
+from fuzzer.execution.worker import Task, examine
+
+CORPUS = Path(__file__).parent.parent / "corpus" / "canaries"
+# A worker that sleeps is killed after this; its program takes 3 s to compile on one core (10 s on a busy machine).
+HANG_DEADLINE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Canary:
+    """One expectation: with `name` (a fault of FAULTS) planted in `program`, `oracle` says `verdict`.
+
+    program  a file in corpus/canaries without its ending;  direction  what the verdict's signature must say, where it
+    matters;  devices  where the fault acts this way;  quick  run at the start of every campaign;  deadline  seconds.
+    """
+
+    name: str
+    program: str
+    oracle: str
+    verdict: str
+    direction: str = "backward"
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    quick: bool = False
+    deadline: float = DEADLINE_SECONDS
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """Whether the oracle flagged the fault as expected, and whether all oracles were silent on the twin.
+
+    detail says what was seen instead, "" where all is well; seconds is the canary's own time in a worker, for a death
+    the time since all were submitted.
+    """
+
+    name: str
+    oracle: str
+    flagged: bool
+    silent: bool
+    detail: str
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.flagged and self.silent
+
+
+CANARIES: tuple[Canary, ...] = (
+    Canary("compiler_aborts", "three_activations", "worker_survives", "crashes", "forward", quick=True),
+    Canary("compiler_raises", "three_activations", "compile_does_not_raise", "raises", "forward", quick=True),
+    Canary("four_at_once", "three_activations", "metadata_agrees", "wrong", quick=True),
+    Canary("four_at_once", "three_activations", "no_new_nonfinite", "wrong", quick=True),
+    Canary("four_at_once", "three_activations", "outputs_agree", "wrong", "forward", quick=True),
+    Canary("four_at_once", "three_activations", "gradients_agree", "wrong", quick=True),
+    Canary("compiled_backward_aborts", "sigmoid", "worker_survives", "crashes"),
+    Canary("compiled_backward_segfaults", "sigmoid", "worker_survives", "crashes"),
+    Canary("compiled_backward_hangs", "sigmoid", "worker_survives", "hangs", deadline=HANG_DEADLINE_SECONDS),
+    Canary("compiled_backward_raises", "sigmoid", "compile_does_not_raise", "raises"),
+    Canary("gradient_in_float64", "sigmoid", "metadata_agrees", "wrong"),
+    Canary("gradient_flattened", "sigmoid", "metadata_agrees", "wrong"),
+    Canary("gradient_missing", "sigmoid", "metadata_agrees", "wrong"),
+    Canary("output_in_float64", "sigmoid", "metadata_agrees", "wrong", "forward"),
+    Canary("softplus_gradient_without_threshold", "three_activations", "no_new_nonfinite", "wrong"),
+    Canary("relu_accuracy", "relu", "outputs_agree", "wrong", "forward"),
+    Canary("sigmoid_gradient_without_complement", "sigmoid", "gradients_agree", "wrong"),
+    Canary("one_gradient_element_scaled", "sigmoid", "gradients_agree", "wrong"),
+    Canary("gradient_all_zero", "tanh_vjp", "gradients_agree", "wrong"),
+    Canary("eager_gradient_scaled", "sigmoid", "gradients_agree", "eager-suspect"),
+    Canary("product_not_rounded", "contraction", "outputs_agree", "rounding-sensitive", "forward"),
+    Canary("relu_compile_error", "relu", "compile_does_not_raise", "raises", "forward"),
+    # C++ code throws through its C interface, which terminates the process; a device-side assertion raises
+    Canary("relu_runtime_error", "relu", "worker_survives", "crashes", "forward", devices=("cpu",)),
+    Canary("relu_runtime_error", "relu", "compile_does_not_raise", "raises", "forward", devices=("cuda",)),
+)
+
+
+def chosen(device: str, quick: bool) -> tuple[Canary, ...]:
+    """The canaries that act on a device ("cpu", "cuda", "cuda:1")."""
+    kind = device.split(":")[0]
+    return tuple(c for c in CANARIES if kind in c.devices and (c.quick or not quick))
+
+
+def read_program(name: str) -> str:
+    """The text of a canary's program. Raises UsageError where there is no source checkout."""
+    path = CORPUS / f"{name}.prog"
+    if not path.is_file():
+        raise UsageError(f"no canary program {path}: the canaries need backfuzz's source checkout (its corpus/ folder)")
+    return path.read_text()
+
+
+def run_canaries(pool: Pool, device: str = "cpu", quick: bool = False) -> list[CanaryResult]:
+    """Run the canaries and, once a program, their twins, in the pool's workers. Raises UsageError."""
+    return results(pool, device, chosen(device, quick))
+
+
+def results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[CanaryResult]:
+    """The result of each canary, in order."""
+    place = Place(Subject("eager", device), Subject("inductor", device))
+    benign = Task(place=place, fresh=True)
+    wanted = tuple(canaries)
+    texts = {c.program: read_program(c.program) for c in wanted}
+    tasks = {c.name: replace(benign, canary=c.name) for c in wanted}
+    started = time.perf_counter()
+    rung: dict[tuple[str, str], Future[Report]] = {}
+    for c in wanted:
+        if (c.name, c.program) not in rung:
+            with deadline(pool, c.deadline):
+                rung[c.name, c.program] = pool.submit(examine, tasks[c.name], texts[c.program])
+    calm = {name: pool.submit(examine, benign, text) for name, text in texts.items()}
+    found: dict[tuple[str, str], tuple[Report, float]] = {}
+    for key, future in rung.items():
+        report = pool.result(future, tasks[key[0]])
+        found[key] = report, sum(report.seconds.values()) or time.perf_counter() - started
+    twins = {name: pool.result(future, benign) for name, future in calm.items()}
+    return [
+        judge(c, report, twins[c.program], seconds) for c in wanted for report, seconds in [found[c.name, c.program]]
+    ]
+
+
+@contextlib.contextmanager
+def deadline(pool: Pool, seconds: float) -> Iterator[None]:
+    """The pool's deadline lowered to this for what is submitted meanwhile."""
+    usual = pool.deadline
+    pool.deadline = min(usual, seconds)
+    try:
+        yield
+    finally:
+        pool.deadline = usual
+
+
+def judge(canary: Canary, report: Report, twin: Report, seconds: float) -> CanaryResult:
+    """What the reports of a canary and its twin say about the oracle."""
+    wanted = (canary.oracle, canary.verdict, canary.direction)
+    said = [v.signature for v in report.verdicts]
+    flagged = wanted in [(s.oracle, s.verdict, s.direction) for s in said]
+    silent = twin.verdict == "agree"
+    detail = []
+    if not flagged:
+        seen = report.rejected or ", ".join(map(str, said)) or "silence"
+        detail.append(f"expected {'/'.join(wanted)}, got {seen}")
+    if not silent:
+        detail.append(f"its benign twin gave {twin.rejected or ', '.join(str(v.signature) for v in twin.verdicts)}")
+    return CanaryResult(canary.name, canary.oracle, flagged, silent, "; ".join(detail), seconds)

@@ -1,0 +1,470 @@
+"""The command line: thin commands over the library. Exit codes stand in each command's help."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.execution.messages import Place, Report, UsageError, parse_subject
+from fuzzer.text import ParseError, parse
+from fuzzer.verdict import FINDINGS, Finding
+
+ROOT = Path(__file__).resolve().parent.parent
+DIFFERS, COULD_NOT_RUN, NO_MACHINE, INTERRUPTED = 1, 2, 3, 130
+
+
+class Refusal(click.ClickException):
+    """One line for people and an exit code."""
+
+    def __init__(self, message: str, code: int = COULD_NOT_RUN):
+        super().__init__(message)
+        self.exit_code = code
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"backfuzz: {self.message}", err=True)
+
+
+def explained(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn what people can cause into one line and an exit code."""
+    import functools
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        from fuzzer.execution.pool import NoMachine
+        from fuzzer.export import ExportError
+        from fuzzer.infer import IllTyped
+        from fuzzer.interpret import UnknownOp
+        from fuzzer.routes import UnknownRoute
+        from fuzzer.settings import UnknownSetting
+        from fuzzer.store import StoreError
+        from fuzzer.values import UnknownRecipe
+
+        try:
+            return command(*args, **kwargs)
+        except NoMachine as error:
+            raise Refusal(str(error), NO_MACHINE) from None
+        except (
+            UsageError, ParseError, StoreError, ExportError, IllTyped, UnknownOp, UnknownRoute, UnknownSetting,
+            UnknownRecipe,
+        ) as error:  # fmt: skip
+            raise Refusal(str(error)) from None
+
+    return wrapper
+
+
+db_option = click.option(
+    "--db", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True, help="The ledger."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+device_option = click.option("--device", default=None, help="cpu, cuda or cuda:N. Default: cuda if there is a GPU.")
+backend_option = click.option(
+    "--backend", default="inductor", show_default=True, help="The torch.compile backend on trial."
+)
+compare_option = click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    default=None,
+    help="Compare any two sides, each `backend` or `backend@device`; the first is the reference.",
+)
+workers_option = click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: one a core.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="backfuzz", prog_name="backfuzz")
+def main() -> None:
+    """Fuzz the backward pass of compiled PyTorch."""
+
+
+def pick_device(device: str | None) -> str:
+    """The device asked for; else cuda where NVML shows a GPU, else cpu. CUDA itself is not touched."""
+    if device is not None:
+        if device.split(":")[0] not in ("cpu", "cuda"):
+            raise UsageError(f"--device takes cpu, cuda or cuda:N, not {device!r}")
+        return device
+    import torch
+
+    from fuzzer.execution.pool import clean_environment, environment
+
+    with environment(clean_environment()):
+        return "cuda" if torch.cuda.device_count() else "cpu"
+
+
+def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Place:
+    """The two sides of a trial. Raises UsageError for an unknown backend."""
+    if compare:
+        place = Place(parse_subject(compare[0], device), parse_subject(compare[1], device))
+    else:
+        place = Place(parse_subject("eager", device), parse_subject(backend, device))
+    import torch
+
+    known = {"eager", *torch.compiler.list_backends(exclude_tags=())}
+    for side in (place.reference, place.subject):
+        if side.backend not in known:
+            raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
+    if place.reference.backend != "eager":
+        raise UsageError(f"the reference side records ATen operations, so it is eager, not {place.reference.backend!r}")
+    return place
+
+
+def make_task(device: str | None, backend: str, compare: tuple[str, str] | None, **fields: Any) -> Any:
+    from fuzzer.execution.worker import Task
+
+    return Task(place=make_place(pick_device(device), backend, compare), **fields)
+
+
+# ---------------------------------------------------------------- fuzz
+
+
+@main.command()
+@click.option("--minutes", type=click.FloatRange(min=0), default=None, help="Stop drawing after this time.")
+@click.option("--programs", type=click.IntRange(1), default=None, help="Stop after drawing this many programs.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same programs, any number of workers.")
+@device_option
+@workers_option
+@backend_option
+@compare_option
+@click.option("--routes", default="autograd,vjp", show_default=True, help="Routes to draw from, with commas.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
+@db_option
+@json_option
+@click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new finding.")
+@explained
+def fuzz(
+    minutes: float | None,
+    programs: int | None,
+    seed: int,
+    device: str | None,
+    workers: int | None,
+    backend: str,
+    compare: tuple[str, str] | None,
+    routes: str,
+    assignments: Sequence[str],
+    db: Path,
+    as_json: bool,
+    fail_on_finding: bool,
+) -> None:
+    """Draw programs, run them compiled and in eager, report what cannot be rounding.
+
+    Without --minutes or --programs it runs until Ctrl-C, which stops it cleanly; a second Ctrl-C kills it.
+
+    Exit codes: 0 it ran; 1 with --fail-on-finding and a new finding; 2 usage; 3 this machine cannot run it; 130
+    interrupted.
+    """
+    from fuzzer import settings
+    from fuzzer.campaign import Campaign, Plan
+    from fuzzer.execution.pool import default_workers
+    from fuzzer.routes import ROUTES
+    from fuzzer.view import Live, Lines
+
+    chosen = tuple(part.strip() for part in routes.split(",") if part.strip())
+    for route in chosen:
+        if route not in ROUTES:
+            raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
+    fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
+    task = make_task(device, backend, compare, seed=seed, routes=chosen, fixed=fixed)
+    command = "backfuzz " + shlex.join(sys.argv[1:])
+    corpus = ROOT / "corpus" / "regressions" if db.resolve() == (ROOT / "findings.db").resolve() else None
+    plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=corpus, command=command)
+    view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
+    campaign = Campaign(plan, view.say)
+    install_interrupt(campaign, view.say)
+    ring_canaries(plan, view.say)
+    with view:
+        totals = campaign.run(view.update)
+    view.end(totals)
+    if as_json:
+        click.echo(json.dumps(totals.summary()))
+    if campaign.stopping:
+        click.echo(f"stopped; go on with another seed: {command} --seed {seed + 1}", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(DIFFERS if fail_on_finding and sum(totals.new.values()) else 0)
+
+
+def install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:
+    """First Ctrl-C: stop cleanly and keep everything. Second: kill."""
+
+    def stop(*_: Any) -> None:
+        if campaign.stopping:
+            os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(INTERRUPTED)
+        campaign.stopping = True
+        say("stopping: what is running ends first, everything is kept (Ctrl-C again kills)")
+
+    signal.signal(signal.SIGINT, stop)
+
+
+def ring_canaries(plan: Any, say: Callable[[str], None]) -> None:
+    """An oracle is trusted only after it rang for its canary and stayed silent for the twin. Raises NoMachine."""
+
+
+# ---------------------------------------------------------------- one program
+
+
+def load(reference: str, db: Path) -> tuple[str, str, Finding | None]:
+    """(label, program text, finding) of a .prog file or a finding's id. Raises UsageError, ParseError, StoreError."""
+    path = Path(reference)
+    if path.suffix == ".prog" or path.is_file():
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{reference}: {getattr(error, 'strerror', None) or error}") from None
+        try:
+            parse(text)
+        except ParseError as error:
+            raise UsageError(f"{reference}: {error}") from None
+        return reference, text, None
+    from fuzzer.store import open_store
+
+    with open_store(db, create=False) as store:
+        finding = store.get(reference)
+    return finding.id, finding.program, finding
+
+
+def finding_task(finding: Finding | None, device: str | None, backend: str | None, compare: Any) -> Any:
+    """The task for a replay: the finding's own place, unless the command line says otherwise."""
+    if finding is not None and compare is None:
+        own = finding.place
+        against, subject = own.get("against", "eager"), own.get("backend", "inductor")
+        where = device or own.get("device", "cpu")
+        side = against if device is None else against.split("@")[0]
+        return make_task(where, "inductor", (side, backend or subject), fresh=True)
+    return make_task(device, backend or "inductor", compare, fresh=True)
+
+
+@main.command()
+@click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
+@device_option
+@click.option("--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor.")
+@compare_option
+@workers_option
+@db_option
+@json_option
+@explained
+def replay(
+    references: Sequence[str],
+    device: str | None,
+    backend: str | None,
+    compare: tuple[str, str] | None,
+    workers: int | None,
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Run programs again, compiler caches off: .prog files or ids of findings.
+
+    Exit codes: 0 all agree; 1 some differ; 2 some could not run; 3 this machine cannot run it.
+    """
+    from fuzzer.diagnose import examine_all
+    from fuzzer.execution.pool import Pool, default_workers
+
+    loaded = [load(reference, db) for reference in references]
+    tasks = [finding_task(finding, device, backend, compare) for _, _, finding in loaded]
+    devices = sorted({side.device for t in tasks for side in (t.place.reference, t.place.subject)})
+    with Pool(min(workers or default_workers(), len(loaded)), devices) as pool:
+        asked = [(task, text) for task, (_, text, _) in zip(tasks, loaded, strict=True)]
+        reports = examine_all(pool, asked)
+    rows = [report_row(label, report) for (label, _, _), report in zip(loaded, reports, strict=True)]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        for row in rows:
+            click.echo(f"{row['program']}: {row['class']}" + (f" ({row['rejected']})" if row["rejected"] else ""))
+            for verdict in row["verdicts"]:
+                click.echo(f"  {verdict['signature']}\n    {verdict['detail']}")
+    classes = {report.verdict for report in reports}
+    sys.exit(COULD_NOT_RUN if "rejected" in classes else DIFFERS if classes & set(FINDINGS) else 0)
+
+
+def report_row(label: str, report: Report) -> dict[str, Any]:
+    return {
+        "program": label,
+        "class": report.verdict,
+        "rejected": report.rejected,
+        "verdicts": [{"signature": str(v.signature), "detail": v.detail} for v in report.verdicts],
+        "detectable": report.detectable,
+        "elements": report.elements,
+    }
+
+
+@main.command()
+@click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
+@device_option
+@click.option("--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor.")
+@compare_option
+@workers_option
+@db_option
+@json_option
+@explained
+def minimize(
+    references: Sequence[str],
+    device: str | None,
+    backend: str | None,
+    compare: tuple[str, str] | None,
+    workers: int | None,
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Shrink programs that differ; verify and store what comes out. Prints the minimal program.
+
+    Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it.
+    """
+    rows = [minimize_one(reference, device, backend, compare, workers, db, as_json) for reference in references]
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(0 if all(row["finding"] for row in rows) else COULD_NOT_RUN)
+
+
+def minimize_one(
+    reference: str, device: str | None, backend: str | None, compare: Any, workers: int | None, db: Path, quiet: bool
+) -> dict[str, Any]:
+    from fuzzer.campaign import Plan, Suspect, describe, facts, triage
+    from fuzzer.diagnose import examine_all
+    from fuzzer.execution.pool import Pool, default_workers
+
+    label, text, finding = load(reference, db)
+    text = finding.original if finding is not None else text
+    task = finding_task(finding, device, backend, compare)
+    plan = Plan(task, workers or default_workers(), db=db, command=f"backfuzz minimize {reference}")
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool:
+        report = examine_all(pool, [(task, text)])[0]
+        row = {"program": label, "class": report.verdict, "finding": None, "minimal": None, "note": report.rejected}
+        if report.verdicts and report.verdict in FINDINGS:
+            suspect = Suspect(text, report.verdicts[0].signature)
+            outcome = triage(suspect, plan, pool, facts(task), "", lambda: False)
+            found, reduction = outcome.finding, outcome.reduction
+            row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
+            row["note"] = outcome.note
+            row["queries"] = reduction.queries if reduction else 0
+            if found is not None and not quiet:
+                click.echo(describe(found))
+    row["seconds"] = round(time.monotonic() - started, 1)
+    if row["finding"] is None and not quiet:
+        click.echo(f"{label}: {row['class']}; nothing to store ({row['note'] or 'it agrees'})")
+    return row
+
+
+# ---------------------------------------------------------------- the ledger
+
+
+@main.command(name="list")
+@click.option("--class", "verdict", type=click.Choice(FINDINGS), default=None, help="Only this class.")
+@db_option
+@json_option
+@explained
+def list_findings(verdict: str | None, db: Path, as_json: bool) -> None:
+    """List the findings of the ledger."""
+    from fuzzer.store import encode, open_store
+
+    with open_store(db, create=False) as store:
+        findings = store.list(verdict=verdict)
+    if as_json:
+        click.echo(json.dumps([encode(f) for f in findings]))
+        return
+    for f in findings:
+        nodes = len(parse(f.program).nodes)
+        where = f"torch {f.place.get('torch', '?')} {f.place.get('device', '?')}"
+        click.echo(f"{f.id}  {f.signature.verdict:18} {f.triage:9} {where:24} {nodes} node(s)  {f.signature}")
+    click.echo(f"{len(findings)} finding(s)")
+
+
+@main.command()
+@click.argument("reference", metavar="ID")
+@db_option
+@json_option
+@explained
+def show(reference: str, db: Path, as_json: bool) -> None:
+    """Show one finding: its minimal program, evidence, stages, ablation and environment."""
+    from fuzzer.store import encode, open_store
+
+    with open_store(db, create=False) as store:
+        finding = store.get(reference)
+    if as_json:
+        click.echo(json.dumps(encode(finding)))
+        return
+    click.echo(f"{finding.id}  {finding.signature}  ({finding.triage})\n{finding.detail}\n")
+    click.echo(finding.program)
+    click.echo(f"reproduced {finding.reproduced} of {finding.runs} in fresh processes")
+    for title, table in (("stages", finding.stages), ("settings", finding.ablation), ("place", finding.place)):
+        click.echo(f"{title}:" + "".join(f"\n  {key}: {value}" for key, value in table.items()))
+    if finding.note:
+        click.echo(f"note: {finding.note}")
+
+
+@main.command()
+@click.argument("reference", metavar="ID")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write. Default: export/ID.")
+@db_option
+@json_option
+@explained
+def export(reference: str, out: Path | None, db: Path, as_json: bool) -> None:
+    """Write repro.py (standalone; exits 1 while the fault is there) and issue.md of a finding."""
+    from fuzzer.export import issue, repro
+    from fuzzer.store import open_store
+
+    with open_store(db, create=False) as store:
+        finding = store.get(reference)
+    texts = {"repro.py": repro(finding), "issue.md": issue(finding)}
+    folder = out or Path("export") / finding.id
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    paths = [str(folder / name) for name in texts]
+    click.echo(json.dumps({"id": finding.id, "files": paths}) if as_json else "\n".join(paths))
+
+
+# ---------------------------------------------------------------- the machine
+
+
+@main.command()
+@device_option
+@workers_option
+@json_option
+@explained
+def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
+    """Say what this machine has, and run every canary: each oracle must ring for it and be silent for its twin.
+
+    Exit codes: 0 all is well; 1 a canary was missed or a twin rang; 3 this machine cannot run backfuzz.
+    """
+
+
+@main.command()
+@json_option
+@explained
+def ops(as_json: bool) -> None:
+    """List the operations that programs are made of."""
+    from fuzzer.ops import OPS
+    from fuzzer.ops.spec import SAME
+
+    rows = []
+    for spec in OPS.values():
+        first = spec.operands[0].dtypes
+        rows.append(
+            {
+                "name": spec.name,
+                "family": spec.family,
+                "source": spec.source,
+                "dtypes": [] if first == SAME else list(first),
+                "attributes": [a.name for a in spec.attributes],
+                "differentiable": spec.differentiable,
+            }
+        )
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        click.echo(f"{row['family']:14} {row['name']:24} {row['source']}({', '.join(row['attributes'])})")
+    click.echo(f"{len(rows)} op(s), {sum(bool(r['differentiable']) for r in rows)} differentiable")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""Types are torch's: what it refuses is refused with its reason, and no data is touched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fuzzer.infer import IllTyped, check_cotangents, infer, type_of
+from fuzzer.program import TensorType
+from fuzzer.text import parse
+
+HEAD = 'program(1)\nroute("autograd")\n'
+
+TYPED = [
+    ("x0 = leaf(f32[2, 3])\nv0 = transpose(x0, dim0=0, dim1=1)", "v0", TensorType("f32", (3, 2), (1, 3))),
+    ("x0 = leaf(bf16[2, 3])\nx1 = leaf(f32[3])\nv0 = add(x0, x1)", "v0", TensorType("f32", (2, 3), (3, 1))),
+    ("x0 = leaf(f32[1, 3])\nv0 = expand(x0, size=(4, 3))", "v0", TensorType("f32", (4, 3), (0, 1))),
+    ("x0 = leaf(i64[5], values=below(3))\nv0 = sum(x0)", "v0", TensorType("i64", (), ())),
+    ("x0 = leaf(f32[6])\nx1 = leaf_view(x0, f32[2, 2], stride=(0, 1), offset=4)", "x1", TensorType("f32", (2, 2), (0, 1))),
+    ("x0 = leaf(f32[4])\nv0, v1 = max(x0, dim=0)", "v1", TensorType("i64", (), ())),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "expected"), TYPED)
+def test_a_value_has_the_type_that_torch_gives_it(text: str, name: str, expected: TensorType) -> None:
+    assert infer(parse(HEAD + text))[name] == expected
+
+
+ILL = [
+    ("x0 = leaf(f32[2, 3])\nx1 = leaf(f32[2, 3])\nv0 = mm(x0, x1)", "v0 = mm(...): "),
+    ("x0 = leaf(f32[2])\nv0 = frobnicate(x0)", "no op 'frobnicate'"),
+    ("x0 = leaf(f32[2])\nv0 = relu(x0, colour=1)", "v0 = relu(...): "),
+    ("x0 = leaf(f32[2])\nv0 = exp(x0)\nv1 = sum(v0, dim=3)", "v1 = sum(...): "),
+    ("x0 = leaf(f32[4])\nx1 = leaf_view(x0, f32[4], offset=1)", "x1: "),
+    ("x0 = leaf(f32[4])\nv0, v1 = relu(x0)", "v0, v1 = relu(...): "),
+    ("x0 = leaf(f32[4])\nwith autocast(dtype=bf16):\n    v0 = frobnicate(x0)", "no op"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), ILL)
+def test_what_torch_refuses_is_ill_typed_with_the_statement_in_the_message(text: str, words: str) -> None:
+    with pytest.raises(IllTyped) as caught:
+        infer(parse(HEAD + text))
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dtype_that_programs_cannot_hold_is_refused() -> None:
+    with pytest.raises(IllTyped, match="complex64"):
+        type_of(torch.empty(2, dtype=torch.complex64))
+
+
+def test_inference_allocates_no_data() -> None:
+    huge = infer(parse(HEAD + "x0 = leaf(f32[1000000, 1000000])\nv0 = exp(x0)"))
+    assert huge["v0"].numel == 10**12
+
+
+COTANGENTS = [("f32[4]", True), ("f64[4]", False), ("f32[5]", False), ("f32[4], stride=(0,)", True)]
+
+
+@pytest.mark.parametrize(("given", "fits"), COTANGENTS)
+def test_a_cotangent_has_the_dtype_and_shape_of_its_output(given: str, fits: bool) -> None:
+    program = parse(HEAD + f"x0 = leaf(f32[4])\nv0 = relu(x0)\nbackward(v0, cotangent({given}))")
+    if fits:
+        check_cotangents(program, infer(program))
+    else:
+        with pytest.raises(IllTyped, match="the cotangent of v0"):
+            check_cotangents(program, infer(program))
