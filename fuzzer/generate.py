@@ -17,7 +17,7 @@ import torch
 
 from fuzzer import settings as compiler_settings
 from fuzzer.infer import type_of
-from fuzzer.interpret import apply, strided
+from fuzzer.interpret import apply, cotangents, function, materialise, strided
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import SAME, Attribute, Draw, Limits, Operand, OpSpec, log_uniform
 from fuzzer.program import (
@@ -37,12 +37,16 @@ from fuzzer.program import (
     contiguous,
     extent,
 )
+from fuzzer.routes import autograd
 from fuzzer.values import GENERAL, fill
 
 # Half precision has fewer elements to hide a fault in, float64 the least rounding: all four are worth their compile.
 DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15}
 # Beyond this, values overflow within a node or two: float16 ends at 65504.
 SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3}
+# A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
+REDRAWS = 6
+CLEAR = 160.0  # 10 floors, each 4 times the largest of 8 deviations (1.6 standard deviations), and room for the model
 
 
 class Rejected(ValueError):
@@ -172,7 +176,8 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     dtype = operand_dtype(draft, operand, d)
     if operand.recipe is not None:
         assert shape is not None, f"operand {operand.name} has a recipe and no shape"
-        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=rng.random() < 0.7)
+        # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
+        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True)
     candidates = [name for name, t in draft.types.items() if operand.admits(d, t, shape)]
     if candidates and rng.random() < (0.9 if first else 0.6):
         return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]
@@ -283,6 +288,11 @@ def teaches(draft: Draft, node: Node) -> bool:
     return True
 
 
+def fits(leaf: Leaf, limits: Limits) -> bool:
+    """Whether a leaf keeps to the limits: an op's own rules for shapes and dtypes may not know them."""
+    return leaf.type.numel <= limits.max_numel and (leaf.dtype not in FLOATS or leaf.dtype in limits.dtypes)
+
+
 def generate(
     rng: random.Random,
     ops: dict[str, OpSpec] = OPS,
@@ -295,22 +305,80 @@ def generate(
 
     `fixed` settings stand in every program, over what is drawn. The result depends on the arguments alone.
     """
-    dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-    draft = Draft(rng, limits, dtype)
     groups: dict[str, list[OpSpec]] = {}
     for spec in ops.values():
         groups.setdefault(spec.family, []).append(spec)
+    for _ in range(REDRAWS):
+        draft = Draft(rng, limits, weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes}))
+        draw_body(draft, groups)
+        program = finish(draft, routes, device, fixed)
+        if informative(program):
+            break
+    return program
+
+
+def draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
+    """Draw nodes up to a drawn number, at least one of which carries a gradient."""
+    rng, limits = draft.rng, draft.limits
     wanted = rng.randint(1, limits.max_nodes)
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
+        if len(draft.nodes) >= limits.max_nodes:  # full, and nothing in it carries a gradient
+            draft.undo((0, 0))
         spec = rng.choice(groups[rng.choice(list(groups))])
         mark = draft.mark()
         node = draw_node(draft, spec)
+        if not all(fits(leaf, limits) for leaf in draft.leaves[mark[0] :]):
+            draft.undo(mark)
+            continue
         run_node(draft, node, spec)
         if not teaches(draft, node) and rng.random() < 0.97:
             draft.undo(mark)
-    return finish(draft, routes, device, fixed)
+
+
+def informative(program: Program) -> bool:
+    """Whether a wrong gradient could show: the dry run of the backward.
+
+    Some element of some gradient must exceed CLEAR times the root mean square difference between the gradient as
+    eager computes it and the same program's in float64. Where the program has no float64 form, nonzero is enough.
+    """
+    own = _dry_gradients(program)
+    if own is None:
+        return True  # refused: the reference side will say so
+    wide = _dry_gradients(_in_float64(program))
+    for name, gradient in own.items():
+        if gradient is None or not gradient.numel():
+            continue
+        g = gradient.double()
+        exact = None if wide is None else wide[name]
+        noise = (g - exact).square().mean().sqrt() if exact is not None else torch.zeros(())
+        if bool((torch.isfinite(g) & (g.abs() > CLEAR * noise)).any()) and bool(torch.isfinite(noise)):
+            return True
+    return False
+
+
+def _dry_gradients(program: Program) -> dict[str, torch.Tensor | None] | None:
+    leaves = materialise(program.leaves)
+    try:
+        seeds = cotangents(program)
+        return autograd(program, function(program), leaves, seeds, lambda f: f, lambda name: None).gradients
+    except Exception:  # torch's refusal, of whatever type, is the answer
+        return None
+
+
+def _in_float64(program: Program) -> Program:
+    def wide(dtype: str) -> str:
+        return "f64" if dtype in FLOATS else dtype
+
+    return replace(
+        program,
+        leaves=tuple(replace(leaf, dtype=wide(leaf.dtype)) for leaf in program.leaves),
+        outputs=tuple(
+            o if o.cotangent is None else replace(o, cotangent=replace(o.cotangent, dtype=wide(o.cotangent.dtype)))
+            for o in program.outputs
+        ),
+    )
 
 
 def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:

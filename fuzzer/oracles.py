@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -95,7 +96,7 @@ def _stages(trial: Trial) -> Iterator[tuple[Spread, float]]:
     """Ever closer looks: more replicas, at last with doubled units. Each is computed only when asked for."""
     yield first_spread(trial), FIRST_FACTOR
     for replicas, scale, factor in STAGES:
-        yield trial.once(("stage", replicas), lambda n=replicas, s=scale: trial.model.spread(n, scale=s)), factor
+        yield trial.once(("stage", replicas), partial(trial.model.spread, replicas, scale=scale)), factor
 
 
 def _outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
@@ -118,9 +119,8 @@ def judge(trial: Trial, names: list[str]) -> Iterator[Judged]:
             continue
         if mine[name].shape != theirs[name].shape:
             continue
-        found = trial.once(
-            ("judged", name), lambda n=name: _judge_one(trial, n, order.index(n), mine[n], theirs[n])
-        )
+        judging = partial(_judge_one, trial, name, order.index(name), mine[name], theirs[name])
+        found = trial.once(("judged", name), judging)
         if found is not None:
             yield found
 

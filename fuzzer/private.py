@@ -2,6 +2,7 @@
 
 fake_mode            torch._subclasses.FakeTensorMode: types of a program without running it
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
+config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 inductor_graph_count torch._inductor.metrics.generated_kernel_count
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
@@ -37,6 +38,12 @@ def fake_mode() -> contextlib.AbstractContextManager[Any]:
 def config_module(prefix: str) -> Any:
     """The config module behind a setting's prefix ("inductor", "functorch" or "dynamo"). KeyError otherwise."""
     return importlib.import_module(CONFIGS[prefix])
+
+
+def config_type(name: str) -> Any:
+    """The type that torch declares for a setting ("inductor.max_fusion_size"); a plain type or a union of some."""
+    prefix, _, key = name.partition(".")
+    return config_module(prefix).get_type(key)
 
 
 def preload() -> None:

@@ -70,7 +70,7 @@ INEXACT = frozenset(
 # Triton divides and takes roots approximately (div.full.f32: 2 ulp; PTX ISA, "div"), exact quotients included.
 INEXACT_ON_CUDA = INEXACT | {"div", "mean", "reciprocal", "sqrt"}
 # Where equal elements may legally be ordered either way: the choice is left to chance in every replica.
-UNORDERED = frozenset("sort topk kthvalue median nanmedian mode argsort".split())
+UNORDERED = frozenset("sort topk kthvalue median nanmedian argsort".split())
 # Sums of products: exact on coarse grids.
 ACCUMULATING = frozenset(
     """
@@ -321,7 +321,10 @@ class Rounder:
         size = torch.ldexp(torch.ones_like(value), torch.frexp(value).exponent - 1)
         least = _underflow(ref.dtype)
         step_size = ((size * unit).clamp_min(least) + hidden) * self.scale
-        moved = value + step_size * self.noise(value)
+        noise = self.noise(value)
+        if ref.dtype == torch.float64:
+            noise = torch.where(noise < 0, -1.0, 1.0)  # less than a unit would round back to the same number
+        moved = value + step_size * noise
         inexact = INEXACT_ON_CUDA if value.is_cuda else INEXACT
         kept = ~torch.isfinite(value) | ((value == 0) if hidden == 0 else torch.zeros_like(value, dtype=torch.bool))
         if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.exact):

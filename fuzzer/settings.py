@@ -12,9 +12,9 @@ import functools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from fuzzer.private import CONFIGS, config_module
+from fuzzer.private import CONFIGS, config_module, config_type
 from fuzzer.program import Attributes, Value
 
 
@@ -72,10 +72,21 @@ def default(name: str) -> Value:
         raise UnknownSetting(f"no setting {name!r}: a name starts with {', '.join(f'{p}.' for p in CONFIGS)}")
     found = config_module(prefix)
     for part in key.split("."):
-        if not hasattr(found, part):
-            raise UnknownSetting(f"this torch has no setting {name!r} (no {part!r} in {found.__name__})")
+        if not part or not hasattr(found, part):
+            raise UnknownSetting(f"this torch has no setting {name!r} (no {part!r} in {CONFIGS[prefix]})")
         found = getattr(found, part)
     return found
+
+
+def check(name: str, value: Value) -> None:
+    """Raise UnknownSetting where the setting does not exist or its value is of another type than torch declares."""
+    usual = default(name)
+    declared = config_type(name)
+    kinds = tuple(t for t in (*get_args(declared), declared, type(usual)) if isinstance(t, type))
+    if not any(k in (bool, int, float, str) for k in kinds) or usual is None:
+        return  # containers and settings without a value: torch declares too little to decide
+    if not (type(value) in kinds or (type(value) is int and float in kinds)):
+        raise UnknownSetting(f"{name} is {usual!r} by default and cannot be {value!r}")
 
 
 def exists(name: str) -> bool:
@@ -92,11 +103,11 @@ def parse_assignment(text: str) -> tuple[str, Value]:
     name, separator, given = text.partition("=")
     if not separator:
         raise UnknownSetting(f"--set takes KEY=VALUE, not {text!r}")
-    default(name.strip())
-    try:
-        return name.strip(), ast.literal_eval(given.strip())
-    except (ValueError, SyntaxError):
-        return name.strip(), given.strip()
+    value: Value = given.strip()
+    with contextlib.suppress(ValueError, SyntaxError):
+        value = ast.literal_eval(given.strip())
+    check(name.strip(), value)
+    return name.strip(), value
 
 
 def draw(rng: random.Random, device: str) -> Attributes:
@@ -113,7 +124,7 @@ def in_force(settings: Attributes) -> Iterator[None]:
     """Run with these settings, restored afterwards. Raises UnknownSetting."""
     grouped: dict[str, dict[str, Any]] = {}
     for name, value in settings:
-        default(name)
+        check(name, value)
         prefix, _, key = name.partition(".")
         grouped.setdefault(prefix, {})[key] = value
     with contextlib.ExitStack() as stack:

@@ -276,6 +276,8 @@ class Replay:
                 value.copy_(moved)
 
     def _store(self, ref: Ref, value: torch.Tensor) -> None:
+        if value.dtype.is_floating_point:
+            value = value.double()  # a factory that was given no dtype makes the default one
         if tuple(value.shape) != ref.shape:
             # workspaces (cudnn's reserve, embedding_bag's offsets) depend on the dtype: kept as the replay made them
             if ref.dtype.is_floating_point and value.dtype.is_floating_point and ref.numel and value.numel():

@@ -16,7 +16,11 @@ TYPED = [
     ("x0 = leaf(bf16[2, 3])\nx1 = leaf(f32[3])\nv0 = add(x0, x1)", "v0", TensorType("f32", (2, 3), (3, 1))),
     ("x0 = leaf(f32[1, 3])\nv0 = expand(x0, size=(4, 3))", "v0", TensorType("f32", (4, 3), (0, 1))),
     ("x0 = leaf(i64[5], values=below(3))\nv0 = sum(x0)", "v0", TensorType("i64", (), ())),
-    ("x0 = leaf(f32[6])\nx1 = leaf_view(x0, f32[2, 2], stride=(0, 1), offset=4)", "x1", TensorType("f32", (2, 2), (0, 1))),
+    (
+        "x0 = leaf(f32[6])\nx1 = leaf_view(x0, f32[2, 2], stride=(0, 1), offset=4)",
+        "x1",
+        TensorType("f32", (2, 2), (0, 1)),
+    ),
     ("x0 = leaf(f32[4])\nv0, v1 = max(x0, dim=0)", "v1", TensorType("i64", (), ())),
 ]
 

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.interpret import UnknownOp, apply, call, cotangents, function, line, materialise, python_value, source, strided
+from fuzzer.interpret import (
+    UnknownOp,
+    apply,
+    call,
+    cotangents,
+    function,
+    line,
+    materialise,
+    python_value,
+    source,
+    strided,
+)
 from fuzzer.ops import OPS
 from fuzzer.program import Dtype, Node, Value
 from fuzzer.text import parse
@@ -68,7 +79,9 @@ def test_a_program_is_a_function_of_its_leaves_that_returns_its_outputs() -> Non
 
 
 def test_applying_nodes_one_by_one_gives_what_the_function_gives() -> None:
-    program = parse(HEAD + "x0 = leaf(f32[3, 4])\nv0, v1 = max(x0, dim=1)\nv2 = sub(v0, v0)\nv3 = cat([v0, v2])\nreturns(v3)")
+    program = parse(
+        HEAD + "x0 = leaf(f32[3, 4])\nv0, v1 = max(x0, dim=1)\nv2 = sub(v0, v0)\nv3 = cat([v0, v2])\nreturns(v3)"
+    )
     env: dict[str, Any] = dict(materialise(program.leaves))
     for node in program.nodes:
         apply(node, env)
@@ -77,7 +90,7 @@ def test_applying_nodes_one_by_one_gives_what_the_function_gives() -> None:
 
 @pytest.mark.parametrize("text", ["v0 = frobnicate(x0)", "with autocast():\n    v0 = relu(x0)"])
 def test_an_unknown_op_or_region_is_named(text: str) -> None:
-    with pytest.raises(UnknownOp, match="frobnicate|autocast"):
+    with pytest.raises(UnknownOp, match=r"frobnicate|autocast"):
         source(parse(HEAD + "x0 = leaf(f32[4])\n" + text))
 
 
@@ -126,7 +139,9 @@ def test_a_leaf_has_exactly_its_declared_geometry(
     assert tensor.requires_grad == leaf.requires_grad
     wanted = fill(leaf.values, leaf.seed, dtype, shape)
     written: dict[int, Any] = {}
-    for index in torch.cartesian_prod(*[torch.arange(n) for n in shape]).reshape(-1, len(shape)).tolist() if shape else [[]]:
+    for index in (
+        torch.cartesian_prod(*[torch.arange(n) for n in shape]).reshape(-1, len(shape)).tolist() if shape else [[]]
+    ):
         written[offset + sum(i * s for i, s in zip(index, stride, strict=True))] = wanted[tuple(index)].item()
     if 0 not in shape:
         assert overlapping == (len(written) < tensor.numel())

@@ -77,7 +77,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("leaves", "body", "outputs", "words", "where"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN])
+@pytest.mark.parametrize(
+    ("leaves", "body", "outputs", "words", "where"), [b[1:] for b in BROKEN], ids=[b[0] for b in BROKEN]
+)
 def test_a_program_with_a_broken_invariant_cannot_be_made(leaves, body, outputs, words, where) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ProgramError) as caught:
         Program(leaves, body, outputs)
@@ -136,7 +138,9 @@ def test_a_node_says_what_it_reads_in_order_and_with_repetitions() -> None:
 def test_renaming_reaches_every_place_where_a_name_stands() -> None:
     view = Leaf("b", "f32", (2,), (1,), base="a")
     region = Region("autocast", (), (Node(("d",), "index_put", ("c", ("a", None), None)),))
-    program = Program((replace(X, name="a"), view), (Node(("c",), "relu", ("b",)), region), (Output("d", C),), comment=("hm",))
+    program = Program(
+        (replace(X, name="a"), view), (Node(("c",), "relu", ("b",)), region), (Output("d", C),), comment=("hm",)
+    )
     assert "ab" in "".join(leaf.name for leaf in program.leaves)
     renamed = rename(program, {"a": "x0", "b": "x1", "c": "v0", "d": "v1"}.__getitem__)
     assert renamed.leaves[1].base == "x0"

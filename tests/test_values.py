@@ -37,7 +37,7 @@ def digest() -> str:
 def test_every_recipe_has_been_listed_here() -> None:
     assert {recipe.name for recipe in ALL} == set(RECIPES) | set(PARAMETRISED)
     assert set(GENERAL) <= set(RECIPES)
-    assert NAMES == {v: k for k, v in TORCH_DTYPES.items()}
+    assert {v: k for k, v in TORCH_DTYPES.items()} == NAMES
     assert set(TORCH_DTYPES) == set(DTYPES)
 
 
@@ -139,8 +139,12 @@ def test_data_is_taken_to_the_last_bit() -> None:
     assert fill(Recipe("data", (2**62 + 1, 3)), 0, "i64", (2,)).tolist() == [2**62 + 1, 3]
 
 
-WRONG = [(Recipe("frob"), "no value recipe frob"), (Recipe("below"), "no value recipe below(0 arguments)"),
-         (Recipe("normal", (1,)), "no value recipe normal(1 arguments)"), (Recipe("data", (1.0,)), "1 numbers for 4")]  # fmt: skip
+WRONG = [
+    (Recipe("frob"), "no value recipe frob"),
+    (Recipe("below"), "no value recipe below(0 arguments)"),
+    (Recipe("normal", (1,)), "no value recipe normal(1 arguments)"),
+    (Recipe("data", (1.0,)), "1 numbers for 4"),
+]
 
 
 @pytest.mark.parametrize(("recipe", "words"), WRONG)
@@ -152,10 +156,11 @@ def test_a_wrong_recipe_is_refused_by_name(recipe: Recipe, words: str) -> None:
 
 def test_the_printed_source_needs_only_torch_and_gives_the_same_bits() -> None:
     cases = [(recipe, dtype) for recipe in ALL for dtype in FLOATS]
-    code = "import torch, hashlib\nh = hashlib.sha256()\n"
+    code = "import torch, hashlib\nh = hashlib.sha256()\ndef take(t):\n"
+    code += "    h.update(t.contiguous().view(torch.uint8).numpy().tobytes())\n"
     expected = hashlib.sha256()
     for recipe, dtype in cases:
-        code += f"h.update(({source(recipe, 4, dtype, shape_of(recipe))}).contiguous().view(torch.uint8).numpy().tobytes())\n"
+        code += f"take({source(recipe, 4, dtype, shape_of(recipe))})\n"
         expected.update(bits(fill(recipe, 4, dtype, shape_of(recipe))))
     code += "print(h.hexdigest())"
     told = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from typing import Any
@@ -31,8 +32,6 @@ def serve(todo: Any, done: Any, backend: str, device: str, start: Any, arguments
     start(*arguments)
     while (text := todo.get()) is not None:
         started = time.perf_counter()
-        try:
+        with contextlib.suppress(Exception):  # what does not compile costs its time here as it does there
             run(text, backend, device)
-        except Exception:  # what does not compile costs its time here as it does there
-            pass
         done.put(time.perf_counter() - started)

@@ -1,9 +1,9 @@
 """A bound on rounding that owes nothing to the oracles: no replicas, no floors, no table of `rounding`.
 
 It is a first-order worst case by adjoints (Linnainmaa 1976, "Taylor expansion of the accumulated rounding error";
-Higham 2002, "Accuracy and Stability of Numerical Algorithms", chapters 3 and 26): the trace is evaluated once in float64
-with a zero `e` added wherever a number may round; one reverse sweep from a gradient element g gives w = dg/de for all
-of them; and the error of g is at most
+Higham 2002, "Accuracy and Stability of Numerical Algorithms", chapters 3 and 26): the trace is evaluated once in
+float64 with a zero `e` added wherever a number may round; one reverse sweep from a gradient element g gives w = dg/de
+for all of them; and the error of g is at most
 
     sum of |w| * (largest |e| that the arithmetic allows there).
 
@@ -16,9 +16,9 @@ Signs are never allowed to cancel and nothing is random. What `e` may be:
 * moves, selections, comparisons: nothing. Sums and products of integers that no partial sum can round: nothing. So a
   program over integers whose operations are all of these has the bound 0.
 
-The sum is doubled (for terms of second order, and because eager's kernels differ from the trace's names). The bound is then
-raised to SAMPLES_FACTOR times the largest deviation that legal evaluations of the program on the real kernels show:
-eager as it is, and eager with every leaf that is not a round number moved by one unit. That catches cancellation
+The sum is doubled (for terms of second order, and because kernels split their work in ways no name shows). The bound
+is then raised to SAMPLES_FACTOR times the largest deviation that legal evaluations of the program on the real kernels
+show: eager as it is, and eager with every leaf that is not a round number moved by one unit. That catches cancellation
 hidden inside kernels (gelu's tail) and elements where a discrete decision (argmax, relu, floor) is about to flip: their
 bound becomes as large as the jump.
 
@@ -40,7 +40,12 @@ from fuzzer import interpret, routes
 from fuzzer.program import Program
 from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, mapped, round_to, widened
 
-MOVES = frozenset(
+
+def names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+MOVES = names(
     """
     clone copy cat stack gather index_select index take slice_scatter select_scatter diagonal_scatter as_strided_scatter
     scatter masked_fill where max min amax amin maximum minimum clamp clamp_min clamp_max relu threshold
@@ -50,17 +55,17 @@ MOVES = frozenset(
     empty empty_like empty_strided scalar_tensor max_pool1d max_pool2d_with_indices max_pool3d_with_indices
     adaptive_max_pool2d unfold embedding repeat masked_scatter tril triu upsample_nearest1d upsample_nearest2d
     select_backward slice_backward diagonal_backward value_selecting_reduction_backward index_fill index_copy lift_fresh
-    """.split()
+    """
 )
-PRODUCTS = frozenset("add sub rsub mul".split())  # of two operands: exact where all are small integers
-FUNCTIONS = PRODUCTS | frozenset(
+PRODUCTS = names("add sub rsub mul")  # of two operands: exact where all are small integers
+FUNCTIONS = PRODUCTS | names(
     """
     div reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh
     erf erfc sigmoid pow leaky_relu leaky_relu_backward _prelu_kernel _prelu_kernel_backward sigmoid_backward
     tanh_backward
-    """.split()
+    """
 )
-SUMS = frozenset(
+SUMS = names(
     """
     sum mean mm bmm addmm baddbmm mv addmv dot convolution convolution_backward cumsum scatter_add index_add index_put
     _index_put_impl embedding_dense_backward avg_pool1d avg_pool2d avg_pool3d avg_pool2d_backward avg_pool3d_backward
@@ -68,12 +73,16 @@ SUMS = frozenset(
     max_pool3d_with_indices_backward adaptive_max_pool2d_backward unfold_backward upsample_nearest1d_backward
     upsample_nearest2d_backward reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward
     replication_pad2d_backward im2col col2im
-    """.split()
+    """
 )
 # Accumulators that may keep the tensor's own dtype; all other sums over half precision accumulate in float32.
-NARROW = frozenset("scatter_add index_add index_put _index_put_impl cumsum put".split())
-DIVIDING = frozenset("mean avg_pool1d avg_pool2d avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d "
-                     "_adaptive_avg_pool2d_backward".split())  # fmt: skip
+NARROW = names("scatter_add index_add index_put _index_put_impl cumsum put")
+DIVIDING = names(
+    """
+    mean avg_pool1d avg_pool2d avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d
+    _adaptive_avg_pool2d_backward
+    """
+)
 # Units of one operation: half precision is float32 rounded once; others as CUDA, SLEEF and glibc document (2 ulp).
 UNITS = {torch.float64: 2.0, torch.float32: 2.0, torch.bfloat16: 0.5, torch.float16: 0.5}
 SECOND_ORDER = 2.0
@@ -106,7 +115,7 @@ class Errors:
     def __init__(self) -> None:
         self.zeros: list[torch.Tensor] = []
         self.sizes: list[torch.Tensor] = []
-        self.magnitudes: list[torch.Tensor] = []  # of the step being evaluated, if it is a sum: gamma_n * op(|operands|)
+        self.magnitudes: list[torch.Tensor] = []  # of the step's results if it is a sum: gamma_n op(|operands|)
 
     def error(self, value: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
         """value + e with |e| <= size."""
@@ -125,6 +134,8 @@ class Errors:
 
     def inputs(self, number: int, step: Step, args: Any, kwargs: Any) -> tuple[Any, Any]:
         self.magnitudes = []
+        if not any(ref.dtype.is_floating_point for ref in step.results):
+            return args, kwargs
         if step.name in SUMS:
             with torch.no_grad():
                 self.magnitudes = self._sum(step, args, kwargs)
@@ -136,7 +147,8 @@ class Errors:
 
     def _moved(self, tree: Any, refs: Any, size: float, written: set[int]) -> Any:
         if isinstance(tree, list | tuple):
-            moved = [self._moved(t, r, size, written) for t, r in zip(tree, refs, strict=False)] + list(tree[len(refs) :])
+            moved = [self._moved(t, r, size, written) for t, r in zip(tree, refs, strict=False)]
+            moved += tree[len(refs) :]
             return moved if isinstance(tree, list) else tuple(moved)
         if isinstance(tree, dict):
             return {k: self._moved(v, refs[k], size, written) for k, v in tree.items()}
@@ -151,7 +163,7 @@ class Errors:
         terms = max((float(t.max()) for t in _floats(step.op(*ones[0], **ones[1])) if t.numel()), default=1.0)
         if step.name in DIVIDING:
             terms = max(terms, _reach(step))
-        whole = step.name not in DIVIDING and _integral(_floats((args, kwargs)))
+        whole = step.name not in DIVIDING and _integral(_floats([args, kwargs]))
         if whole and max((float(t.max()) for t in sizes if t.numel()), default=0.0) < 1 / _accumulator(step):
             return [torch.zeros_like(t) for t in sizes]
         return [t * gamma(terms + 1, _accumulator(step)) for t in sizes]
@@ -224,7 +236,8 @@ class Bounds:
 
     def at(self, name: str, flat: int) -> float | None:
         """The bound of gradient `name` at this flat position; None where there is none."""
-        g = self.values[name].flatten()[flat]
+        with torch.enable_grad():
+            g = self.values[name].flatten()[flat]
         if not bool(torch.isfinite(g)):
             return None
         total = 0.0
@@ -237,7 +250,8 @@ class Bounds:
                 if weight is not None:
                     parts = torch.where(weight == 0, 0.0, weight.abs() * size)
                     total += float(parts.sum())
-        seen = [float((s[name].flatten()[flat].double() - g.detach()).abs()) for s in self.samples if s.get(name) is not None]
+        told = [s[name].flatten()[flat] for s in self.samples if s.get(name) is not None]
+        seen = [abs(float(value) - float(g.detach())) for value in told]
         bound = max([SECOND_ORDER * total, *(SAMPLES_FACTOR * s for s in seen)])
         return bound if math.isfinite(bound) and not any(map(math.isnan, seen)) else None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import as_completed
 from dataclasses import dataclass
@@ -25,9 +26,11 @@ from fuzzer.execution.worker import Refused, Task, try_program
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped
 from fuzzer.oracles import verdicts
-from fuzzer.text import parse, show
+from fuzzer.text import identify, parse, show
 from fuzzer.trace import Unreplayable
 from fuzzer.values import NAMES
+
+Corrupt = Callable[[torch.Tensor, random.Random], list[int]]  # changes a flat copy; says where, [] where it could not
 
 FACTORS = {torch.bfloat16: 1.1, torch.float16: 1.1}
 
@@ -55,12 +58,12 @@ class Heard(Report):
     corruptions: tuple[Corruption, ...] = ()
 
 
-# ---------------------------------------------------------------- corruptions: (flat copy, rng) -> changed positions
+# ---------------------------------------------------------------- corruptions
 
 
 def zero_one(flat: torch.Tensor, rng: random.Random) -> list[int]:
     """One nonzero element becomes zero."""
-    at = _any(flat != 0, rng)
+    at = _any((flat != 0) & torch.isfinite(flat), rng)
     flat[at] = 0
     return at
 
@@ -86,7 +89,7 @@ def drop_tail(flat: torch.Tensor, rng: random.Random) -> list[int]:
 
 def scale_one(flat: torch.Tensor, rng: random.Random) -> list[int]:
     """One element times 1.01, or times 1.1 in half precision."""
-    at = _any(flat != 0, rng)
+    at = _any((flat != 0) & torch.isfinite(flat), rng)
     flat[at] *= FACTORS.get(flat.dtype, 1.01)
     return at
 
@@ -113,9 +116,7 @@ def _any(mask: torch.Tensor, rng: random.Random) -> list[int]:
     return [rng.choice(positions)] if positions else []
 
 
-KINDS: tuple[Callable[[torch.Tensor, random.Random], list[int]], ...] = (
-    zero_one, swap_two, drop_tail, scale_one, zero_all, add_unit
-)  # fmt: skip
+KINDS: tuple[Corrupt, ...] = (zero_one, swap_two, drop_tail, scale_one, zero_all, add_unit)
 
 
 def corrupted(trial: Trial, name: str, tensor: torch.Tensor) -> Trial:
@@ -175,7 +176,8 @@ def hear(task: Task, index: int) -> Report:
     """Draw program `index` of the task's seed, run and judge it, and where it agrees corrupt it."""
     rng = random.Random(f"{task.seed}/{index}")
     try:
-        program = generate(rng, worker._vocabulary(task), task.limits, task.routes, task.place.subject.device, task.fixed)
+        device = task.place.subject.device.partition(":")[0]
+        program = generate(rng, worker._vocabulary(task), task.limits, task.routes, device, task.fixed)
     except (Rejected, IllTyped) as error:
         return Report("", rejected=str(error))
     return hear_text(task, show(program))
@@ -232,11 +234,15 @@ def summary(reports: list[Report]) -> dict[str, Any]:
         "corruptions": len(tried),
         "unbounded": sum(c.bound is None for _, c in tried),
         **_share(counted),
-        "flagged_as": {v: sum(c.flagged == v for c in counted) for v in sorted({c.flagged for c in counted if c.flagged})},
+        "flagged_as": dict(Counter(c.flagged for c in counted if c.flagged)),
         "by_dtype": {d: _share([c for c in counted if c.dtype == d]) for d in sorted({c.dtype for c in counted})},
         "by_kind": {k.__name__: _share([c for c in counted if c.kind == k.__name__]) for k in KINDS},
-        "missed": [{"program": parse(r.text).id, "text": r.text, **dataclasses.asdict(c)} for r, c in missed[:10]],
+        "missed": [_shown(r, c) for r, c in missed[:10]],
     }
+
+
+def _shown(report: Report, c: Corruption) -> dict[str, Any]:
+    return {"program": identify(parse(report.text)), "text": report.text, **dataclasses.asdict(c)}
 
 
 def _excess(c: Corruption) -> float:

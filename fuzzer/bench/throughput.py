@@ -9,6 +9,7 @@ out of the bare side, which could not survive them; their time stays on the othe
 from __future__ import annotations
 
 import contextlib
+import queue
 import shutil
 import tempfile
 import time
@@ -32,7 +33,8 @@ class Bare:
         self.todo, self.done = pool.context.Queue(), pool.context.Queue()
         with environment(clean_environment()):
             gpus = torch.cuda.device_count() if pool.cuda else 0
-            start = (self.scratch, pool.context.Value("i", 0), gpus, not pool.cuda)
+            self.turns = pool.context.Value("i", 0)  # kept: its semaphore goes with the last reference here
+            start = (self.scratch, self.turns, gpus, not pool.cuda)
             subject = task.place.subject
             given = (self.todo, self.done, subject.backend, subject.device, start_worker, start)
             self.processes = [pool.context.Process(target=bare.serve, args=given) for _ in range(workers)]
@@ -40,16 +42,23 @@ class Bare:
                 process.start()
 
     def run(self, texts: list[str]) -> list[float]:
-        """Seconds of each, in order of completion. Raises queue.Empty where a process is gone."""
+        """Seconds of each, in order of completion. Raises RuntimeError where a process is gone."""
         for text in texts:
             self.todo.put(text)
-        return [self.done.get(timeout=300) for _ in texts]
+        return [self._next() for _ in texts]
+
+    def _next(self) -> float:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self.done.get(timeout=5)
+            if not all(process.is_alive() for process in self.processes):
+                raise RuntimeError("a process of the bare loop died: a program that survives in the pool kills it there")
 
     def close(self) -> None:
         for _ in self.processes:
             self.todo.put(None)
         for process in self.processes:
-            process.join(30)
+            process.join(10)
             process.kill()
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -95,7 +104,8 @@ def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, A
             every += reports
             ratios.append(round((ended - middle) / (middle - started), 3))
     ran = len(_comparable(every))
-    busy = {name: sum(r.seconds.get(name, 0.0) for r in every) for name in ("generate", "reference", "subject", "judge")}
+    phases = ("generate", "reference", "subject", "judge")
+    busy = {name: sum(r.seconds.get(name, 0.0) for r in every) for name in phases}
     busy["other"] = fuzz * workers - sum(busy.values())
     return {
         "ratio": round(compiled / fuzz, 4),

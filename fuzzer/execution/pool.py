@@ -53,6 +53,7 @@ DEADLINE_SECONDS = 90.0
 # Address space for data of one CPU worker. A runaway allocation becomes an exception instead of the machine's end.
 MEMORY_BYTES = 12 * 2**30
 STDERR_TAIL = 4000
+STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 
 
 class NoMachine(RuntimeError):
@@ -208,6 +209,10 @@ class Pool:
             return self._obituary(task, token, TIMED_OUT, "")
         except BrokenProcessPool as error:
             return Report("", rejected=f"the pool broke: {error}")
+        except (MemoryError, RuntimeError) as error:  # outside the code under test, whose exceptions are outcomes
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            return Report("", rejected=f"the worker ran out of memory: {str(error).partition(chr(10))[0]}")
 
     def _owner(self, token: str) -> Path:
         """The directory of the worker that held this task when it died."""
@@ -220,6 +225,7 @@ class Pool:
         own = self._owner(token)
         journal = (own / "journal").read_text() if (own / "journal").exists() else ""
         stderr = _tail(own / "stderr")
+        frame = top_frame(_tail(own / "stderr", STACKS_TAIL))
         shutil.rmtree(own, ignore_errors=True)
         text, phase = read_journal(journal)
         try:
@@ -228,7 +234,7 @@ class Pool:
             return Report("", rejected=f"the worker {outcome} before a program was drawn: {name} {text.strip()}")
         if phase.startswith("reference") or phase in ("begin", "judge", ""):
             return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
-        observed = Observation(outcome, phase=phase, signal=name, frame=top_frame(stderr), stderr=stderr)
+        observed = Observation(outcome, phase=phase, signal=name, frame=frame, stderr=stderr)
         verdict = worker_survives(Trial(program, task.place, Observation("ran"), observed))
         return Report(text, (verdict,) if verdict else (), stderr=stderr)
 
@@ -266,19 +272,30 @@ def _signal_name(code: int | None) -> str:
     return f"exit status {code}"
 
 
-def _tail(path: Path) -> str:
+def _tail(path: Path, length: int = STDERR_TAIL) -> str:
     if not path.exists():
         return ""
-    return path.read_bytes()[-STDERR_TAIL:].decode(errors="replace")
+    return path.read_bytes()[-length:].decode(errors="replace")
+
+
+# Frames of the handler, of the C library's way to raise a signal, and of the program's start.
+_NO_OWNERS = re.compile(
+    r"c10::FatalSignalHandler::|<unknown function>|__restore_rt$|(gsignal|raise|abort|"
+    r"pthread_kill|__libc_start_main|_start|clone|__assert_fail\w*|std::terminate|__cxa_throw|_ffi_call\w*|ffi_call)\b"
+)
 
 
 def top_frame(stderr: str) -> str:
-    """The innermost native function of the stack that torch printed, without digits; "" where it printed none."""
-    skipped = ("FatalSignalHandler", "fatalSignalHandler", "stacktrace", "Backtrace", "__restore_rt", "raise", "abort",
-               "unknown function", "pthread_kill", "gsignal")  # fmt: skip
-    for match in re.finditer(r"frame #\d+: (.+?) \+ 0x", stderr):
-        name = match.group(1).strip()
-        if not any(mark in name for mark in skipped):
+    """The innermost native function of the stack that torch printed, without digits; "" where it printed none.
+
+    torch prints the thread that died first, then all others, each under a line with the signal; only the first counts,
+    and of it what is inside the innermost Python frame: the native caller of Python code did not die.
+    """
+    stacks = re.split(r"^SIG\w+\(\d+\), PID: \d+, Thread \d+:", stderr, flags=re.MULTILINE)
+    innermost = stacks[min(1, len(stacks) - 1)].partition("<omitting python frames>")[0]
+    for match in re.finditer(r"frame #\d+: (.+?) \+ 0x", innermost):
+        name = match.group(1).strip().replace("(anonymous namespace)", "{anonymous}")
+        if not _NO_OWNERS.match(name):
             return re.sub(r"\d+", "#", name.split("(")[0])
     return ""
 

@@ -102,7 +102,7 @@ TABLE = (
             nothing("running_mean"),
             nothing("running_var"),
             affine("weight"),
-            affine("bias"),
+            affine("bias"),  # without a weight too: eager's CUDA backward refuses that on torch 2.11
             choice("training", True, default=False),
             EPS,
         ),

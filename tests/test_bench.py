@@ -1,0 +1,134 @@
+"""The measuring tools: the independent bound, the corruptions, and what `scripts/bench` counts."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+import torch
+
+from fuzzer.bench import bare, sensitivity
+from fuzzer.bench.bound import Bounds, gamma
+from fuzzer.bench.sensitivity import KINDS, Corruption, Heard, corrupted, listen, summary
+from fuzzer.execution.messages import Place, Report, Subject, Trial
+from fuzzer.execution.worker import Journal, Task, try_program
+from fuzzer.oracles import verdicts
+from fuzzer.text import parse
+
+EAGER = Task(Place(Subject("eager"), Subject("eager")))
+
+CHAIN = """
+program(1)
+x0 = leaf({dtype}[5, 7], seed=1)
+x1 = leaf({dtype}[7, 3], seed=2)
+v0 = matmul(x0, x1)
+v1 = sigmoid(v0)
+backward(v1, cotangent({dtype}[5, 3], seed=3))
+"""
+WHOLE = """
+program(1)
+x0 = leaf(f32[4, 6], values="integers", seed=1)
+x1 = leaf(f32[6, 3], values="integers", seed=2)
+v0 = matmul(x0, x1)
+v1 = sum(v0, dim=1)
+backward(v1, cotangent(f32[4], values="integers", seed=3))
+"""
+
+
+def trial_of(text: str) -> Trial:
+    with torch.enable_grad():
+        return try_program(parse(text), EAGER, Journal(None))[0]
+
+
+def bounds_of(trial: Trial) -> Bounds:
+    assert trial.trace is not None
+    return Bounds(trial.program, trial.trace, trial.targets)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("f64", 1e-12), ("f32", 1e-4), ("bf16", 0.5), ("f16", 0.1)])
+def test_the_bound_covers_eager_and_is_not_vacuous(dtype: str, most: float) -> None:
+    trial = trial_of(CHAIN.format(dtype=dtype))
+    bounds = bounds_of(trial)
+    for name, reference in bounds.reference.items():
+        eager = trial.reference.gradients[name.removesuffix(".grad")].double().flatten()
+        top = float(reference.abs().max())
+        for i, r in enumerate(reference.flatten().tolist()):
+            limit = bounds.at(name, i)
+            assert limit is not None
+            assert abs(float(eager[i]) - r) <= limit <= most * top
+
+
+def test_a_program_over_integers_has_the_bound_zero() -> None:
+    bounds = bounds_of(trial_of(WHOLE))
+    assert [bounds.at(name, 0) for name in bounds.reference] == [0.0] * len(bounds.reference) != []
+
+
+def test_gamma_is_highams_and_infinite_where_it_says_nothing() -> None:
+    assert gamma(10, 2**-24) == pytest.approx(10 * 2**-24, rel=1e-5)
+    assert math.isinf(gamma(2**24, 2**-24))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_a_corruption_changes_something_and_says_where(kind: sensitivity.Corrupt) -> None:
+    before = torch.tensor([1.0, 2.0, -3.0, 0.5, 4.0])
+    after = before.clone()
+    touched = kind(after, random.Random(1))
+    assert touched
+    assert all(bool(after[i] != before[i]) for i in touched)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_what_cannot_be_corrupted_is_left_alone(kind: sensitivity.Corrupt) -> None:
+    nothing = torch.full((3,), float("nan"))
+    assert kind(nothing, random.Random(1)) == []
+    assert kind is sensitivity.add_unit or kind(torch.zeros(3), random.Random(1)) == []
+
+
+def test_a_corrupted_trial_is_judged_anew_and_leaves_the_original_alone() -> None:
+    trial = trial_of(CHAIN.format(dtype="f32"))
+    assert verdicts(trial) == []
+    copy = corrupted(trial, "x0", torch.zeros_like(trial.subject.gradients["x0"]))
+    assert [v.signature.verdict for v in verdicts(copy)] == ["wrong"]
+    assert copy.model is trial.model
+    assert verdicts(trial) == []
+
+
+def test_corruptions_beyond_the_bound_are_flagged() -> None:
+    trial = trial_of(WHOLE)
+    with torch.no_grad():
+        verdicts(trial)
+        tried = listen(trial, "1")
+    assert [c.kind for c in tried] == [kind.__name__ for kind in KINDS]
+    assert all(c.exceeds and c.flagged == "wrong" for c in tried)
+
+
+def test_the_share_counts_only_what_exceeds_the_bound() -> None:
+    def tried(exceeds: bool, flagged: str) -> Corruption:
+        return Corruption("zero_one", "x0", "f32", 0, 1.0, 1.0, 0.0, 0.1, exceeds, flagged)
+
+    text = CHAIN.format(dtype="f32")
+    heard = Heard(text, corruptions=(tried(True, "wrong"), tried(True, ""), tried(False, "")))
+    figures = summary([heard, Report("", rejected="no")])
+    assert (figures["programs"], figures["corruptions"]) == (1, 3)
+    assert (figures["exceeding"], figures["flagged"], figures["share"]) == (2, 1, 0.5)
+    assert figures["by_dtype"] == {"f32": {"exceeding": 2, "flagged": 1, "share": 0.5}}
+    assert len(figures["missed"]) == 1
+
+
+def test_the_bare_loop_runs_a_program_on_the_backend_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, object]] = []
+
+    def compile(function: object, **options: object) -> object:
+        asked.append(options)
+        return function
+
+    monkeypatch.setattr(torch, "compile", compile)
+    bare.run(WHOLE, "inductor", "cpu")
+    assert asked == [{"backend": "inductor", "dynamic": False, "fullgraph": True}]
+
+
+def test_the_bare_loop_stays_under_sixty_lines() -> None:
+    assert bare.__file__ is not None
+    with open(bare.__file__) as source:
+        assert len(source.readlines()) < 60

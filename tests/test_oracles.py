@@ -1,0 +1,280 @@
+"""Every class of verdict, on Trials made by hand: an eager run compared with an altered copy of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Observation, Place, Raised, Subject, Trial
+from fuzzer.execution.worker import Journal, Task, try_program
+from fuzzer.oracles import ORACLES, detectable, verdicts
+from fuzzer.text import parse
+from fuzzer.verdict import Signature, parse_signature
+
+HEAD = 'program(1)\nroute("autograd")\n'
+ROUNDED = """x0 = leaf(f32[8, 12], seed=1)
+x1 = leaf(f32[8, 12], seed=2)
+v0 = mul(x0, x1)
+v1 = sin(v0)
+backward(v1, cotangent(f32[8, 12], seed=3))
+"""
+INTEGER = """x0 = leaf(f32[8, 12], values="integers", seed=1)
+x1 = leaf(f32[12, 4], values="integers", seed=2)
+v0 = matmul(x0, x1)
+backward(v0, cotangent(f32[8, 4], values="integers", seed=3))
+"""
+CANCELLED = """x0 = leaf(f32[40], seed=1)
+x1 = leaf(f32[40], seed=2)
+v0 = mul(x0, x1)
+v1 = mul(x0, x1)
+v2 = sub(v0, v1)
+backward(v2, cotangent(f32[40]))
+"""
+UNUSED = """x0 = leaf(f32[5], seed=1)
+x1 = leaf(f32[5], seed=2)
+x2 = leaf(f32[5], values=data([0.0, 0.0, 0.0, 0.0, 0.0]))
+v0 = mul(x0, x2)
+backward(v0, cotangent(f32[5]))
+"""
+OVERFLOW = """x0 = leaf(f16[4], values=data([300.0, 300.0, 1.0, 2.0]))
+v0 = mul(x0, x0)
+v1 = div(v0, x0)
+backward(v1, cotangent(f16[4]))
+"""
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def trial(text: str, change: Change = lambda named: None, side: str = "subject") -> Trial:
+    """The program's eager run twice, with `change` applied to one side's tensors by name."""
+    eager = Subject("eager", "cpu")
+    made, _ = try_program(parse(HEAD + text), Task(place=Place(eager, eager)), Journal(None))
+    assert made.reference.outcome == made.subject.outcome == RAN
+    altered = getattr(made, side)
+    named = {k: None if t is None else t.detach().clone() for k, t in made.named(altered).items()}
+    change(named)
+    outputs = [named[o.value] for o in made.program.outputs]
+    gradients = {k.removesuffix(".grad"): t for k, t in named.items() if k.endswith(".grad")}
+    return replace(made, **{side: replace(altered, outputs=outputs, gradients=gradients)})
+
+
+def ended(observation: Observation) -> Trial:
+    return replace(trial(ROUNDED), subject=observation)
+
+
+def put(name: str, make: Callable[[Any], Any]) -> Change:
+    def change(named: dict[str, Any]) -> None:
+        named[name] = make(named[name])
+
+    return change
+
+
+def at(value: float, *places: tuple[int, ...], by: float = 0.0) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A copy with some elements replaced (or, with `by`, moved)."""
+
+    def make(t: torch.Tensor) -> torch.Tensor:
+        t = t.clone()
+        for place in places:
+            t[place] = t[place] + by if by else value
+        return t
+
+    return make
+
+
+def swapped(t: torch.Tensor) -> torch.Tensor:
+    return t.roll(1, 0)
+
+
+def one_unit(t: torch.Tensor) -> torch.Tensor:
+    return torch.nextafter(t, torch.full_like(t, 9.0))
+
+
+def both_directions(named: dict[str, Any]) -> None:
+    put("v1", torch.zeros_like)(named)
+    put("x0.grad", swapped)(named)
+
+
+G, V = "gradients_agree/wrong/backward", "outputs_agree/wrong/forward"
+N, M = "no_new_nonfinite/wrong", "metadata_agrees/wrong"
+
+# text, what is done to one side, the side, the signatures expected
+CASES: dict[str, tuple[str, Change, str, list[str]]] = {
+    "nothing": (ROUNDED, lambda named: None, "subject", []),
+    "one unit in the last place": (ROUNDED, put("x0.grad", one_unit), "subject", []),
+    "a gradient all zero": (ROUNDED, put("x0.grad", torch.zeros_like), "subject", [f"{G}/all-zero"]),
+    "a gradient of half its size": (ROUNDED, put("x1.grad", lambda t: t / 2), "subject", [f"{G}/constant-ratio"]),
+    "a gradient of other sign": (ROUNDED, put("x1.grad", lambda t: -t), "subject", [f"{G}/constant-ratio"]),
+    "a per mille": (ROUNDED, put("x1.grad", lambda t: t * 1.001), "subject", [f"{G}/constant-ratio"]),
+    "two elements": (ROUNDED, put("x0.grad", at(7.0, (0, 1), (5, 5))), "subject", [f"{G}/scattered"]),
+    "rows in other order": (ROUNDED, put("x0.grad", swapped), "subject", [f"{G}/other"]),
+    "an infinity": (ROUNDED, put("x0.grad", at(float("inf"), (2, 2))), "subject", [f"{N}/backward/nonfinite"]),
+    "a nan in an output": (ROUNDED, put("v1", at(float("nan"), (2, 2))), "subject", [f"{N}/forward/nonfinite"]),
+    "an output": (ROUNDED, put("v1", at(7.0, (2, 2), (1, 1))), "subject", [f"{V}/scattered"]),
+    "both directions": (
+        ROUNDED,
+        both_directions,
+        "subject",
+        [f"{G}/other", f"{V}/all-zero"],
+    ),
+    "one more in an integer gradient": (
+        INTEGER,
+        put("x0.grad", at(0, (3, 4), by=1.0)),
+        "subject",
+        [f"{G}/constant-ratio"],
+    ),
+    "a millionth in an integer output": (
+        INTEGER,
+        put("v0", at(0, (3, 1), by=1e-5)),
+        "subject",
+        [f"{V}/constant-ratio"],
+    ),
+    "eager alone is wrong": (
+        ROUNDED,
+        put("x0.grad", swapped),
+        "reference",
+        ["gradients_agree/eager-suspect/backward/constant-ratio"],
+    ),
+    "None for a zero gradient": (UNUSED, put("x0.grad", lambda t: None), "subject", []),
+    "None for a gradient that is not zero": (
+        UNUSED,
+        put("x2.grad", lambda t: None),
+        "subject",
+        [f"{M}/backward/None-ness"],
+    ),
+    "zeros for None": (UNUSED, put("x1.grad", lambda t: torch.zeros(5)), "subject", []),
+    "ones for None": (UNUSED, put("x1.grad", lambda t: torch.ones(5)), "subject", [f"{M}/backward/None-ness"]),
+    "another dtype": (ROUNDED, put("x0.grad", lambda t: t.double()), "subject", [f"{M}/backward/dtype"]),
+    "another dtype of an output": (ROUNDED, put("v1", lambda t: t.double()), "subject", [f"{M}/forward/dtype"]),
+    "another shape": (ROUNDED, put("x0.grad", lambda t: t[:, :1]), "subject", [f"{M}/backward/shape"]),
+    "other strides": (ROUNDED, put("x0.grad", lambda t: t.t().contiguous().t()), "subject", []),
+    "what only independent rounding explains": (
+        CANCELLED,
+        put("v2", at(3e-8, (4,))),
+        "subject",
+        ["outputs_agree/rounding-sensitive/forward/scattered"],
+    ),
+    "what no rounding explains": (CANCELLED, put("v2", at(3e-4, (4,))), "subject", [f"{V}/scattered"]),
+    "an overflow avoided": (OVERFLOW, put("v1", at(300.0, (0,), (1,))), "subject", []),
+    "an overflow where none is near": (
+        OVERFLOW,
+        put("v1", at(float("inf"), (2,))),
+        "subject",
+        [f"{N}/forward/nonfinite"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "change", "side", "expected"), CASES.values(), ids=CASES)
+def test_a_difference_has_its_class_and_pattern(text: str, change: Change, side: str, expected: list[str]) -> None:
+    found = verdicts(trial(text, change, side))
+    assert sorted(str(v.signature).rpartition("/")[0] for v in found) == sorted(e.rpartition("/")[0] for e in expected)
+    if side == "subject":
+        assert sorted(str(v.signature) for v in found) == sorted(expected)
+
+
+def died(signal: str, frame: str = "") -> Observation:
+    return Observation(DIED, phase="backward", signal=signal, frame=frame)
+
+
+def raised(message: str, *frames: str, phase: str = "backward") -> Observation:
+    return Observation(RAISED, phase=phase, raised=Raised("LoweringException", message, frames))
+
+
+ENDED = [
+    (died("SIGSEGV", "at::native::copy_"), "worker_survives/crashes/backward/SIGSEGV at::native::copy_"),
+    (died("SIGABRT"), "worker_survives/crashes/backward/SIGABRT"),
+    (Observation(TIMED_OUT, phase="forward"), "worker_survives/hangs/forward/deadline"),
+    (
+        raised("sizes 12 and 8", "lower", "run"),
+        "compile_does_not_raise/raises/backward/LoweringException < lower < run",
+    ),
+    (raised("", phase="forward"), "compile_does_not_raise/raises/forward/LoweringException"),
+]
+
+
+@pytest.mark.parametrize(("observation", "expected"), ENDED, ids=[e[1] for e in ENDED])
+def test_a_run_that_did_not_end_well_has_one_verdict(observation: Observation, expected: str) -> None:
+    (found,) = verdicts(ended(observation))
+    assert str(found.signature) == expected
+    assert found.signature == parse_signature(expected)
+    assert found.detail
+
+
+def shaped(rows: int, columns: int) -> str:
+    return ROUNDED.replace("[8, 12]", f"[{rows}, {columns}]")
+
+
+@pytest.mark.parametrize("make", [torch.zeros_like, swapped, at(float("nan"), (0, 1)), lambda t: t[:1], lambda t: None])
+def test_a_signature_does_not_depend_on_shapes_names_or_dtypes(make: Callable[[Any], Any]) -> None:
+    renamed = shaped(16, 21).replace("x0", "x7").replace("f32", "f64")
+    first = [v.signature for v in verdicts(trial(shaped(8, 12), put("x0.grad", make)))]
+    second = [v.signature for v in verdicts(trial(renamed, put("x7.grad", make)))]
+    assert first == second
+    assert first
+    assert not any(c.isdigit() for s in first for c in str(s))
+
+
+def test_the_signature_of_an_exception_has_no_numbers_of_its_message_or_frames() -> None:
+    one = verdicts(ended(raised("expected 12 got 13", "run_41", "lower")))[0].signature
+    other = verdicts(ended(raised("expected 7 got 0x7ffe", "run_7", "lower")))[0].signature
+    assert one == other
+
+
+def test_the_worst_element_is_shown_with_its_numbers() -> None:
+    (found,) = verdicts(trial(INTEGER, put("x0.grad", at(0, (3, 4), by=100.0))))
+    shown = found.comparisons[0]
+    assert (shown.name, shown.index, shown.wrong, shown.total) == ("x0.grad", (3, 4), 1, 96)
+    assert shown.compiled == shown.eager + 100
+    assert shown.float64 == shown.eager
+    assert shown.floor == 0
+    assert "x0.grad[3, 4]" in found.detail
+
+
+def test_the_element_farthest_beyond_its_floor_is_the_worst() -> None:
+    (found,) = verdicts(trial(INTEGER, put("x0.grad", lambda t: at(0, (1, 1), by=50.0)(at(0, (0, 0), by=9.0)(t)))))
+    assert found.comparisons[0].index == (1, 1)
+    assert found.comparisons[0].wrong == 2
+
+
+def test_an_oracle_is_pure() -> None:
+    made = trial(ROUNDED, put("x0.grad", swapped))
+    before = {k: t.clone() for k, t in made.named(made.subject).items()}
+    assert verdicts(made) == verdicts(replace(made, known={}))
+    assert all(torch.equal(before[k], t) for k, t in made.named(made.subject).items())
+
+
+def test_verdicts_come_worst_first() -> None:
+    def change(named: dict[str, Any]) -> None:
+        put("v2", at(3e-8, (4,)))(named)
+        put("x0.grad", lambda t: t + 1)(named)
+
+    found = [v.signature.verdict for v in verdicts(trial(CANCELLED, change))]
+    assert found == ["wrong", "rounding-sensitive"]
+
+
+def test_every_oracle_states_its_claim() -> None:
+    for oracle in ORACLES:
+        assert oracle.__doc__
+        assert oracle(trial(ROUNDED)) is None
+
+
+def test_an_error_can_be_seen_in_almost_every_element_of_a_plain_program() -> None:
+    seen, total = detectable(trial(ROUNDED))
+    assert total == 192
+    assert seen > 0.98 * total
+
+
+def test_elements_that_are_zero_or_have_an_infinite_floor_show_no_error() -> None:
+    seen, total = detectable(trial(UNUSED))
+    assert (seen, total) == (5, 10)  # x0's gradient is all zero, x2's is not
+    gone = trial(UNUSED, put("x2.grad", lambda t: None))
+    assert detectable(gone) == (0, 5)
+
+
+def test_a_signature_is_read_back_from_its_text() -> None:
+    for s in (Signature("gradients_agree", "wrong", "backward", "all-zero"), Signature("a", "raises", "", "T < f/g")):
+        assert parse_signature(str(s)) == s

@@ -1,0 +1,331 @@
+"""The rounding model: what it lets pass, what it flags, and that eager lies inside its own floor."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+import torch
+
+from fuzzer import interpret, routes
+from fuzzer.generate import Rejected, generate
+from fuzzer.program import Program
+from fuzzer.rounding import (
+    FINAL_FACTOR,
+    FINAL_REPLICAS,
+    FINAL_SCALE,
+    FIRST_FACTOR,
+    FIRST_REPLICAS,
+    Model,
+    representable,
+)
+from fuzzer.text import show
+from fuzzer.trace import Recorder, Unreplayable
+
+Run = Callable[..., list[torch.Tensor]]
+F64, F32, BF16, F16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
+
+
+def modelled(run: Run, *given: torch.Tensor) -> tuple[Model, list[torch.Tensor]]:
+    """The rounding model of run(*given), and what eager computed."""
+    recorder = Recorder()
+    for t in given:
+        recorder.ref(t)
+    with recorder:
+        results = run(*given)
+    return Model(recorder.trace, [recorder.ref(t) for t in results]), results
+
+
+def floors(run: Run, *given: torch.Tensor, consistent: bool = False) -> list[torch.Tensor]:
+    return modelled(run, *given)[0].spread(32, consistent=consistent).floor(FIRST_FACTOR)
+
+
+def floor(run: Run, *given: torch.Tensor, consistent: bool = False) -> float:
+    """The largest floor of the first result."""
+    return float(floors(run, *given, consistent=consistent)[0].max())
+
+
+def gradient(f: Callable[[torch.Tensor], torch.Tensor]) -> Run:
+    """x -> the gradient of f(x).sum() in x."""
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.detach().requires_grad_()
+        return list(torch.autograd.grad(f(y).sum(), y))
+
+    return run
+
+
+def integers(*shape: int, dtype: torch.dtype = F32, low: int = -4, high: int = 5) -> torch.Tensor:
+    return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+def normal(*shape: int, dtype: torch.dtype = F32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2), dtype=F64).to(dtype)
+
+
+# ---------------------------------------------------------------- exactness: floor zero, and one unit more is wrong
+
+EXACT: list[tuple[str, Run, tuple[torch.Tensor, ...]]] = [
+    ("add, mul, sub", lambda x: [x * x + x - 3 * x], (integers(4, 5),)),
+    ("sum", lambda x: [x.sum(0)], (integers(40, 5),)),
+    ("matmul", lambda x: [x @ x.t()], (integers(6, 30),)),
+    ("cumsum", lambda x: [x.cumsum(1)], (integers(3, 30),)),
+    ("scatter_add", lambda x: [torch.zeros(4).index_add(0, torch.tensor([0, 1, 1, 2, 2, 2]), x)], (integers(6),)),
+    ("convolution", lambda x: [torch.nn.functional.conv1d(x, x[:, :, :3])], (integers(2, 3, 9),)),
+    ("gradient of a matmul", gradient(lambda x: x @ x.t()), (integers(4, 9),)),
+    ("gradient of slice_scatter", gradient(lambda x: x.slice_scatter(x[:2] * 3, 0, 1, 3)), (integers(5, 3),)),
+    ("gradient of amax, no ties", gradient(lambda x: x.amax()), (torch.arange(9.0),)),
+    ("gradient of max_pool", gradient(lambda x: torch.nn.functional.max_pool1d(x, 3, 2)), (integers(1, 2, 9),)),
+    ("gradient of index_put", gradient(lambda x: x[torch.tensor([0, 0, 1])] * 2), (integers(4, 3),)),
+    ("halves", lambda x: [x * 0.5 + x / 4], (integers(5, 5),)),
+    ("relu of integers", gradient(lambda x: x.relu() * x), (integers(9),)),
+    ("bfloat16 small sums", lambda x: [x.sum(0)], (integers(9, 5, dtype=BF16),)),
+    ("float16 products", lambda x: [x * x + 1], (integers(9, 5, dtype=F16),)),
+    ("float64 sums", lambda x: [x.sum(1)], (integers(9, 50, dtype=F64),)),
+    ("moves", lambda x: [x.flip(0).t().contiguous().roll(1)], (normal(4, 5),)),
+    ("selections", lambda x: [torch.where(x > 0, x, x.amin()).clamp(-1, 0.5)], (normal(4, 5),)),
+    ("widening", lambda x: [x.double()], (normal(4, 5),)),
+]
+
+
+@pytest.mark.parametrize(("run", "given"), [e[1:] for e in EXACT], ids=[e[0] for e in EXACT])
+def test_exact_arithmetic_has_floor_zero_and_one_unit_more_is_outside(
+    run: Run, given: tuple[torch.Tensor, ...]
+) -> None:
+    model, results = modelled(run, *(t.clone() for t in given))
+    for i, limit in enumerate(model.spread(FINAL_REPLICAS // 4, scale=FINAL_SCALE).floor(FINAL_FACTOR)):
+        assert float(limit.max()) == 0.0
+        assert torch.equal(results[i].double(), model.reference[i])
+        assert bool(((results[i].double() + 1 - model.reference[i]).abs() > limit).all())
+
+
+# ---------------------------------------------------------------- the floor covers legal results and little more
+
+LEGAL: list[tuple[str, Run, Run, torch.Tensor]] = [
+    ("a sum in another order", lambda x: [x.sum()], lambda x: [x.flip(0).cumsum(0)[-1]], normal(3000)),
+    ("a sum in halves", lambda x: [x.sum()], lambda x: [x[:1500].sum() + x[1500:].sum()], normal(3000)),
+    (
+        "a matmul as a sum of outer products",
+        lambda x: [x @ x.t()],
+        lambda x: [sum(c[:, None] * c for c in x.t())],
+        normal(9, 70),
+    ),
+    ("a mean in another order", lambda x: [x.mean(0)], lambda x: [x.flip(0).sum(0) / 90], normal(90, 3)),
+    (
+        "a fused multiply-add",
+        lambda x: [x * x + x],
+        lambda x: [(x.double() * x.double() + x.double()).float()],
+        normal(99),
+    ),
+    (
+        "softmax by hand",
+        lambda x: [x.softmax(0)],
+        lambda x: [(x - x.max()).exp() / (x - x.max()).exp().sum()],
+        normal(50),
+    ),
+    (
+        "bfloat16 computed in float32",
+        lambda x: [x.sigmoid() * x],
+        lambda x: [(x.float().sigmoid() * x.float()).bfloat16()],
+        normal(99, dtype=BF16),
+    ),
+    ("variance by two passes", lambda x: [x.var(0)], lambda x: [((x - x.mean(0)) ** 2).sum(0) / 49], normal(50, 4)),
+]
+
+
+@pytest.mark.parametrize(("run", "legal", "x"), [e[1:] for e in LEGAL], ids=[e[0] for e in LEGAL])
+def test_another_legal_evaluation_lies_inside_and_one_per_cent_does_not(run: Run, legal: Run, x: torch.Tensor) -> None:
+    model, results = modelled(run, x)
+    limit = model.spread(FINAL_REPLICAS, scale=FINAL_SCALE).floor(FINAL_FACTOR)[0]
+    for found in (results[0], legal(x)[0]):
+        assert bool(((found.double() - model.reference[0]).abs() <= limit).all())
+    wrong = model.reference[0] * (1.3 if x.dtype == BF16 else 1.01)
+    assert bool(((wrong - model.reference[0]).abs() > limit).any())
+
+
+def test_the_same_expression_rounds_equally_only_under_consistent_rounding() -> None:
+    def difference(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x * 3.7 - x * 3.7]
+
+    x = normal(64)
+    assert floor(difference, x, consistent=True) == 0
+    assert floor(difference, x, consistent=False) > 0
+
+
+def test_consistent_rounding_is_still_rounding() -> None:
+    assert floor(lambda x: [x * 3.7 - x * 3.6], normal(64), consistent=True) > 0
+
+
+def test_replicas_differ_and_each_can_be_had_again() -> None:
+    model, _ = modelled(lambda x: [x.exp()], normal(50))
+    for consistent in (False, True):
+        first, again, other = (model.replica(seed, consistent, 1.0)[0].clone() for seed in (4, 4, 6))
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+
+TIED = [
+    ("amax", gradient(lambda x: x.amax(1))),
+    ("amin", gradient(lambda x: x.amin(0))),
+    ("max", gradient(lambda x: x.max(dim=1).values)),
+    ("maximum", gradient(lambda x: torch.maximum(x, x.flip(0)))),
+    ("clamp at its limit", gradient(lambda x: x.clamp(-1, 1))),
+    ("relu at 0", gradient(lambda x: x.relu())),
+    ("abs at 0", gradient(lambda x: x.abs())),
+]
+
+
+@pytest.mark.parametrize("run", [t[1] for t in TIED], ids=[t[0] for t in TIED])
+def test_ties_stay_ties(run: Run) -> None:
+    """Powers of two share a gradient exactly, so nothing rounds at all."""
+    x = torch.tensor([[1.0, 1, 0, -1], [1, 0, 0, 1], [1, 1, 1, 1], [-1, -1, 1, 0]])
+    assert floor(run, x) == 0
+
+
+def test_a_decision_that_rounding_could_flip_shows_as_spread() -> None:
+    near = torch.full((8,), 0.1)
+    flips = gradient(lambda x: (x * 3 - 0.3).relu())
+    assert floor(flips, near) >= 3
+    assert floor(flips, near + 1) < 1e-5
+
+
+def test_the_floor_of_a_long_bfloat16_sum_grows_with_its_length() -> None:
+    found = [
+        floor(lambda x: [x.cumsum(0)[-1:] - x.cumsum(0)[-1:].round()], normal(n, dtype=BF16).abs()) for n in (8, 4096)
+    ]
+    assert found[1] > 4 * found[0]
+    relative = [floor(lambda x: [x.cumsum(0)[-1:]], torch.full((n,), 0.3, dtype=BF16)) / (0.3 * n) for n in (8, 4096)]
+    assert relative[1] > 1.5 * relative[0]
+
+
+UNITS = [(F64, 1e-14), (F32, 1e-5), (BF16, 0.2), (F16, 0.03)]
+
+
+@pytest.mark.parametrize(("dtype", "most"), UNITS, ids=str)
+def test_the_floor_is_of_the_size_of_the_dtypes_unit(dtype: torch.dtype, most: float) -> None:
+    x = normal(200, dtype=dtype).abs() + 0.5
+    limit = floors(lambda x: [x.exp().log() * x], x)[0] / (x.double() * x.double()).abs()
+    assert 0 < float(limit.max()) < most
+
+
+@pytest.mark.parametrize("n", [10, 1000, 4000])
+def test_float64_sums_have_a_floor_that_holds_eagers_error_and_stays_tiny(n: int) -> None:
+    x = normal(n, dtype=F64)
+    model, _ = modelled(lambda x: [x.sum()], x)
+    limit = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    exact = sum(map(Fraction, x.tolist()))
+    assert abs(float(exact - Fraction(float(x.flip(0).cumsum(0)[-1])))) <= limit
+    worst_case = n * torch.finfo(F64).eps * float(x.abs().sum())  # Higham, Accuracy and Stability, section 4.2
+    assert 0 < limit < 4 * worst_case
+
+
+OVERFLOWING: list[tuple[str, Run, torch.Tensor]] = [
+    ("a product", lambda x: [(x * x) / x], torch.tensor([300.0, 1.0], dtype=F16)),
+    ("a sum", lambda x: [x.sum(0, keepdim=True) / 4], torch.full((4,), 30000.0, dtype=F16)),
+    ("exp", lambda x: [x.exp().log()], torch.tensor([12.0, 1.0], dtype=F16)),
+]
+
+
+@pytest.mark.parametrize(("run", "x"), [o[1:] for o in OVERFLOWING], ids=[o[0] for o in OVERFLOWING])
+def test_an_overflow_that_a_wider_intermediate_avoids_has_an_infinite_floor(run: Run, x: torch.Tensor) -> None:
+    model, results = modelled(run, x)
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert not bool(torch.isfinite(results[0][0]))
+    assert bool(torch.isinf(limit[0]))
+    if len(limit) > 1:
+        assert bool(torch.isfinite(limit[1]))
+
+
+def test_what_is_near_no_limit_has_a_finite_floor() -> None:
+    assert floor(lambda x: [(x * x).sum()], torch.full((4,), 9.0, dtype=F16)) < 1
+
+
+def test_integer_results_that_cannot_change_have_floor_zero_and_those_that_can_an_infinite_one() -> None:
+    x = torch.tensor([0.1, 5.0, 2.0])
+    assert floor(lambda x: [(x * 3).argmax()], x) == 0
+    near = torch.tensor([0.1, 0.1, 0.1]) * torch.tensor([3.0, 3.0000002, 3.0])
+    assert floor(lambda x: [(x * 0.3).argmax()], near) == float("inf")
+
+
+REPRESENTABLE = [
+    (0.5, F16, True),
+    (1 + 2**-10, F16, True),
+    (1 + 2**-11, F16, False),
+    (1 + 2**-7, BF16, True),
+    (1 + 2**-8, BF16, False),
+    (0.1, F32, False),
+    (0.1, F64, False),
+    (0.5, F64, True),
+    (1e300, F32, False),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype", "expected"), REPRESENTABLE)
+def test_representable_numbers_are_told_from_rounded_ones(value: float, dtype: torch.dtype, expected: bool) -> None:
+    assert bool(representable(torch.tensor(value, dtype=F64), dtype)) == expected
+
+
+# ---------------------------------------------------------------- eager lies inside its own floor
+
+# Faults of eager on the CPU: baddbmm in half precision takes alpha and beta of 0 as if they were not.
+EAGER_FAULTS = {"baddbmm", "addbmm"}
+PROGRAMS = 150
+
+
+def outside(program: Program) -> list[str]:
+    """Outputs and gradients of an eager run that lie outside the floor, on the last and closest look too."""
+    leaves, seeds = interpret.materialise(program.leaves), interpret.cotangents(program)
+    spec, _ = routes.find(program)
+    recorder = Recorder()
+    for t in (*leaves.values(), *seeds):
+        recorder.ref(t)
+    with recorder:
+        found = spec.run(program, interpret.function(program), leaves, seeds, lambda f: f, lambda name: None)
+    named = {o.value: t for o, t in zip(program.outputs, found.outputs, strict=True)}
+    named |= {f"{name}.grad": t for name, t in found.gradients.items() if t is not None}
+    model = Model(recorder.trace, [recorder.ref(t) for t in named.values()])
+    suspects = list(named)
+    for replicas, scale, factor in ((FIRST_REPLICAS, 1.0, FIRST_FACTOR), (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR)):
+        limits = dict(zip(named, model.spread(replicas, scale=scale).floor(factor), strict=True))
+        r = dict(zip(named, model.reference, strict=True))
+        suspects = [n for n in suspects if bool(_apart(named[n].double(), r[n].double(), limits[n]).any())]
+        if not suspects:
+            return []
+    return suspects
+
+
+def _apart(value: torch.Tensor, reference: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    both = torch.isfinite(value) & torch.isfinite(reference)
+    lost = (torch.isfinite(value) != torch.isfinite(reference)) & torch.isfinite(limit)
+    return torch.where(both, (value - reference).abs() > limit, lost)
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_eager_lies_inside_its_own_floor(block: int) -> None:
+    told = []
+    for number in range(block * PROGRAMS // 5, (block + 1) * PROGRAMS // 5):
+        try:
+            program = generate(random.Random(f"floor/{number}"))
+            suspects = outside(program)
+        except (Rejected, Unreplayable):
+            continue
+        if suspects and not {node.op for node in program.nodes} & EAGER_FAULTS:
+            told.append(f"{suspects} of\n{show(program)}")
+    assert not told, "\n".join(told)
+
+
+def test_almost_every_program_can_be_modelled() -> None:
+    lost = []
+    for number in range(60):
+        try:
+            outside_once = generate(random.Random(f"model/{number}"))
+        except Rejected:
+            continue
+        try:
+            leaves = interpret.materialise(outside_once.leaves)
+            modelled(lambda *given: list(interpret.function(outside_once)(*given)), *leaves.values())  # noqa: B023
+        except Unreplayable as error:
+            lost.append(str(error))
+    assert not lost

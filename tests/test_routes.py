@@ -1,0 +1,184 @@
+"""The routes: the same gradients in eager, and which cotangent layouts reach the compiler's backward graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from functorch.compile import make_boxed_func
+from hypothesis import given, settings
+from torch._dynamo.backends.common import aot_autograd
+
+from fuzzer import interpret
+from fuzzer.program import Program, Route
+from fuzzer.routes import ROUTES, Results, UnknownRoute, find, wanted
+from fuzzer.strategies import programs
+from fuzzer.text import parse
+
+HEAD = 'program(1)\nroute("autograd")\n'
+
+
+def run(program: Program, compile: Callable[..., Any] = lambda f: f, phases: list[str] | None = None) -> Results:
+    spec, _ = find(program)
+    note = (lambda name: None) if phases is None else phases.append
+    leaves = interpret.materialise(program.leaves)
+    return spec.run(program, interpret.function(program), leaves, interpret.cotangents(program), compile, note)
+
+
+@given(programs(max_nodes=4))
+@settings(max_examples=60)
+def test_every_route_gives_the_same_outputs_and_gradients_in_eager(program: Program) -> None:
+    if any(node.op in ("rrelu",) for node in program.nodes):
+        return
+    first, second = run(program), run(replace(program, route=Route("vjp")))
+    for a, b in zip(first.outputs, second.outputs, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    assert list(first.gradients) == list(second.gradients) == wanted(program)
+    for name, a in first.gradients.items():
+        b = second.gradients[name]
+        assert b is not None
+        torch.testing.assert_close(torch.zeros_like(b) if a is None else a, b, rtol=0, atol=0, equal_nan=True)
+
+
+def test_gradients_are_those_of_the_definition() -> None:
+    program = parse(
+        HEAD + "x0 = leaf(f64[3], seed=1)\nx1 = leaf(f64[3], seed=2)\nx2 = leaf(f64[3], requires_grad=False)\n"
+        "v0 = mul(x0, x1)\nv1 = mul(v0, v0)\nreturns(v0)\nbackward(v1, cotangent(f64[3], seed=3))"
+    )
+    leaves, (seed,) = interpret.materialise(program.leaves), interpret.cotangents(program)
+    a, b = leaves["x0"].detach(), leaves["x1"].detach()
+    for name in ROUTES:
+        found = run(replace(program, route=Route(name)))
+        assert list(found.gradients) == ["x0", "x1"]
+        torch.testing.assert_close(found.gradients["x0"], 2 * a * b * b * seed)
+        assert not any(t.requires_grad for t in found.outputs)
+
+
+def test_phases_are_named_in_order() -> None:
+    program = parse(HEAD + "x0 = leaf(f32[3])\nv0 = exp(x0)\nbackward(v0, cotangent(f32[3]))")
+    told: list[str] = []
+    run(program, phases=told)
+    assert told == ["forward", "backward"]
+
+
+WRONG = [
+    (Route("detour"), "no route 'detour'; known are autograd, vjp"),
+    (Route("vjp", (("mode", "fast"),)), "route vjp has no option 'mode'; it has dynamic"),
+]
+
+
+@pytest.mark.parametrize(("route", "words"), WRONG)
+def test_an_unknown_route_or_option_is_refused_by_name(route: Route, words: str) -> None:
+    with pytest.raises(UnknownRoute) as caught:
+        find(replace(parse(HEAD), route=route))
+    assert str(caught.value) == words
+
+
+def test_options_have_defaults() -> None:
+    assert find(parse('program(1)\nroute("vjp")\n'))[1] == {"dynamic": False}
+    assert find(parse('program(1)\nroute("vjp", dynamic=True)\n'))[1] == {"dynamic": True}
+
+
+# ---------------------------------------------------------------- layouts in the graph that the compiler receives
+
+
+class Seen:
+    """A backend that notes the graphs it is given, as inductor would get them, and runs them as they are."""
+
+    def __init__(self) -> None:
+        self.graphs: list[tuple[str, torch.fx.GraphModule, list[torch.Tensor]]] = []
+        torch._dynamo.reset()
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        backend = aot_autograd(
+            fw_compiler=self._noting("forward"),
+            bw_compiler=self._noting("backward"),
+            inference_compiler=self._noting("inference"),
+        )
+        return torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
+
+    def _noting(self, kind: str) -> Callable[..., Any]:
+        def note(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+            self.graphs.append((kind, graph, inputs))
+            return make_boxed_func(graph.forward)
+
+        return note
+
+    def strides(self, kind: str) -> list[tuple[int, ...]]:
+        """Strides of every tensor in the graphs of a kind, inputs included."""
+        found = []
+        for name, graph, _ in self.graphs:
+            for node in graph.graph.nodes if name == kind else ():
+                value = node.meta.get("val")
+                if isinstance(value, torch.Tensor):
+                    found.append(tuple(value.stride()))
+        return found
+
+    def inputs(self, kind: str) -> list[tuple[int, ...]]:
+        return [tuple(t.stride()) for name, _, given in self.graphs if name == kind for t in given if t.dim()]
+
+    def tangents(self) -> list[tuple[int, ...]]:
+        return [
+            tuple(node.meta["val"].stride())
+            for name, graph, _ in self.graphs
+            for node in graph.graph.nodes
+            if name == "backward" and node.op == "placeholder" and "tangents" in node.name
+        ]
+
+
+LAYOUTS = [("contiguous", (5, 1)), ("permuted", (1, 4)), ("broadcast", (0, 1)), ("broadcast at the end", (1, 0)),
+           ("broadcast twice", (0, 0)), ("with gaps", (14, 2))]  # fmt: skip
+
+
+@pytest.mark.parametrize("stride", [x[1] for x in LAYOUTS], ids=[x[0] for x in LAYOUTS])
+def test_a_declared_cotangent_layout_reaches_the_graph_in_the_vjp_route(stride: tuple[int, int]) -> None:
+    program = parse(
+        f'program(1)\nroute("vjp")\nx0 = leaf(f32[4, 5], offset=3, seed=1)\nv0 = exp(x0)\n'
+        f"backward(v0, cotangent(f32[4, 5], stride={stride}, seed=2))"
+    )
+    seen = Seen()
+    found = run(program, seen.compile)
+    assert stride in seen.inputs("inference")
+    torch.testing.assert_close(found.gradients["x0"], run(program).gradients["x0"])
+
+
+@pytest.mark.parametrize("stride", [x[1] for x in LAYOUTS[1:]], ids=[x[0] for x in LAYOUTS[1:]])
+def test_a_declared_cotangent_layout_does_not_reach_the_graph_in_the_autograd_route(stride: tuple[int, int]) -> None:
+    program = parse(
+        HEAD
+        + f"x0 = leaf(f32[4, 5], seed=1)\nv0 = exp(x0)\nbackward(v0, cotangent(f32[4, 5], stride={stride}, seed=2))"
+    )
+    seen = Seen()
+    run(program, seen.compile)
+    assert seen.tangents() == [(5, 1)]
+
+
+LAST = "x0 = leaf(f32[4, 5], seed=1)\nv0 = exp(x0)\n"
+# the program's last operation, the type of the cotangent, and the strides one of which it makes in the backward graph
+MADE = [
+    ("contiguous", "v1 = mul(v0, v0)", "4, 5", {(5, 1)}),
+    ("broadcast along rows", "v1 = sum(v0, dim=0)", "5", {(0, 1)}),
+    ("broadcast along columns", "v1 = sum(v0, dim=1)", "4", {(1, 0)}),
+    ("broadcast everywhere", "v1 = sum(v0)", "()", {(0, 0)}),
+    ("mean", "v1 = mean(v0, dim=1)", "4", {(1, 0)}),
+    (
+        "permuted",
+        "v1 = transpose(v0, dim0=0, dim1=1)",
+        "5, 4",
+        {(1, 5), (1, 4)},
+    ),  # the tangent is traced in the output's own layout, or dense (torch 2.11)
+]
+
+
+@pytest.mark.parametrize(("last", "shape", "strides"), [m[1:] for m in MADE], ids=[m[0] for m in MADE])
+def test_the_programs_last_operation_makes_layouts_in_the_autograd_routes_backward(
+    last: str, shape: str, strides: set[tuple[int, ...]]
+) -> None:
+    program = parse(HEAD + LAST + last + f"\nbackward(v1, cotangent(f32[{shape}], seed=2))")
+    seen = Seen()
+    found = run(program, seen.compile)
+    assert strides & set(seen.strides("backward"))
+    torch.testing.assert_close(found.gradients["x0"], run(program).gradients["x0"])

@@ -1,0 +1,215 @@
+"""The recording and its float64 replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+from fuzzer import interpret, routes
+from fuzzer.program import Program
+from fuzzer.strategies import programs
+from fuzzer.trace import Recorder, Ref, Replay, Trace, Unreplayable
+
+
+def recorded(
+    run: Callable[..., list[torch.Tensor]], *given: torch.Tensor
+) -> tuple[Trace, list[Ref], list[torch.Tensor]]:
+    """The trace of run(*given), and its results as Refs and as tensors."""
+    recorder = Recorder()
+    for tensor in given:
+        recorder.ref(tensor)
+    with recorder:
+        results = run(*given)
+    return recorder.trace, [recorder.ref(t) for t in results], results
+
+
+def replayed(run: Callable[..., list[torch.Tensor]], *given: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """(replayed in float64, eager) for each result."""
+    trace, refs, results = recorded(run, *given)
+    replay = Replay(trace).run()
+    return [(replay.value(ref), t) for ref, t in zip(refs, results, strict=True)]
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
+
+
+def run_program(program: Program) -> tuple[Callable[..., list[torch.Tensor]], list[torch.Tensor], list[torch.Tensor]]:
+    leaves = interpret.materialise(program.leaves)
+    seeds = interpret.cotangents(program)
+
+    def run(*_: torch.Tensor) -> list[torch.Tensor]:
+        spec, _options = routes.find(program)
+        found = spec.run(program, interpret.function(program), leaves, seeds, lambda f: f, lambda name: None)
+        return [*found.outputs, *(g for g in found.gradients.values() if g is not None)]
+
+    return run, list(leaves.values()), seeds
+
+
+@given(programs(dtypes=("f64",), max_nodes=5))
+@settings(max_examples=100)
+def test_the_replay_of_a_float64_program_is_eagers_float64_run(program: Program) -> None:
+    if any(leaf.type.is_float and leaf.dtype != "f64" for leaf in program.leaves) or any(
+        "dtype" in dict(n.attrs) for n in program.nodes
+    ):
+        return
+    run, leaves, seeds = run_program(program)
+    for mine, theirs in replayed(run, *leaves, *seeds):
+        if theirs.dtype == torch.float64:
+            assert mine.shape == theirs.shape
+            torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12, equal_nan=True)
+        else:
+            assert same(mine, theirs) or theirs.dtype.is_floating_point
+
+
+@given(programs(max_nodes=5, routes=("autograd", "vjp")))
+@settings(max_examples=60)
+def test_any_program_can_be_replayed_twice_with_the_same_bits(program: Program) -> None:
+    run, leaves, seeds = run_program(program)
+    trace, refs, _ = recorded(run, *leaves, *seeds)
+    first, second = Replay(trace).run(), Replay(trace).run()
+    for ref in refs:
+        assert same(first.value(ref).clone(), second.value(ref))
+
+
+def tensor(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.arange(1, 1 + torch.Size(shape).numel(), dtype=torch.float64).reshape(shape).to(dtype) / 3
+
+
+def in_place_through_a_view(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x.clone()
+    y[1:].mul_(2)
+    y.t()[0].add_(1)
+    return [y]
+
+
+def written_after_it_was_viewed(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x * 1
+    seen = y.select(0, 1)
+    y.zero_()
+    return [seen, y]
+
+
+def copied_into_a_hole(x: torch.Tensor) -> list[torch.Tensor]:
+    y = torch.zeros(6, 4, dtype=x.dtype)
+    y[::2, 1:3].copy_(x[:, :2])
+    return [y]
+
+
+def written_to_what_was_given(x: torch.Tensor) -> list[torch.Tensor]:
+    x.add_(1)
+    return [x * 2]
+
+
+def swapped_by_index(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x.clone()
+    y.index_put_((torch.tensor([0, 2]),), x[[2, 0]])
+    return [y]
+
+
+def out_variant(x: torch.Tensor) -> list[torch.Tensor]:
+    y = torch.empty_like(x)
+    torch.add(x, x, out=y)
+    return [y]
+
+
+def accumulated(x: torch.Tensor) -> list[torch.Tensor]:
+    y = x.detach().requires_grad_()
+    z = y.t()[1:] * y.t()[:-1] + y.expand(2, *y.shape).sum(0).t()[1:]
+    return list(torch.autograd.grad(z.sum(), y))
+
+
+ALIASING = [
+    in_place_through_a_view,
+    written_after_it_was_viewed,
+    copied_into_a_hole,
+    written_to_what_was_given,
+    swapped_by_index,
+    out_variant,
+    accumulated,
+]
+
+
+@pytest.mark.parametrize("run", ALIASING, ids=lambda f: f.__name__)
+def test_writes_and_views_meet_in_the_replay_as_they_met_in_eager(run: Callable[..., list[torch.Tensor]]) -> None:
+    for mine, theirs in replayed(run, tensor(3, 4, dtype=torch.float64)):
+        assert same(mine, theirs)
+
+
+def test_a_replay_leaves_the_recording_as_it_was() -> None:
+    trace, refs, _ = recorded(written_to_what_was_given, tensor(3, 4, dtype=torch.float64))
+    first = Replay(trace).run().value(refs[0]).clone()
+    assert same(first, Replay(trace).run().value(refs[0]))
+
+
+@pytest.mark.parametrize("stride", [(0, 1), (1, 3), (10, 2)])
+def test_a_leaf_of_any_layout_is_recorded_with_its_storage(stride: tuple[int, int]) -> None:
+    x = torch.as_strided(tensor(40, dtype=torch.float64), (3, 4), stride, 2)
+    for mine, theirs in replayed(lambda x: [x * 2, x.sum(0)], x):
+        assert same(mine, theirs)
+
+
+RANDOM = [
+    ("dropout", lambda x: [torch.nn.functional.dropout(x, 0.5)]),
+    ("rrelu", lambda x: [torch.nn.functional.rrelu(-x, training=True)]),
+    ("rand_like", lambda x: [x * torch.rand_like(x)]),
+    ("normal_", lambda x: [x.clone().normal_() + x]),
+    ("bernoulli", lambda x: [torch.bernoulli(x.sigmoid()) + x]),
+    ("randint", lambda x: [x[torch.randint(3, (5,))]]),
+    ("randperm", lambda x: [x[torch.randperm(3)]]),
+]
+
+
+@pytest.mark.parametrize("run", [r[1] for r in RANDOM], ids=[r[0] for r in RANDOM])
+def test_random_draws_are_replayed_as_recorded(run: Callable[..., list[torch.Tensor]]) -> None:
+    torch.manual_seed(1)
+    pairs = replayed(run, tensor(3, 4, dtype=torch.float64))
+    torch.manual_seed(2)
+    for mine, theirs in pairs:
+        assert same(mine, theirs)
+
+
+def test_the_replay_is_more_exact_than_eager() -> None:
+    x = tensor(1000).to(torch.bfloat16)
+    ((mine, theirs),) = replayed(lambda x: [(x * x + x).cumsum(0)[-1]], x)
+    exact = (x.double() * x.double() + x.double()).sum()
+    assert mine.dtype == torch.float64
+    assert abs(float(mine - exact)) < 1e-9 * float(exact) < abs(float(theirs.double() - exact))
+
+
+CONSTANTS = [
+    # the dtype that eager really used decides a default or a limit, not float64
+    ("rms_norm's default eps", lambda x: [torch.nn.functional.rms_norm(x * 1e-4, (4,))], 1e-6),
+    ("clamp's scalar limit", lambda x: [x.clamp(max=0.1)], 1e-9),
+    ("a mask of the smallest number", lambda x: [(x * 1e-30).nan_to_num(nan=1.0) + torch.finfo(x.dtype).eps], 1e-9),
+]
+
+
+@pytest.mark.parametrize(("run", "near"), [c[1:] for c in CONSTANTS], ids=[c[0] for c in CONSTANTS])
+def test_constants_are_those_that_eager_used(run: Callable[..., list[torch.Tensor]], near: float) -> None:
+    ((mine, theirs),) = replayed(run, tensor(3, 4))
+    torch.testing.assert_close(mine, theirs.double(), rtol=near + 2e-7, atol=0)
+
+
+def test_casts_are_replayed_without_rounding_and_integers_stay_integers() -> None:
+    pairs = replayed(lambda x: [x.to(torch.bfloat16).float(), (x * 7).long(), x > 1], tensor(3, 4))
+    assert same(pairs[0][0], tensor(3, 4).double())
+    assert [p[0].dtype for p in pairs[1:]] == [torch.int64, torch.bool]
+    assert all(same(*p) for p in pairs[1:])
+
+
+def test_views_cost_no_step_and_steps_name_their_ops() -> None:
+    trace, _, _ = recorded(lambda x: [x.t().reshape(-1)[2:].view(2, 5).expand(3, 2, 5)[0].exp_()], tensor(3, 4).clone())
+    names = [step.name for step in trace.steps]
+    assert names[-1] == "exp"
+    assert not {"t", "view", "expand", "slice", "select"} & set(names)
+    assert "exp" in str(trace)
+    assert "float32[2, 5]/[5, 1]" in str(trace)
+
+
+def test_what_cannot_be_replayed_says_which_op_and_why() -> None:
+    with pytest.raises(Unreplayable, match="complex"):
+        replayed(lambda x: [torch.view_as_real(x * 2)], torch.zeros(3, dtype=torch.complex64))

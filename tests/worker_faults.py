@@ -1,0 +1,81 @@
+"""Faults for test_pool: functions of (task, what) that a worker runs, each ending in its own way."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import time
+
+import torch
+
+from fuzzer.execution import worker
+from fuzzer.execution.messages import Report
+from fuzzer.execution.worker import Task
+
+TEXT = 'program(1)\nroute("autograd")\nx0 = leaf(f32[4])\nv0 = exp(x0)\nbackward(v0, cotangent(f32[4]))\n'
+
+
+def enter(phase: str) -> None:
+    worker._journal.begin(TEXT)
+    worker._journal.phase(phase)
+
+
+def fine(task: Task, what: str) -> Report:
+    enter("forward")
+    return Report(TEXT, stderr=what)
+
+
+def segfault(task: Task, phase: str) -> Report:
+    enter(phase)
+    os.write(2, b"about to read address zero\n")
+    ctypes.string_at(0)
+    raise AssertionError("unreachable")
+
+
+def abort(task: Task, phase: str) -> Report:
+    enter(phase)
+    os.abort()
+
+
+def hang(task: Task, phase: str) -> Report:
+    enter(phase)
+    time.sleep(600)
+    raise AssertionError("unreachable")
+
+
+def leave(task: Task, phase: str) -> Report:
+    enter(phase)
+    os._exit(7)
+
+
+def die_undrawn(task: Task, index: str) -> Report:
+    worker._journal.begin(f"# program {index} of seed 1, not drawn yet")
+    os._exit(3)
+
+
+def fill_python_memory(task: Task, phase: str) -> Report:
+    enter(phase)
+    return Report(TEXT, stderr=str(len(bytearray(64 * 2**30))))
+
+
+def fill_torch_memory(task: Task, phase: str) -> Report:
+    enter(phase)
+    return Report(TEXT, stderr=str(torch.ones(16 * 2**30).sum()))
+
+
+def tell(task: Task, name: str) -> Report:
+    """What a worker sees of its environment."""
+    seen = {
+        "environment": dict(os.environ),
+        "pid": os.getpid(),
+        "threads": torch.get_num_threads(),
+        "temporary": tempfile.gettempdir(),
+    }
+    return Report(TEXT, stderr=repr(seen[name]))
+
+
+def litter(task: Task, name: str) -> Report:
+    path = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], name)
+    os.makedirs(path)
+    return Report(TEXT, stderr=path)
