@@ -22,9 +22,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fuzzer.canaries import run_canaries
 from fuzzer.diagnose import Diagnosis, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import Pool
+from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import Task, explore
 from fuzzer.infer import infer
 from fuzzer.program import Program
@@ -103,6 +104,7 @@ class Totals:
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
             "seconds": round(self.seconds, 1),
+            "worker_seconds": {name: round(spent, 1) for name, spent in sorted(self.phases.items())},
         }
 
 
@@ -339,6 +341,15 @@ def describe(finding: Finding) -> str:
 # ---------------------------------------------------------------- the campaign
 
 
+def ring(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None:
+    """An oracle is trusted only after it rang for its canary and stayed silent for the twin. Raises NoMachine."""
+    found = run_canaries(pool, plan.task.place.subject.device, quick=True)
+    bad = [f"{c.name}: {c.detail}" for c in found if not c.passed]
+    if bad:
+        raise NoMachine("the oracles cannot be trusted here; `backfuzz doctor` says more. " + "; ".join(bad))
+    say(f"{len(found)} canaries rang, their twins were silent")
+
+
 @dataclass
 class Campaign:
     """A running campaign: its totals, and what the live view reads."""
@@ -359,6 +370,7 @@ class Campaign:
         own = plan.folder / "campaigns" / name
         own.mkdir(parents=True, exist_ok=True)
         with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool, (own / "trials.jsonl").open("w") as log:
+            ring(pool, plan, self.say)
             self.triage = Triage(plan, pool, name, self.totals, self.say)
             self.triage.start()
             started = time.monotonic()

@@ -178,7 +178,6 @@ def fuzz(
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)
-    ring_canaries(plan, view.say)
     with view:
         totals = campaign.run(view.update)
     view.end(totals)
@@ -200,10 +199,6 @@ def install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:
         say("stopping: what is running ends first, everything is kept (Ctrl-C again kills)")
 
     signal.signal(signal.SIGINT, stop)
-
-
-def ring_canaries(plan: Any, say: Callable[[str], None]) -> None:
-    """An oracle is trusted only after it rang for its canary and stayed silent for the twin. Raises NoMachine."""
 
 
 # ---------------------------------------------------------------- one program
@@ -435,6 +430,30 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
 
     Exit codes: 0 all is well; 1 a canary was missed or a twin rang; 3 this machine cannot run backfuzz.
     """
+    from fuzzer.campaign import facts
+    from fuzzer.canaries import run_canaries
+    from fuzzer.execution.pool import Pool, default_workers
+    from fuzzer.settings import SETTINGS, exists
+
+    task = make_task(device, "inductor", None)
+    place = task.place.subject.device
+    about = {key: value for key, value in facts(task).items() if key not in ("backend", "against")}
+    missing = [s.name for s in SETTINGS if not exists(s.name)]
+    with Pool(workers or default_workers(), [place]) as pool:
+        found = run_canaries(pool, place)
+    rows = [
+        {"canary": c.name, "oracle": c.oracle, "flagged": c.flagged, "silent": c.silent, "detail": c.detail}
+        for c in found
+    ]
+    if as_json:
+        click.echo(json.dumps({"place": about, "missing_settings": missing, "canaries": rows}))
+    else:
+        for key, value in about.items():
+            click.echo(f"{key:10} {value}")
+        click.echo(f"settings that this torch does not have: {', '.join(missing) or 'none'}")
+        for c in found:
+            click.echo(f"{'ok    ' if c.passed else 'MISSED'} {c.name} ({c.oracle}) {c.detail}".rstrip())
+    sys.exit(0 if all(c.passed for c in found) else DIFFERS)
 
 
 @main.command()

@@ -20,6 +20,7 @@ Oracle = Callable[[Trial], Verdict | None]
 # A deviation counts as rounding-sensitive only this many times beyond what consistent rounding shows: the class is
 # for results that the model calls stable and that are not, not for the edge of a distribution.
 SENSITIVE_FACTOR = 64.0
+NOTABLE_UNITS = 16.0  # units of the result between eager and compiled below which nobody asks which model explains it
 
 
 def worker_survives(trial: Trial) -> Verdict | None:
@@ -132,20 +133,23 @@ def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torc
         floor = spread.floor(factor)[i]
         wrong, suspect = _outside(compiled, r, floor), _outside(eager, r, floor)
         if not bool(wrong.any() | suspect.any()):
-            return _sensitive(trial, name, i, r, eager, compiled)
+            return _sensitive(trial, name, i, r, eager, compiled, _unit(mine))
     if bool(suspect.any()):
         return Judged(name, "eager-suspect", suspect, eager, compiled, r, floor)
     return Judged(name, "wrong", wrong, eager, compiled, r, floor)
 
 
+def _unit(tensor: torch.Tensor) -> float:
+    return float(torch.finfo(tensor.dtype).eps) if tensor.dtype.is_floating_point else 0.0
+
+
 def _sensitive(
-    trial: Trial, name: str, i: int, r: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor
+    trial: Trial, name: str, i: int, r: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor, unit: float
 ) -> Judged | None:
     """Explained by independent rounding: is it also explained where equal operations round equally?"""
-    independent = first_spread(trial)
     apart = torch.nan_to_num((compiled - eager).abs(), nan=0.0)
-    # only where the compiled result is far from eager's can the two models tell anything apart
-    if not bool((apart > independent.deviation[i] / 4).any()):
+    # a worthwhile difference first: the second model costs as much as the first
+    if not bool((apart > NOTABLE_UNITS * unit * eager.abs()).any()):
         return None
     spread = trial.once("consistent", lambda: trial.model.spread(FIRST_REPLICAS, consistent=True))
     floor = spread.floor(SENSITIVE_FACTOR)[i]

@@ -154,7 +154,7 @@ class Pool:
         self.context.set_forkserver_preload(["fuzzer.execution.preload"])
         self.deaths = 0
         self.tokens = itertools.count()
-        self.owners: dict[Future[Report], str] = {}
+        self.owners: dict[Future[Report], tuple[str, Callable[..., Report], Any]] = {}
         self.lock = threading.Lock()
         self._open()
 
@@ -193,16 +193,18 @@ class Pool:
                 self.pool.stop()
                 self._open()
                 future = self.pool.schedule(worker.run, args=arguments, timeout=self.deadline)
-            self.owners[future] = token
+            self.owners[future] = token, function, what
             return future
 
     def result(self, future: Future[Report], task: Task) -> Report:
         """The Report of a finished future; a death or a deadline is one too."""
-        token = self.owners.pop(future, "")
+        token, function, what = self.owners.pop(future)
         try:
             return future.result()
         except ProcessExpired as death:
             self.deaths += 1
+            if death.exitcode == worker.POISONED:  # its CUDA context was lost before; this task never began
+                return self.result(self.submit(function, task, what), task)
             return self._obituary(task, token, DIED, _signal_name(death.exitcode))
         except TimeoutError:
             self.deaths += 1

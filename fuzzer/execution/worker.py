@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import random
 import time
 import traceback
@@ -118,12 +119,12 @@ def observe(
 
     spec, options = routes.find(program)
     function = interpret.function(program)
-    leaves = interpret.materialise(program.leaves, subject.device)
-    cotangents = interpret.cotangents(program, subject.device)
-    for tensor in (*leaves.values(), *cotangents) if recorder is not None else ():
-        recorder.ref(tensor)  # type: ignore[union-attr]
-    poison(subject.device)
     try:
+        leaves = interpret.materialise(program.leaves, subject.device)
+        cotangents = interpret.cotangents(program, subject.device)
+        for tensor in (*leaves.values(), *cotangents) if recorder is not None else ():
+            recorder.ref(tensor)  # type: ignore[union-attr]
+        poison(subject.device)
         if recorder is None:
             results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
         else:
@@ -132,6 +133,7 @@ def observe(
         synchronise(subject.device)
     except Exception as error:  # whatever the code under test raises is its outcome
         raised = Raised(_kind(error), _message(error), _frames(error))
+        _note_poison(subject.device)
         return Observation(RAISED, phase=entered[0], raised=raised, seconds=time.perf_counter() - started)
     return Observation(
         RAN, list(results.outputs), results.gradients, phase=entered[0], seconds=time.perf_counter() - started
@@ -218,8 +220,25 @@ def use_journal(path: Path) -> None:
     _journal = Journal(path)
 
 
+# A worker whose CUDA context is lost (illegal access, device-side assert) reports what happened, then ends with this
+# status as soon as it is given another task, which the pool gives to another worker.
+POISONED = 75
+_poisoned = False
+
+
+def _note_poison(device: str) -> None:
+    """Find out whether an exception took the CUDA context with it."""
+    global _poisoned
+    try:
+        synchronise(device)
+    except RuntimeError:
+        _poisoned = True
+
+
 def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: Any) -> Report:
     """Every task enters here: note whose it is, so that a death finds its owner."""
+    if _poisoned:
+        os._exit(POISONED)
     if _journal.path is not None:
         _journal.path.with_name("owner").write_text(token)
     return function(task, what)

@@ -13,7 +13,7 @@ def row(d: Draw) -> Recipe:
 
 
 def places(d: Draw) -> Shape:
-    return tuple(d.size(1, 8) for _ in range(d.rng.randint(0, 3)))
+    return tuple(d.size(1, 8) for _ in range(d.rng.choice((0, *[1, 2, 3] * 9))))
 
 
 def bags(d: Draw) -> Shape:
