@@ -141,7 +141,7 @@ def _first_line(*command: str) -> str:
 
 def without_paths(text: str) -> str:
     """Paths of this machine, shortened to the file's name."""
-    return re.sub(r"(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
+    return re.sub(r"(?<![\w./~-])~?(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
 
 
 # ---------------------------------------------------------------- triage
@@ -294,6 +294,9 @@ class Triage(threading.Thread):
                 self._one(suspect)
         except BaseException as error:  # carried to the main thread, which raises it
             self.error = error
+            if self.busy is not None:  # it is kept with those that wait
+                self.waiting.insert(0, self.busy)
+                self.tries[str(self.busy.signature)] -= 1
 
     def _next(self) -> Suspect | None:
         with self.changed:
@@ -444,7 +447,7 @@ class Campaign:
             return
         record = Record(
             name,
-            self.plan.command,
+            without_paths(self.plan.command),
             self.plan.task.seed,
             self.triage.findings[0].created,
             self.totals.seconds,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -20,6 +21,7 @@ from fuzzer.verdict import FINDINGS, Finding
 
 ROOT = Path(__file__).resolve().parent.parent
 DIFFERS, COULD_NOT_RUN, NO_MACHINE, INTERRUPTED = 1, 2, 3, 130
+DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
 class Refusal(click.ClickException):
@@ -57,6 +59,10 @@ def explained(command: Callable[..., Any]) -> Callable[..., Any]:
             UnknownRecipe,
         ) as error:  # fmt: skip
             raise Refusal(str(error)) from None
+        except OSError as error:  # a folder or file that cannot be written
+            raise Refusal(f"{error.filename or 'the machine'}: {error.strerror or error}") from None
+        except KeyboardInterrupt:
+            raise Refusal("interrupted", INTERRUPTED) from None
 
     return wrapper
 
@@ -88,7 +94,7 @@ def main() -> None:
 def pick_device(device: str | None) -> str:
     """The device asked for; else cuda where NVML shows a GPU, else cpu. CUDA itself is not touched."""
     if device is not None:
-        if device.split(":")[0] not in ("cpu", "cuda"):
+        if not DEVICE.fullmatch(device):
             raise UsageError(f"--device takes cpu, cuda or cuda:N, not {device!r}")
         return device
     import torch
@@ -109,6 +115,8 @@ def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Pl
 
     known = {"eager", *torch.compiler.list_backends(exclude_tags=())}
     for side in (place.reference, place.subject):
+        if not DEVICE.fullmatch(side.device):
+            raise UsageError(f"a device is cpu, cuda or cuda:N, not {side.device!r}")
         if side.backend not in known:
             raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
     if place.reference.backend != "eager":
@@ -167,6 +175,8 @@ def fuzz(
     from fuzzer.view import Live, Lines
 
     chosen = tuple(part.strip() for part in routes.split(",") if part.strip())
+    if not chosen:
+        raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
     for route in chosen:
         if route not in ROUTES:
             raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
@@ -255,7 +265,7 @@ def replay(
 ) -> None:
     """Run programs again, compiler caches off: .prog files or ids of findings.
 
-    Exit codes: 0 all agree; 1 some differ; 2 some could not run; 3 this machine cannot run it.
+    Exit codes: 0 all agree; 1 some differ; 2 some could not run; 3 this machine cannot run it; 130 interrupted.
     """
     from fuzzer.diagnose import examine_all
     from fuzzer.execution.pool import Pool, default_workers
@@ -271,7 +281,8 @@ def replay(
         click.echo(json.dumps(rows))
     else:
         for row in rows:
-            click.echo(f"{row['program']}: {row['class']}" + (f" ({row['rejected']})" if row["rejected"] else ""))
+            reason = f" ({row['rejected']})" if row["rejected"] else ""
+            click.echo(f"{row['program']}: {row['class']}{reason}", err=bool(reason))
             for verdict in row["verdicts"]:
                 click.echo(f"  {verdict['signature']}\n    {verdict['detail']}")
     classes = {report.verdict for report in reports}
@@ -309,7 +320,8 @@ def minimize(
 ) -> None:
     """Shrink programs that differ; verify and store what comes out. Prints the minimal program.
 
-    Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it.
+    Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it; 130
+    interrupted.
     """
     rows = [minimize_one(reference, device, backend, compare, workers, db, as_json) for reference in references]
     if as_json:
@@ -357,7 +369,10 @@ def minimize_one(
 @json_option
 @explained
 def list_findings(verdict: str | None, db: Path, as_json: bool) -> None:
-    """List the findings of the ledger."""
+    """List the findings of the ledger.
+
+    Exit codes: 0 listed, be it none; 2 the ledger is missing or cannot be read.
+    """
     from fuzzer.store import encode, open_store
 
     with open_store(db, create=False) as store:
@@ -378,7 +393,10 @@ def list_findings(verdict: str | None, db: Path, as_json: bool) -> None:
 @json_option
 @explained
 def show(reference: str, db: Path, as_json: bool) -> None:
-    """Show one finding: its minimal program, evidence, stages, ablation and environment."""
+    """Show one finding: its minimal program, evidence, stages, ablation and environment.
+
+    Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
+    """
     from fuzzer.store import encode, open_store
 
     with open_store(db, create=False) as store:
@@ -402,7 +420,10 @@ def show(reference: str, db: Path, as_json: bool) -> None:
 @json_option
 @explained
 def export(reference: str, out: Path | None, db: Path, as_json: bool) -> None:
-    """Write repro.py (standalone; exits 1 while the fault is there) and issue.md of a finding."""
+    """Write repro.py (standalone; exits 1 while the fault is there) and issue.md of a finding.
+
+    Exit codes: 0 written; 2 no such finding, or the ledger cannot be read or the folder written.
+    """
     from fuzzer.export import issue, repro
     from fuzzer.store import open_store
 
@@ -428,7 +449,8 @@ def export(reference: str, out: Path | None, db: Path, as_json: bool) -> None:
 def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     """Say what this machine has, and run every canary: each oracle must ring for it and be silent for its twin.
 
-    Exit codes: 0 all is well; 1 a canary was missed or a twin rang; 3 this machine cannot run backfuzz.
+    Exit codes: 0 all is well; 1 a canary was missed or a twin rang; 2 usage; 3 this machine cannot run backfuzz; 130
+    interrupted.
     """
     from fuzzer.campaign import facts
     from fuzzer.canaries import run_canaries
@@ -460,7 +482,10 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
 @json_option
 @explained
 def ops(as_json: bool) -> None:
-    """List the operations that programs are made of."""
+    """List the operations that programs are made of.
+
+    Exit codes: 0 always.
+    """
     from fuzzer.ops import OPS
     from fuzzer.ops.spec import SAME
 

@@ -46,6 +46,8 @@ DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15}
 SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3}
 # A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
 REDRAWS = 6
+# Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
+CLOSING = {"sum": 2.0, "mean": 2.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
 CLEAR = 160.0  # 10 floors, each 4 times the largest of 8 deviations (1.6 standard deviations), and room for the model
 
 
@@ -66,7 +68,7 @@ class Draft:
     types: dict[str, TensorType] = field(default_factory=dict)
     tracked: set[str] = field(default_factory=set)
     uses: dict[str, int] = field(default_factory=dict)
-    specs: list[OpSpec] = field(default_factory=list)
+    anchor: str = ""  # the value that the next node's first operand shall be, where it fits
 
     def mark(self) -> tuple[int, int]:
         return len(self.leaves), len(self.nodes)
@@ -123,9 +125,14 @@ def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
         step = rng.choice((1, 2, 3))
         padded = tuple(size + rng.choice((0, 0, 1, 3)) for size in shape)
         return tuple(s * step for s in contiguous(padded)), rng.choice((0, 1, 5))
-    stride = list(contiguous(shape))
-    stride[rng.randrange(len(shape))] = 0
-    return tuple(stride), 0
+    return broadcast(rng, shape), 0
+
+
+def broadcast(rng: random.Random, shape: Shape) -> Shape:
+    """Strides of a tensor that was expanded along some of its dimensions: stride 0 there, dense elsewhere."""
+    expanded = set(rng.sample(range(len(shape)), rng.randint(1, len(shape))))
+    dense = contiguous(tuple(1 if i in expanded else size for i, size in enumerate(shape)))
+    return tuple(0 if i in expanded else step for i, step in enumerate(dense))
 
 
 def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe:
@@ -173,6 +180,8 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     """The name of an existing value that may stand here, or of a new leaf."""
     rng = draft.rng
     shape = operand.shape(d) if operand.shape is not None else None
+    if first and draft.anchor and operand.admits(d, draft.types[draft.anchor], shape):
+        return draft.anchor
     dtype = operand_dtype(draft, operand, d)
     if operand.recipe is not None:
         assert shape is not None, f"operand {operand.name} has a recipe and no shape"
@@ -311,6 +320,7 @@ def generate(
     for _ in range(REDRAWS):
         draft = Draft(rng, limits, weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes}))
         draw_body(draft, groups)
+        close(draft, ops)
         program = finish(draft, routes, device, fixed)
         if informative(program):
             break
@@ -335,6 +345,32 @@ def draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
         run_node(draft, node, spec)
         if not teaches(draft, node) and rng.random() < 0.97:
             draft.undo(mark)
+
+
+def close(draft: Draft, ops: dict[str, OpSpec]) -> None:
+    """End some of the loose results with an op whose backward hands on a cotangent of a particular layout.
+
+    On the autograd route declared layouts do not reach the backward graph (AOTAutograd makes tangents match what it
+    traced): there, stride 0 comes from a sum or mean at the end, a permuted cotangent from a permutation.
+    """
+    closing = {name: weight for name, weight in CLOSING.items() if name in ops}
+    for name in loose_results(draft):
+        if closing and name in draft.tracked and len(draft.nodes) < draft.limits.max_nodes and draft.rng.random() < 0.5:
+            spec, mark = ops[weighted(draft.rng, closing)], draft.mark()
+            draft.anchor = name
+            node = draw_node(draft, spec)
+            draft.anchor = ""
+            if name not in node.uses:
+                draft.undo(mark)
+                continue
+            run_node(draft, node, spec)
+            if not teaches(draft, node):
+                draft.undo(mark)
+
+
+def loose_results(draft: Draft) -> list[str]:
+    """Results that no node uses."""
+    return [name for node in draft.nodes for name in node.outs if not draft.uses.get(name)]
 
 
 def informative(program: Program) -> bool:
@@ -384,12 +420,13 @@ def _in_float64(program: Program) -> Program:
 def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:
     """Choose outputs and cotangents, the route and the settings."""
     rng = draft.rng
-    loose = [name for node in draft.nodes for name in node.outs if not draft.uses.get(name)]
+    route = rng.choice(list(routes))
+    loose = loose_results(draft)
     inner = [name for node in draft.nodes for name in node.outs if draft.uses.get(name) and rng.random() < 0.08]
     outputs: list[Output] = []
     for name in [*loose, *inner]:
         if name in draft.tracked:
-            outputs.append(Output(name, draw_cotangent(draft, draft.types[name])))
+            outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route)))
         elif draft.types[name].dtype != "i64" and rng.random() < 0.5:
             # i64 results are mostly positions, and which of several equal elements is named is nobody's promise
             outputs.append(Output(name))
@@ -399,7 +436,7 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
             raise Rejected("no result carries a gradient")
         name = tracked[-1]
         outputs = [o for o in outputs if o.value != name]
-        outputs.append(Output(name, draw_cotangent(draft, draft.types[name])))
+        outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route)))
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
     drawn = dict(compiler_settings.draw(rng, device)) | dict(fixed)
@@ -407,15 +444,19 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         tuple(draft.leaves),
         tuple(draft.nodes),
         tuple(outputs),
-        Route(rng.choice(list(routes))),
+        Route(route),
         tuple(sorted(drawn.items())),
     )
     return prune(program)
 
 
-def draw_cotangent(draft: Draft, t: TensorType) -> Cotangent:
+def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
     rng = draft.rng
-    stride = contiguous(t.shape) if rng.random() < 0.7 else draw_layout(rng, t.shape)[0]
+    stride = contiguous(t.shape)
+    if route == "vjp" and t.shape and rng.random() < 0.5:  # where declared layouts act
+        stride = draw_layout(rng, t.shape)[0]
+        if rng.random() < 0.4:
+            stride = broadcast(rng, t.shape)
     values = rng.choices((NORMAL, Recipe("ones"), Recipe("integers"), Recipe("zeros")), (0.6, 0.2, 0.12, 0.08))[0]
     return Cotangent(t.dtype, t.shape, stride, values, rng.randrange(1000))
 

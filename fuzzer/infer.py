@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ def infer(program: Program) -> dict[str, TensorType]:
     """
     types: dict[str, TensorType] = {}
     room: dict[str, int] = {}  # elements of each leaf's storage; fake tensors do not check it
-    with fake_mode(), torch.no_grad():
+    with fake_mode(), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         env: dict[str, Any] = {}
         for leaf in program.leaves:
             reach = extent(leaf.shape, leaf.stride, leaf.offset)

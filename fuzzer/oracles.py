@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
-from fuzzer.rounding import FIRST_FACTOR, FIRST_REPLICAS, STAGES, Spread
+from fuzzer.rounding import FIRST_FACTOR, FIRST_REPLICAS, STAGES, Spread, kind
 from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
 
 Oracle = Callable[[Trial], Verdict | None]
@@ -101,10 +101,10 @@ def _stages(trial: Trial) -> Iterator[tuple[Spread, float]]:
 
 
 def _outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
-    """Where a value lies outside its floor. Nonfinite agrees with nonfinite; an infinite floor admits everything."""
-    finite, known = torch.isfinite(value), torch.isfinite(reference)
+    """Where a value lies outside its floor. Infinities and NaN must match; an infinite floor admits everything."""
+    both = torch.isfinite(value) & torch.isfinite(reference)
     apart = (value - reference).abs() > floor
-    return torch.where(finite & known, apart, (finite != known) & torch.isfinite(floor))
+    return torch.where(both, apart, (kind(value) != kind(reference)) & torch.isfinite(floor))
 
 
 def _wide(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

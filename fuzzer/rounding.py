@@ -113,6 +113,8 @@ def is_exact(step: Step) -> bool:
     """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
     if step.name in ("linalg_vector_norm", "norm"):
         return any(isinstance(a, float) and math.isinf(a) for a in step.args)  # a maximum
+    if step.name in ("scatter_reduce", "index_reduce"):
+        return any(a in ("amax", "amin") for a in step.args if isinstance(a, str))
     if step.name not in EXACT:
         return False
     taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
@@ -275,7 +277,7 @@ class Rounder:
         inner = epsilon(coarsest) * ULPS[coarsest]
         if step.name in WIDE:
             inner = min(inner, epsilon(torch.float32))
-        if "upsample" in step.name or "grid_sampler" in step.name:
+        if ("upsample" in step.name or "grid_sampler" in step.name) and "nearest" not in step.name:
             # coordinates, as large as the sizes, are rounded before their fraction becomes a weight
             return 4 * inner * max((size for ref in step.inputs for size in ref.shape), default=1)
         return inner * (1 + math.sqrt(accumulation_length(step)))
@@ -376,6 +378,12 @@ def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return value.to(narrow).double() == value
 
 
+def kind(value: torch.Tensor) -> torch.Tensor:
+    """0 for a finite number, 1 and -1 for the infinities, 2 for NaN, element by element."""
+    infinite = torch.where(torch.isinf(value), value.sign(), 0.0)
+    return torch.where(torch.isnan(value), 2.0, infinite)
+
+
 # ---------------------------------------------------------------- floors
 
 FIRST_REPLICAS = 8
@@ -398,7 +406,7 @@ class Spread:
     reference: list[torch.Tensor]
     deviation: list[torch.Tensor]
     replicas: int
-    unstable: list[torch.Tensor]  # elements whose replicas disagree about being finite
+    unstable: list[torch.Tensor]  # elements whose replicas disagree about being finite, infinite or NaN
 
     def floor(self, factor: float) -> list[torch.Tensor]:
         """The floors: factor * deviation; infinite where replicas disagree about being finite."""
@@ -436,7 +444,7 @@ class Model:
                     deviation[i] = torch.nan_to_num(deviation[i], nan=0.0, posinf=math.inf)
                     continue
                 finite = torch.isfinite(value) & torch.isfinite(r)
-                unstable[i] |= torch.isfinite(value) != torch.isfinite(r)
+                unstable[i] |= kind(value) != kind(r)
                 step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
                 deviation[i] = torch.maximum(deviation[i], step)
         return Spread(self.reference, deviation, replicas, unstable)

@@ -68,7 +68,7 @@ def _permutation(args: tuple[Value, ...], shape: Shape, draw: Callable[[Shape], 
 
 
 PARAMETRISED: dict[str, Parametrised] = {
-    "below": Parametrised("integers in 0..n-1", 1, lambda a, s, draw: f"({draw(s)} % {max(int(a[0]), 1)})"),  # type: ignore[arg-type]
+    "below": Parametrised("integers in 0..n-1", 1, lambda a, s, draw: f"({draw(s)} % {int(a[0])})"),  # type: ignore[arg-type]
     "between": Parametrised(
         "integers in a..b",
         2,
@@ -112,6 +112,8 @@ def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
     if known is None or (known.arity is not None and len(recipe.args) != known.arity):
         names = ", ".join([*RECIPES, *PARAMETRISED])
         raise UnknownRecipe(f"no value recipe {recipe.name}({len(recipe.args)} arguments); known are {names}")
+    if recipe.name == "below" and not (isinstance(recipe.args[0], int) and recipe.args[0] > 0):
+        raise UnknownRecipe(f"below({recipe.args[0]}): there is no integer in 0..n-1 for an n under 1")
     if recipe.name == "data":
         if len(recipe.args) != _numel(shape):
             raise UnknownRecipe(f"data holds {len(recipe.args)} numbers for {_numel(shape)} elements of {shape}")

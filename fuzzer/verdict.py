@@ -43,7 +43,7 @@ def parse_signature(text: str) -> Signature:
 
 def strip_digits(text: str) -> str:
     """Exception texts vary in sizes, addresses and counters: every run of digits becomes '#'."""
-    return re.sub(r"(0x)?[0-9a-f]*\d[0-9a-f]*", "#", text)
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
 
 
 @dataclass(frozen=True)

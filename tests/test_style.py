@@ -44,6 +44,7 @@ ORDER = (
     "fuzzer.canaries",
     "fuzzer.doctor",
     "fuzzer.campaign",
+    "fuzzer.bench",
     "fuzzer.cli",
 )
 PACKAGES = {"fuzzer", "minimizer"}

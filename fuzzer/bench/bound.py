@@ -50,7 +50,8 @@ MOVES = names(
     clone copy cat stack gather index_select index take slice_scatter select_scatter diagonal_scatter as_strided_scatter
     scatter masked_fill where max min amax amin maximum minimum clamp clamp_min clamp_max relu threshold
     threshold_backward hardtanh hardtanh_backward neg abs sign floor ceil trunc round flip roll constant_pad_nd
-    reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d sort topk kthvalue median cummax cummin
+    reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d replication_pad3d
+    sort topk kthvalue median cummax cummin
     zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full new_empty new_empty_strided fill zero
     empty empty_like empty_strided scalar_tensor max_pool1d max_pool2d_with_indices max_pool3d_with_indices
     adaptive_max_pool2d unfold embedding repeat masked_scatter tril triu upsample_nearest1d upsample_nearest2d
@@ -72,11 +73,18 @@ SUMS = names(
     _adaptive_avg_pool2d _adaptive_avg_pool2d_backward max_pool2d_with_indices_backward
     max_pool3d_with_indices_backward adaptive_max_pool2d_backward unfold_backward upsample_nearest1d_backward
     upsample_nearest2d_backward reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward
-    replication_pad2d_backward im2col col2im
+    replication_pad2d_backward replication_pad3d_backward im2col col2im
     """
 )
 # Accumulators that may keep the tensor's own dtype; all other sums over half precision accumulate in float32.
-NARROW = names("scatter_add index_add index_put _index_put_impl cumsum put")
+NARROW = names(
+    """
+    scatter_add index_add index_put _index_put_impl cumsum put embedding_dense_backward unfold_backward
+    max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward col2im
+    reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward replication_pad2d_backward
+    replication_pad3d_backward upsample_nearest1d_backward upsample_nearest2d_backward
+    """
+)
 DIVIDING = names(
     """
     mean avg_pool1d avg_pool2d avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d

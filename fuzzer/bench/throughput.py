@@ -52,7 +52,7 @@ class Bare:
             with contextlib.suppress(queue.Empty):
                 return self.done.get(timeout=5)
             if not all(process.is_alive() for process in self.processes):
-                raise RuntimeError("a process of the bare loop died: a program that survives in the pool kills it there")
+                raise RuntimeError("a process of the bare loop died of a program that the pool survived")
 
     def close(self) -> None:
         for _ in self.processes:
