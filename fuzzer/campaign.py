@@ -6,6 +6,7 @@ turns suspects into findings. Whatever happens, the ledger only ever receives ve
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -29,8 +30,8 @@ from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import Task, explore
 from fuzzer.infer import infer
 from fuzzer.program import Program
-from fuzzer.store import StoreError, open_store
 from fuzzer.store import Campaign as Record
+from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
 from fuzzer.verdict import CLASSES, FINDINGS, Finding, Signature
 from minimizer.reduce import Reduction, reduce
@@ -40,6 +41,9 @@ from minimizer.same import Answer, Shown, checker
 # in a row ended at a program that was known already.
 PATIENCE = 2
 MOST_PER_SIGNATURE = 12
+# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
+# of them would mostly try candidates that are never needed.
+SHARE_OF_WORKERS = 4
 # After the time is up, suspects found late may still be minimized for this share of it, at least a minute.
 GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 
@@ -121,10 +125,8 @@ def facts(task: Task) -> dict[str, str]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
     }
-    try:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         found["triton"] = importlib.metadata.version("triton")
-    except importlib.metadata.PackageNotFoundError:
-        pass
     if place.subject.device.startswith("cuda"):
         found["gpu"] = _first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     else:
@@ -182,7 +184,8 @@ def minimize(
         return [[v.signature for v in r.verdicts if v.signature.verdict in FINDINGS] for r in reports]
 
     is_same: Callable[[Sequence[Program]], list[Answer]] = checker(signature, run)
-    return reduce(program, is_same, infer=infer, batch=pool.workers, expired=expired, note=note)
+    batch = max(2, pool.workers // SHARE_OF_WORKERS)
+    return reduce(program, is_same, infer=infer, batch=batch, expired=expired, note=note)
 
 
 def triage(
@@ -459,5 +462,3 @@ class Campaign:
                 store.add_campaign(record)
         except StoreError as error:
             self.say(f"the campaign's own row was not stored: {error}")
-
-

@@ -29,7 +29,7 @@ class Refusal(click.ClickException):
 
     def __init__(self, message: str, code: int = COULD_NOT_RUN):
         super().__init__(message)
-        self.exit_code = code
+        self.exit_code = code  # type: ignore[misc]
 
     def show(self, file: Any = None) -> None:
         click.echo(f"backfuzz: {self.message}", err=True)
@@ -172,7 +172,7 @@ def fuzz(
     from fuzzer.campaign import Campaign, Plan
     from fuzzer.execution.pool import default_workers
     from fuzzer.routes import ROUTES
-    from fuzzer.view import Live, Lines
+    from fuzzer.view import Lines, Live
 
     chosen = tuple(part.strip() for part in routes.split(",") if part.strip())
     if not chosen:
@@ -196,7 +196,7 @@ def fuzz(
     if campaign.stopping:
         click.echo(f"stopped; go on with another seed: {command} --seed {seed + 1}", err=True)
         sys.exit(INTERRUPTED)
-    sys.exit(DIFFERS if fail_on_finding and sum(totals.new.values()) else 0)
+    sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
 
 
 def install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:
@@ -248,7 +248,9 @@ def finding_task(finding: Finding | None, device: str | None, backend: str | Non
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
 @device_option
-@click.option("--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor.")
+@click.option(
+    "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
+)
 @compare_option
 @workers_option
 @db_option
@@ -303,7 +305,9 @@ def report_row(label: str, report: Report) -> dict[str, Any]:
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
 @device_option
-@click.option("--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor.")
+@click.option(
+    "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
+)
 @compare_option
 @workers_option
 @db_option
@@ -344,7 +348,8 @@ def minimize_one(
     started = time.monotonic()
     with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool:
         report = examine_all(pool, [(task, text)])[0]
-        row = {"program": label, "class": report.verdict, "finding": None, "minimal": None, "note": report.rejected}
+        row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
+        row |= {"finding": None, "minimal": None, "queries": 0}
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(text, report.verdicts[0].signature)
             outcome = triage(suspect, plan, pool, facts(task), "", lambda: False)
@@ -489,7 +494,7 @@ def ops(as_json: bool) -> None:
     from fuzzer.ops import OPS
     from fuzzer.ops.spec import SAME
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for spec in OPS.values():
         first = spec.operands[0].dtypes
         rows.append(

@@ -1,4 +1,4 @@
-"""After a verdict: is it still there in fresh processes, at which stage does it appear, which setting makes it vanish?"""
+"""After a verdict: does it show in fresh processes, at which stage does it appear, which setting makes it vanish?"""
 
 from __future__ import annotations
 

@@ -160,7 +160,8 @@ class Recorder(TorchDispatchMode):
         if not writes and outs and all(ref.storage < before for ref in outs):
             return out  # a view: its geometry is in the Refs that use it
         recorded: dict[int, torch.Tensor] = {}
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        # rrelu is tagged as random in its deterministic form (training=False) too, the only one that programs use
+        if torch.Tag.nondeterministic_seeded in func.tags and "rrelu" not in func._schema.name:
             results = [*_tensors(out), *(_tensors(args) if writes else [])]
             recorded = {self._numbers[t.untyped_storage()._cdata]: self._wide(t) for t in results}
         self.trace.steps.append(Step(func, given, named, returned, writes, recorded))

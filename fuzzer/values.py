@@ -55,7 +55,7 @@ RECIPES: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Parametrised:
-    """A recipe with arguments: how many it takes, and its expression from (arguments, shape, random-integers source)."""
+    """A recipe with arguments: how many it takes, and its expression from (arguments, shape, source of integers)."""
 
     purpose: str
     arity: int | None

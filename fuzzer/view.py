@@ -92,7 +92,8 @@ def last_lines(totals: Totals) -> str:
     s = totals.summary()
     found = ", ".join(f"{totals.new[c]} {c}" for c in FINDINGS if totals.new[c]) or "none"
     return (
-        f"{s['programs']} programs in {s['seconds']} s ({s['programs_per_s']}/s); detectable {s['detectable_share']:.1%} of "
-        f"programs, {s['detectable_elements_share']:.1%} of gradient elements; rejected {s['rejected_share']:.1%}\n"
+        f"{s['programs']} programs in {s['seconds']} s ({s['programs_per_s']}/s); "
+        f"detectable {s['detectable_share']:.1%} of programs, {s['detectable_elements_share']:.1%} of elements; "
+        f"rejected {s['rejected_share']:.1%}\n"
         f"new findings: {found}; `backfuzz list` shows them all"
     )

@@ -131,6 +131,6 @@ class Trial:
         return Model(self.trace, list(self.targets.values()), self.place.reference.device)
 
     def named(self, observation: Observation) -> dict[str, Any]:
-        """The observation's tensors by name: `v3` for an output, `x0.grad` for a gradient (None where there is none)."""
+        """The observation's tensors by name: `v3` for an output, `x0.grad` for a gradient (None if there is none)."""
         outputs = {o.value: t for o, t in zip(self.program.outputs, observation.outputs, strict=True)}
         return outputs | {f"{name}.grad": t for name, t in observation.gradients.items()}

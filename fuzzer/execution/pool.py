@@ -87,7 +87,9 @@ def check_devices(devices: list[str]) -> None:
         with environment(clean_environment()):
             count = torch.cuda.device_count()
         if count == 0:
-            raise NoMachine("no CUDA device: nvidia-smi shows none, or this torch is built without CUDA; use --device cpu")
+            raise NoMachine(
+                "no CUDA device: nvidia-smi shows none, or this torch is built without CUDA; use --device cpu"
+            )
         for device in devices:
             index = device.partition(":")[2]
             if index and int(index) >= count:
@@ -106,7 +108,9 @@ def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> Non
     os.environ["TRITON_CACHE_DIR"] = str(own / "triton")
     os.environ["TMPDIR"] = str(own)
     tempfile.tempdir = str(own)
-    os.environ.pop("MALLOC_PERTURB_", None)  # in force here since the fork server started; the C++ compiler need not pay
+    os.environ.pop(
+        "MALLOC_PERTURB_", None
+    )  # in force here since the fork server started; the C++ compiler need not pay
     if limit_memory:
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -51,7 +51,7 @@ class Task:
 
 
 class Journal:
-    """A worker's log: the program, written before it runs, then each phase entered. Read by the parent after a death."""
+    """A worker's log: the program, before it runs, then each phase entered. Read by the parent after a death."""
 
     def __init__(self, path: Path | None):
         self.path = path
@@ -83,7 +83,7 @@ def compiler(subject: Subject, options: dict[str, Any]) -> routes.Compile:
     """torch.compile for this backend; the identity for eager."""
     if subject.backend == "eager":
         return lambda f: f
-    dynamic = True if options.get("dynamic") else False
+    dynamic = bool(options.get("dynamic"))
     return functools.partial(torch.compile, backend=subject.backend, dynamic=dynamic, fullgraph=True)
 
 
