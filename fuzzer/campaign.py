@@ -27,7 +27,7 @@ from fuzzer.canaries import run_canaries
 from fuzzer.diagnose import Diagnosis, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
-from fuzzer.execution.worker import Task, explore
+from fuzzer.execution.worker import OUR_FAULT, Task, explore
 from fuzzer.infer import infer
 from fuzzer.program import Program
 from fuzzer.store import Campaign as Record
@@ -425,6 +425,8 @@ class Campaign:
         self.totals.count(report)
         if report.verdict == "agree":
             return
+        if report.rejected.startswith(OUR_FAULT):
+            self.say(f"{report.rejected} on program {index} of seed {self.plan.task.seed} (please report it)")
         row = {"index": index, "class": report.verdict, "rejected": report.rejected, "text": report.text}
         row["verdicts"] = [asdict(v) for v in report.verdicts]
         row["stderr"] = report.stderr

@@ -92,7 +92,7 @@ ACCUMULATING = frozenset(
 # other accumulation may keep its partial sums in it (index_add, pooling backward).
 WIDE = frozenset(
     """
-    sum mean mm bmm addmm baddbmm mv addmv dot vdot addr _softmax _softmax_backward_data _log_softmax_backward_data
+    sum mean mm bmm addmm baddbmm mv addmv dot vdot _softmax _softmax_backward_data _log_softmax_backward_data
     var std var_mean std_mean linalg_vector_norm norm logsumexp nansum
     """.split()
 )
@@ -118,17 +118,23 @@ def is_exact(step: Step) -> bool:
         return any(a in ("amax", "amin") for a in step.args if isinstance(a, str))
     if step.name not in EXACT:
         return False
-    taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
-    given = [ref.dtype for ref in step.results if ref.dtype.is_floating_point]
     if step.name == "round" and (step.kwargs.get("decimals") or len(step.args) > 1):
         return False
-    return not taken or not given or max(map(epsilon, given)) <= min(map(epsilon, taken))
+    return not _narrows(step)
+
+
+def _narrows(step: Step) -> bool:
+    """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first."""
+    taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
+    given = [ref.dtype for ref in step.results if ref.dtype.is_floating_point]
+    return bool(taken) and bool(given) and max(map(epsilon, given)) > min(map(epsilon, taken))
 
 
 def is_primitive(step: Step) -> bool:
     """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
     scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
-    return step.name in PRIMITIVE and not scaled
+    whole = step.name == "div" and step.kwargs.get("rounding_mode") is not None  # the quotient decides, unseen
+    return step.name in PRIMITIVE and not scaled and not whole
 
 
 def epsilon(dtype: torch.dtype) -> float:
@@ -279,7 +285,7 @@ class Rounder:
             return 0.0
         coarsest = max(dtypes, key=epsilon)
         inner = epsilon(coarsest) * ULPS[coarsest]
-        if step.name in WIDE:
+        if step.name in WIDE and not _narrows(step):
             inner = min(inner, epsilon(torch.float32))
         if ("upsample" in step.name or "grid_sampler" in step.name) and "nearest" not in step.name:
             # coordinates, as large as the sizes, are rounded before their fraction becomes a weight
@@ -372,6 +378,13 @@ def _underflow(dtype: torch.dtype) -> float:
     return float(info.smallest_normal) * (float(info.eps) if dtype == torch.float16 else 1.0)
 
 
+def _drowned(dtype: torch.dtype) -> float:
+    if not dtype.is_floating_point or dtype == torch.float16:
+        return 0.0
+    info = torch.finfo(dtype)
+    return float(info.smallest_normal) / float(torch.finfo(torch.float32).eps)
+
+
 def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Where a float64 value is exactly a number of `dtype`.
 
@@ -410,13 +423,18 @@ class Spread:
     reference: list[torch.Tensor]
     deviation: list[torch.Tensor]
     replicas: int
+    dtypes: list[torch.dtype]
     unstable: list[torch.Tensor]  # elements whose replicas disagree about being finite, infinite or NaN
 
     def floor(self, factor: float) -> list[torch.Tensor]:
-        """The floors: factor * deviation; infinite where replicas disagree about being finite."""
+        """The floors: factor * deviation; infinite where replicas disagree about being finite.
+
+        Where there is any deviation, at least what underflow can do: another association of the same product may lose
+        a factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
+        """
         return [
-            torch.where(lost, torch.full_like(dev, math.inf), dev * factor)
-            for dev, lost in zip(self.deviation, self.unstable, strict=True)
+            torch.where(lost, math.inf, torch.where(dev > 0, (dev * factor).clamp_min(_drowned(dtype)), dev))
+            for dev, lost, dtype in zip(self.deviation, self.unstable, self.dtypes, strict=True)
         ]
 
 
@@ -451,4 +469,4 @@ class Model:
                 unstable[i] |= kind(value) != kind(r)
                 step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
                 deviation[i] = torch.maximum(deviation[i], step)
-        return Spread(self.reference, deviation, replicas, unstable)
+        return Spread(self.reference, deviation, replicas, [ref.dtype for ref in self.targets], unstable)

@@ -61,8 +61,9 @@ class Step:
 
     @functools.cached_property
     def results(self) -> tuple[Ref, ...]:
-        """Where the op put numbers: what it wrote to, or else what it returned."""
-        return self.writes or self.outs
+        """Where the op put numbers: what it wrote to, and what it returned beside that."""
+        written = {ref.storage for ref in self.writes}
+        return (*self.writes, *(ref for ref in self.outs if ref.storage not in written))
 
     @functools.cached_property
     def inputs(self) -> tuple[Ref, ...]:
@@ -263,7 +264,9 @@ class Replay:
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
         out = step.op(*args, **kwargs)
-        pairs = [(ref, self.value(ref)) for ref in step.writes] or list(_paired(step.returned, out))
+        written = {ref.storage for ref in step.writes}
+        pairs = [(ref, self.value(ref)) for ref in step.writes]
+        pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in written]
         refs, values = [ref for ref, _ in pairs], [value for _, value in pairs]
         if "empty" in step.name:
             values = [value.zero_() for value in values]  # so that no replay depends on what memory held
@@ -271,7 +274,7 @@ class Replay:
         if self.perturbation is not None:
             changed = self.perturbation.results(number, step, (args, kwargs), refs, values)
         for ref, value, moved in zip(refs, values, changed, strict=True):
-            if not step.writes:
+            if ref.storage not in written:
                 self._store(ref, moved)
             elif moved is not value:
                 value.copy_(moved)

@@ -31,7 +31,7 @@ from fuzzer.oracles import detectable, verdicts
 from fuzzer.private import reset_compiler
 from fuzzer.program import Attributes, Program
 from fuzzer.settings import UnknownSetting, in_force
-from fuzzer.text import parse, show
+from fuzzer.text import ParseError, parse, show
 from fuzzer.trace import Recorder, Unreplayable
 from fuzzer.values import UnknownRecipe
 
@@ -223,6 +223,7 @@ def use_journal(path: Path) -> None:
 # A worker whose CUDA context is lost (illegal access, device-side assert) reports what happened, then ends with this
 # status as soon as it is given another task, which the pool gives to another worker.
 POISONED = 75
+OUR_FAULT = "backfuzz itself failed"
 _poisoned = False
 
 
@@ -241,7 +242,13 @@ def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: A
         os._exit(POISONED)
     if _journal.path is not None:
         _journal.path.with_name("owner").write_text(token)
-    return function(task, what)
+    try:
+        return function(task, what)
+    except ParseError:
+        raise
+    except Exception as error:  # the process boundary: a fault of ours costs one program, and is told
+        text = read_journal(_journal.path.read_text())[0] if _journal.path is not None else ""
+        return Report(text, rejected=f"{OUR_FAULT}: {error!r}", stderr=traceback.format_exc())
 
 
 def _tidy(task: Task) -> None:
