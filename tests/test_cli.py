@@ -30,7 +30,7 @@ from fuzzer.verdict import Comparison, Finding, Signature, Verdict
 ROOT = Path(__file__).parent.parent
 SEED = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 EAGER = ("--compare", "eager", "aot_eager", "--device", "cpu", "--workers", "1")  # a subject that compiles in no time
-COMMANDS: dict[str, click.Command] = main.commands
+COMMANDS: dict[str, click.Command] = dict(main.commands)
 
 RELU = """program(1)
 route("autograd")

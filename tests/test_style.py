@@ -44,6 +44,7 @@ ORDER = (
     "fuzzer.canaries",
     "fuzzer.doctor",
     "fuzzer.campaign",
+    "fuzzer.view",
     "fuzzer.bench",
     "fuzzer.cli",
 )
