@@ -73,6 +73,7 @@ class Totals:
     drawn: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     classes: Counter[str] = field(default_factory=Counter)
+    redrawn: int = 0
     detectable: int = 0
     elements: int = 0
     elements_seen: int = 0
@@ -91,6 +92,7 @@ class Totals:
         self.classes[report.verdict] += 1
         if report.rejected:
             self.rejected[report.rejected.split(":")[0]] += 1
+        self.redrawn += report.redrawn
         self.detectable += report.detectable > 0
         self.elements_seen += report.detectable
         self.elements += report.elements
@@ -103,6 +105,7 @@ class Totals:
             "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
             "detectable_share": round(self.detectable / compared, 4),
             "detectable_elements_share": round(self.elements_seen / max(self.elements, 1), 4),
+            "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),
             "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
             "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},

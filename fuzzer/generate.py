@@ -45,10 +45,10 @@ DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15}
 # Beyond this, values overflow within a node or two: float16 ends at 65504.
 SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3}
 # A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
-REDRAWS = 6
+REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 CLOSING = {"sum": 2.0, "mean": 2.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
-CLEAR = 160.0  # 10 floors, each 4 times the largest of 8 deviations (1.6 standard deviations), and room for the model
+CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
 
 
 class Rejected(ValueError):
@@ -143,7 +143,9 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     if suited and rng.random() < 0.92:
         return Recipe(rng.choice(tuple(suited)))
-    return NORMAL if rng.random() < 0.6 else Recipe(rng.choice(GENERAL))
+    if rng.random() < 0.6:
+        return NORMAL
+    return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
 
 
 def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False) -> str:

@@ -151,10 +151,13 @@ def _sensitive(
     # a worthwhile difference first: the second model costs as much as the first
     if not bool((apart > NOTABLE_UNITS * unit * eager.abs()).any()):
         return None
-    spread = trial.once("consistent", lambda: trial.model.spread(FIRST_REPLICAS, consistent=True))
-    floor = spread.floor(SENSITIVE_FACTOR)[i]
-    mask = _outside(compiled, r, floor) & ~_outside(eager, r, floor)
-    return Judged(name, "rounding-sensitive", mask, eager, compiled, r, floor) if bool(mask.any()) else None
+    for replicas, scale in ((FIRST_REPLICAS, 1.0), *((n, s) for n, s, _ in STAGES)):
+        spread = trial.once(("consistent", replicas), partial(trial.model.spread, replicas, True, scale))
+        floor = spread.floor(SENSITIVE_FACTOR)[i]
+        mask = _outside(compiled, r, floor) & ~_outside(eager, r, floor)
+        if not bool(mask.any()):
+            return None
+    return Judged(name, "rounding-sensitive", mask, eager, compiled, r, floor)
 
 
 def pattern(judged: Judged) -> str:
@@ -254,12 +257,13 @@ def verdicts(trial: Trial) -> list[Verdict]:
 
 
 def detectable(trial: Trial) -> tuple[int, int]:
-    """(elements, of all) of the gradients whose finite |r| exceeds 10 times the floor and that were compared."""
-    order, theirs = list(trial.targets), trial.named(trial.subject)
+    """(elements, of all) of the gradients whose finite |r| exceeds 10 times the floor and that are compared."""
+    order = list(trial.targets)
+    compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
     floors = first_spread(trial).floor(FIRST_FACTOR)
     seen = total = 0
     for name in _gradients(trial):
-        if theirs[name] is None:
+        if compared[name] is None:
             continue
         i = order.index(name)
         r = trial.model.reference[i].double()

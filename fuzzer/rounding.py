@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from fuzzer.trace import Ref, Replay, Step, Trace, mapped, round_to, widened
+from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, mapped, round_to, widened
 
 # Deviation allowed to one rounding, in units of the last place (see above).
 ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
@@ -92,7 +92,7 @@ ACCUMULATING = frozenset(
 # other accumulation may keep its partial sums in it (index_add, pooling backward).
 WIDE = frozenset(
     """
-    sum mean mm bmm addmm baddbmm mv addmv dot vdot _softmax _softmax_backward_data _log_softmax_backward_data
+    sum mean mm bmm addmm baddbmm mv addmv dot vdot _softmax_backward_data _log_softmax_backward_data
     var std var_mean std_mean linalg_vector_norm norm logsumexp nansum
     """.split()
 )
@@ -104,8 +104,16 @@ SCATTERING = frozenset(
 )
 
 # Kernels that subtract inside: x - mean(x); interpolation weights that sum to 0 or 1; 1 - sigmoid(x).
-CANCELLING = ("layer_norm", "batch_norm", "group_norm", "grid_sampler", "upsample", "glu_backward", "silu_backward",
-              "mish_backward")
+CANCELLING = (
+    "layer_norm",
+    "batch_norm",
+    "group_norm",
+    "grid_sampler",
+    "upsample",
+    "glu_backward",
+    "silu_backward",
+    "mish_backward",
+)
 
 GRID = 16.0  # an accumulation is exact where every operand is a multiple of 1 / GRID
 
@@ -195,6 +203,8 @@ def _on_grid(step: Step, tree: object) -> bool:
     scalars = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, float)]
     if any(not (a * GRID).is_integer() for a in scalars):
         return False
+    if step.name == "embedding_dense_backward" and step.args[-1] is True:
+        return False  # scale_grad_by_freq divides
     bound, powers = 1.0, 0
     for tensor in _float_tensors(tree):
         if not bool(((tensor * GRID) == (tensor * GRID).round()).all()):
@@ -224,10 +234,19 @@ class Rounder:
     consistent  False: every rounding is drawn anew. True: it is a function of the value rounded, so that the same
                 operation on the same operands rounds the same way each time (x*s - x*s stays 0).
     scale       multiplies every unit (2 in the final check).
+    cuda        whether eager ran on CUDA, whose quotients and roots are not correctly rounded.
     """
 
-    def __init__(self, seed: int, exact: set[int], device: torch.device, consistent: bool = False, scale: float = 1.0):
-        self.seed, self.exact, self.consistent, self.scale = seed, exact, consistent, scale
+    def __init__(
+        self,
+        seed: int,
+        exact: set[int],
+        device: torch.device,
+        consistent: bool = False,
+        scale: float = 1.0,
+        cuda: bool = False,
+    ):
+        self.seed, self.exact, self.consistent, self.scale, self.cuda = seed, exact, consistent, scale, cuda
         self.generator = torch.Generator(device).manual_seed(seed)
 
     def noise(self, value: torch.Tensor) -> torch.Tensor:
@@ -243,8 +262,10 @@ class Rounder:
 
     def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
         """Perturb the summands of an accumulation and the operands of a compound kernel."""
-        if step.name in UNORDERED:
+        if step.name in UNORDERED and step.kwargs.get("stable") is not True:
             return mapped((args, kwargs), self._untied)
+        if step.name in ("add", "sub", "rsub") and not self.consistent:
+            args = self._contracted(step, args)
         if is_primitive(step) or number in self.exact or is_exact(step) or step.name in COPIES:
             return args, kwargs
         if step.name.startswith("grid_sampler"):
@@ -252,6 +273,17 @@ class Rounder:
         unit = self.scale * self._inner_unit(step)
         written = {id_of(ref) for ref in step.writes}
         return self._moved(args, step.args, unit, written), self._moved(kwargs, step.kwargs, unit, written)
+
+    def _contracted(self, step: Step, args: Any) -> Any:
+        """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""
+
+        def contracted(value: Any, ref: Any) -> Any:
+            if not isinstance(ref, Ref) or not ref.dtype.is_floating_point or ref in step.writes:
+                return value
+            moved = value + value * self.noise(value) * (self.scale * ULPS[ref.dtype] * epsilon(ref.dtype))
+            return torch.where(representable(value, ref.dtype), value, moved)
+
+        return tuple(contracted(value, ref) for value, ref in zip(args, step.args, strict=True))
 
     def _untied(self, leaf: object) -> object:
         """Equal elements told apart by far less than any unit."""
@@ -306,6 +338,9 @@ class Rounder:
         """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
         if "gelu" in step.name:  # 1 + erf(x) and 1 + tanh(x) near -1
             return 4.0 * self._inner_unit(step)
+        if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
+            factors = list(_float_tensors(args))[:1]
+            return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
         if step.name == "_log_softmax":  # log(1 + a little) where one element dominates
             return 2.0 * self._inner_unit(step)
         if step.name == "linspace":  # (end - start) * i / n + start
@@ -337,8 +372,10 @@ class Rounder:
         if ref.dtype == torch.float64:
             noise = torch.where(noise < 0, -1.0, 1.0)  # less than a unit would round back to the same number
         moved = value + step_size * noise
-        inexact = INEXACT_ON_CUDA if value.is_cuda else INEXACT
-        kept = ~torch.isfinite(value) | ((value == 0) if hidden == 0 else torch.zeros_like(value, dtype=torch.bool))
+        inexact = INEXACT_ON_CUDA if self.cuda else INEXACT
+        kept = ~torch.isfinite(value)
+        if hidden == 0:
+            kept |= value == 0
         if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.exact):
             kept |= representable(value, ref.dtype)
         return self._ranged(torch.where(kept, value, moved), ref.dtype)
@@ -442,16 +479,26 @@ class Model:
     """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable."""
 
     def __init__(self, trace: Trace, targets: list[Ref], device: str = "cpu"):
-        self.trace, self.targets, self.device = trace, targets, torch.device(device)
+        self.targets, self.cuda = targets, device.startswith("cuda")
+        try:
+            # small float64 operations are far quicker here than on a GPU that many processes share
+            self._refer(trace.on("cpu"), "cpu")
+        except Unreplayable:
+            if not self.cuda:
+                raise
+            self._refer(trace, device)  # some of eager's kernels exist on CUDA alone
+
+    def _refer(self, trace: Trace, device: str) -> None:
+        self.trace, self.device = trace, torch.device(device)
         found = Exactness(set())
-        replay = Replay(trace, found).run()  # type: ignore[arg-type]
+        replay = Replay(trace, found, self.device).run()  # type: ignore[arg-type]
         self.exact = found.steps
-        self.reference = [replay.value(ref).clone() for ref in targets]
+        self.reference = [replay.value(ref).clone() for ref in self.targets]
 
     def replica(self, seed: int, consistent: bool, scale: float) -> list[torch.Tensor]:
         """The targets under one draw of roundings."""
-        rounder = Rounder(seed, self.exact, self.device, consistent, scale)
-        replay = Replay(self.trace, rounder).run()  # type: ignore[arg-type]
+        rounder = Rounder(seed, self.exact, self.device, consistent, scale, self.cuda)
+        replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
         return [replay.value(ref) for ref in self.targets]
 
     def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:

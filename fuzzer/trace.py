@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -101,6 +101,15 @@ class Trace:
     initial: dict[int, torch.Tensor] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
 
+    def on(self, device: str) -> Trace:
+        """The same recording with its contents on this device."""
+
+        def moved(flats: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+            return {number: flat.to(device) for number, flat in flats.items()}
+
+        steps = [replace(s, recorded=moved(s.recorded)) if s.recorded else s for s in self.steps]
+        return Trace(steps, moved(self.initial), self.sizes)
+
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)
 
@@ -161,8 +170,7 @@ class Recorder(TorchDispatchMode):
         if not writes and outs and all(ref.storage < before for ref in outs):
             return out  # a view: its geometry is in the Refs that use it
         recorded: dict[int, torch.Tensor] = {}
-        # rrelu is tagged as random in its deterministic form (training=False) too, the only one that programs use
-        if torch.Tag.nondeterministic_seeded in func.tags and "rrelu" not in func._schema.name:
+        if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
             results = [*_tensors(out), *(_tensors(args) if writes else [])]
             recorded = {self._numbers[t.untyped_storage()._cdata]: self._wide(t) for t in results}
         self.trace.steps.append(Step(func, given, named, returned, writes, recorded))
@@ -181,6 +189,13 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
+
+
+def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an op that is tagged as random is deterministic as called: rrelu outside training."""
+    return "rrelu" in func._schema.name and any(
+        argument.name == "training" and value is False for argument, value in _bound(func, args, kwargs)
+    )
 
 
 def _paired(refs: Any, values: Any) -> Iterator[tuple[Ref, torch.Tensor]]:
@@ -222,11 +237,14 @@ class Unreplayable(ValueError):
     """A trace that cannot be replayed in float64; the message names the op and why."""
 
 
+HERE = torch.device("cpu")
+
+
 class Replay:
     """One float64 evaluation of a trace. After `run`, `value(ref)` gives any tensor of the trace."""
 
-    def __init__(self, trace: Trace, perturbation: Perturbation | None = None):
-        self.trace = trace
+    def __init__(self, trace: Trace, perturbation: Perturbation | None = None, device: torch.device = HERE):
+        self.trace, self.device = trace, device
         self.perturbation = perturbation
         self.odd: dict[int, torch.Tensor] = {}
         start = widened if perturbation is None else perturbation.initial
@@ -300,6 +318,8 @@ class Replay:
     def _argument(self, leaf: Any, dtype: torch.dtype | None) -> Any:
         if isinstance(leaf, Ref):
             return self.value(leaf)
+        if isinstance(leaf, torch.device):
+            return self.device
         if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
             return torch.float64
         if isinstance(leaf, float) and dtype not in (None, torch.float64):

@@ -38,7 +38,7 @@ backward(v1, cotangent(f32[4], values="integers", seed=3))
 
 def trial_of(text: str) -> Trial:
     with torch.enable_grad():
-        return try_program(parse(text), EAGER, Journal(None))[0]
+        return try_program(parse(text), EAGER, Journal(None))
 
 
 def bounds_of(trial: Trial) -> Bounds:

@@ -329,5 +329,3 @@ def test_the_summary_of_nothing_divides_by_nothing() -> None:
 )
 def test_paths_of_the_machine_are_scrubbed_and_nothing_else(text: str, told: str) -> None:
     assert without_paths(text) == told
-
-

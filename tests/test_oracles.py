@@ -52,7 +52,7 @@ Change = Callable[[dict[str, Any]], None]
 def trial(text: str, change: Change = lambda named: None, side: str = "subject") -> Trial:
     """The program's eager run twice, with `change` applied to one side's tensors by name."""
     eager = Subject("eager", "cpu")
-    made, _ = try_program(parse(HEAD + text), Task(place=Place(eager, eager)), Journal(None))
+    made = try_program(parse(HEAD + text), Task(place=Place(eager, eager)), Journal(None))
     assert made.reference.outcome == made.subject.outcome == RAN
     altered = getattr(made, side)
     named = {k: None if t is None else t.detach().clone() for k, t in made.named(altered).items()}

@@ -23,7 +23,7 @@ from fuzzer.execution import worker
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Refused, Task, try_program
-from fuzzer.generate import Rejected, generate
+from fuzzer.generate import Rejected
 from fuzzer.infer import IllTyped
 from fuzzer.oracles import verdicts
 from fuzzer.text import identify, parse, show
@@ -174,10 +174,8 @@ def _judged(
 
 def hear(task: Task, index: int) -> Report:
     """Draw program `index` of the task's seed, run and judge it, and where it agrees corrupt it."""
-    rng = random.Random(f"{task.seed}/{index}")
     try:
-        device = task.place.subject.device.partition(":")[0]
-        program = generate(rng, worker._vocabulary(task), task.limits, task.routes, device, task.fixed)
+        program = worker.draw(task, index)
     except (Rejected, IllTyped) as error:
         return Report("", rejected=str(error))
     return hear_text(task, show(program))
@@ -188,7 +186,8 @@ def hear_text(task: Task, text: str) -> Report:
     program = parse(text)
     worker._journal.begin(text)
     try:
-        trial, seconds = try_program(program, task, worker._journal)
+        trial = try_program(program, task, worker._journal)
+        seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     except Refused as error:
         return Report(text, rejected=str(error))
     worker._journal.phase("judge")

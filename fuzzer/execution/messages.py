@@ -12,7 +12,7 @@ from fuzzer.rounding import Model
 from fuzzer.trace import Ref, Trace
 from fuzzer.verdict import Verdict
 
-RAN, RAISED, DIED, TIMED_OUT = "ran", "raised", "died", "timed out"
+RAN, RAISED, DIED, TIMED_OUT, PENDING = "ran", "raised", "died", "timed out", "not run yet"
 
 
 class UsageError(ValueError):
@@ -60,7 +60,7 @@ class Raised:
 class Observation:
     """What one run left behind. Tensors stay on the device that made them; gradients by leaf name, None kept.
 
-    outcome  ran, raised, died or timed out;  phase  the last one entered: forward or backward.
+    outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
     """
 
     outcome: str
@@ -83,6 +83,7 @@ class Report:
     rejected   why torch or the generator refused the program; "" where it ran.
     detectable, elements   gradient elements whose error would show, of all compared.
     seconds    by phase: generate, reference, subject, judge.
+    redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
     stderr     the tail of the worker's stderr, for deaths.
     """
 
@@ -93,6 +94,7 @@ class Report:
     elements: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     stderr: str = ""
+    redrawn: int = 0
 
     @property
     def verdict(self) -> str:

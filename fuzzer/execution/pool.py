@@ -215,10 +215,6 @@ class Pool:
             return self._obituary(task, token, TIMED_OUT, "")
         except BrokenProcessPool as error:
             return Report("", rejected=f"the pool broke: {error}")
-        except (MemoryError, RuntimeError) as error:  # outside the code under test, whose exceptions are outcomes
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
-                raise
-            return Report("", rejected=f"the worker ran out of memory: {str(error).partition(chr(10))[0]}")
 
     def _owner(self, token: str) -> Path:
         """The directory of the worker that held this task when it died."""

@@ -13,14 +13,14 @@ import random
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fuzzer import interpret, routes
-from fuzzer.execution.messages import RAISED, RAN, Observation, Place, Raised, Report, Subject, Trial
+from fuzzer.execution.messages import PENDING, RAISED, RAN, Observation, Place, Raised, Report, Subject, Trial
 from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped
@@ -166,45 +166,64 @@ class Refused(ValueError):
     """A program that did not run on the reference side, with the reason."""
 
 
-def try_program(program: Program, task: Task, journal: Journal) -> tuple[Trial, dict[str, float]]:
-    """Run both sides. Raises Refused where the reference side does not run."""
-    seconds: dict[str, float] = {}
+def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
+    """Run the reference side and record it. Raises Refused where it does not run."""
     recorder = Recorder()
     reset_compiler()
     with planted(task.canary, "reference") as tamper:
         reference = tamper(
             observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
         )
-    seconds["reference"] = reference.seconds
     if reference.raised is not None:
         raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
     targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
+    return Trial(program, task.place, reference, Observation(PENDING), recorder.trace, targets | gradients)
+
+
+def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
+    """The trial with the side that is on trial run too."""
     # a planted fault is in no cache key, and the benign run of the same program must not meet its code
     uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
-    with in_force(program.settings), in_force(uncached), planted(task.canary, "subject") as tamper:
-        subject = tamper(observe(program, task.place.subject, lambda name: journal.phase(name)))
-    seconds["subject"] = subject.seconds
-    return Trial(program, task.place, reference, subject, recorder.trace, targets | gradients), seconds
+    with in_force(trial.program.settings), in_force(uncached), planted(task.canary, "subject") as tamper:
+        trial.subject = tamper(observe(trial.program, task.place.subject, lambda name: journal.phase(name)))
+    return trial
 
 
-def report(program: Program, task: Task, journal: Journal) -> Report:
-    """The Report of a program: run, judged, counted."""
+def try_program(program: Program, task: Task, journal: Journal) -> Trial:
+    """Run both sides. Raises Refused where the reference side does not run."""
+    return run_subject(run_reference(program, task, journal), task, journal)
+
+
+class Dull(Exception):
+    """A program whose gradients would not show any fault: all zero, nonfinite or noise."""
+
+
+def report(program: Program, task: Task, journal: Journal, choosy: bool = False) -> Report:
+    """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
     text = show(program)
     journal.begin(text)
+    refused = (Refused, UnknownOp, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
     try:
-        trial, seconds = try_program(program, task, journal)
-    except (Refused, UnknownOp, UnknownSetting, UnknownRecipe, routes.UnknownRoute) as error:
-        return Report(text, rejected=str(error))
-    journal.phase("judge")
-    started = time.perf_counter()
-    try:
+        trial = run_reference(program, task, journal)
+        journal.phase("reference judge")
+        started = time.perf_counter()
+        with torch.no_grad():
+            if choosy and not detectable(trial)[0]:
+                raise Dull
+        looked = time.perf_counter() - started
+        run_subject(trial, task, journal)
+        journal.phase("judge")
+        started = time.perf_counter()
         with torch.no_grad():
             found = tuple(verdicts(trial))
             seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
+    except refused as error:
+        return Report(text, rejected=str(error))
     except Unreplayable as error:
-        return Report(text, rejected=f"the trace cannot be replayed: {error}", seconds=seconds)
-    seconds["judge"] = time.perf_counter() - started
+        return Report(text, rejected=f"the trace cannot be replayed: {error}")
+    seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
+    seconds["judge"] = looked + time.perf_counter() - started
     return Report(text, found, detectable=seen, elements=total, seconds=seconds)
 
 
@@ -246,7 +265,11 @@ def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: A
         return function(task, what)
     except ParseError:
         raise
+    except MemoryError:
+        return Report("", rejected="the worker ran out of memory")
     except Exception as error:  # the process boundary: a fault of ours costs one program, and is told
+        if isinstance(error, RuntimeError) and "memory" in str(error):  # torch's allocators
+            return Report("", rejected=f"the worker ran out of memory: {str(error).splitlines()[0]}")
         text = read_journal(_journal.path.read_text())[0] if _journal.path is not None else ""
         return Report(text, rejected=f"{OUR_FAULT}: {error!r}", stderr=traceback.format_exc())
 
@@ -263,22 +286,36 @@ def _vocabulary(task: Task) -> dict[str, OpSpec]:
     return {name: OPS[name] for name in task.ops} if task.ops else OPS
 
 
+# How often a program is drawn anew because no fault could show in its gradients; then it is compiled all the same.
+REDRAWS = 3
+
+
 def explore(task: Task, index: int) -> Report:
-    """Draw program number `index` of the task's seed, and report on it."""
-    started = time.perf_counter()
-    _journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")
-    device = task.place.subject.device.split(":")[0]
-    try:
-        program = generate(
-            random.Random(f"{task.seed}/{index}"), _vocabulary(task), task.limits, task.routes, device, task.fixed
-        )
-    except (Rejected, IllTyped) as error:
-        return Report("", rejected=str(error))
-    drawn = time.perf_counter() - started
-    found = report(program, task, _journal)
-    found.seconds["generate"] = drawn
+    """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
+    found = Report("")
+    for attempt in range(REDRAWS + 1):
+        started = time.perf_counter()
+        _journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")
+        try:
+            program = draw(task, index, attempt)
+            drawn = time.perf_counter() - started
+            found = report(program, task, _journal, choosy=attempt < REDRAWS)
+        except Dull:
+            continue
+        except (Rejected, IllTyped) as error:
+            return Report("", rejected=str(error), redrawn=attempt)
+        found.seconds["generate"] = drawn
+        found = replace(found, redrawn=attempt)
+        break
     _tidy(task)
     return found
+
+
+def draw(task: Task, index: int, attempt: int = 0) -> Program:
+    """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected."""
+    rng = random.Random(f"{task.seed}/{index}/{attempt}")
+    device = task.place.subject.device.split(":")[0]
+    return generate(rng, _vocabulary(task), task.limits, task.routes, device, task.fixed)
 
 
 def examine(task: Task, text: str) -> Report:

@@ -33,5 +33,5 @@ TABLE = (
     *map(with_scalar, ("gt", "le")),
     *map(logical, ("logical_and", "logical_or", "logical_xor")),
     predicate("logical_not", BOOL),
-    *map(predicate, ("isnan", "isfinite", "signbit")),
+    *map(predicate, ("isnan", "isfinite")),
 )

@@ -193,7 +193,7 @@ x1 = leaf(f32[()], requires_grad=False, values="ones")
 v0 = add(x0, x1)
 backward(v0, cotangent(bf16[2], values="ones"))
 """,
-        23,
+        25,
     ),
     Row(
         CHAIN,
