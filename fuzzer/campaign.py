@@ -182,7 +182,7 @@ def minimize(
     """Shrink a program while it shows the signature. Candidates run in the pool, a batch on all workers."""
 
     def run(batch: Sequence[Program]) -> list[Shown]:
-        reports = examine_all(pool, [(task, show(p)) for p in batch])
+        reports = examine_all(pool, [(replace(task, final=False), show(p)) for p in batch])
         # a class below the target's is no reason to look further: slips are remembered only when they are findings
         return [[v.signature for v in r.verdicts if v.signature.verdict in FINDINGS] for r in reports]
 
@@ -400,7 +400,8 @@ class Campaign:
         return self.totals
 
     def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
-        plan, task, pending = self.plan, self.plan.task, {}  # type: ignore[var-annotated]
+        plan, task = self.plan, replace(self.plan.task, final=False)
+        pending: dict[Future[Report], int] = {}
         index = 0
 
         def more() -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
-from fuzzer.rounding import FIRST_FACTOR, FIRST_REPLICAS, STAGES, Spread, kind
+from fuzzer.rounding import FINAL_LOOK, FIRST_FACTOR, FIRST_REPLICAS, SECOND_LOOK, Spread, kind
 from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
 
 Oracle = Callable[[Trial], Verdict | None]
@@ -93,10 +93,15 @@ def first_spread(trial: Trial) -> Spread:
     return trial.once("first", lambda: trial.model.spread(FIRST_REPLICAS))
 
 
+def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
+    """(replicas, scale, factor) of the looks after the first; the final one only where something may be stored."""
+    return (SECOND_LOOK, FINAL_LOOK) if trial.final else (SECOND_LOOK,)
+
+
 def _stages(trial: Trial) -> Iterator[tuple[Spread, float]]:
     """Ever closer looks: more replicas, at last with doubled units. Each is computed only when asked for."""
     yield first_spread(trial), FIRST_FACTOR
-    for replicas, scale, factor in STAGES:
+    for replicas, scale, factor in looks(trial):
         yield trial.once(("stage", replicas), partial(trial.model.spread, replicas, scale=scale)), factor
 
 
@@ -151,7 +156,7 @@ def _sensitive(
     # a worthwhile difference first: the second model costs as much as the first
     if not bool((apart > NOTABLE_UNITS * unit * eager.abs()).any()):
         return None
-    for replicas, scale in ((FIRST_REPLICAS, 1.0), *((n, s) for n, s, _ in STAGES)):
+    for replicas, scale in ((FIRST_REPLICAS, 1.0), *((n, s) for n, s, _ in looks(trial))):
         spread = trial.once(("consistent", replicas), partial(trial.model.spread, replicas, True, scale))
         floor = spread.floor(SENSITIVE_FACTOR)[i]
         mask = _outside(compiled, r, floor) & ~_outside(eager, r, floor)

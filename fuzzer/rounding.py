@@ -450,7 +450,9 @@ FIRST_FACTOR = 4.0
 # normal: between 2 and 4 sigma), units doubled, and twice that: 8 to 16 sigma of the model.
 FINAL_FACTOR = 2.0
 FINAL_SCALE = 2.0
-STAGES = ((32, 1.0, 4.0), (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR))
+# What survives the second look is a suspect; only what survives the final one may be stored.
+SECOND_LOOK = (32, FINAL_SCALE, FIRST_FACTOR)
+FINAL_LOOK = (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR)
 
 
 @dataclass

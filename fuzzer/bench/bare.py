@@ -16,6 +16,7 @@ from fuzzer.text import parse
 
 def run(text: str, backend: str, device: str) -> None:
     """Compile one program and run its backward."""
+    torch._dynamo.reset()  # else the vjp route's one `step` soon exceeds dynamo's recompile limit and compiles nothing
     program = parse(text)
     spec, options = routes.find(program)
     compiler = functools.partial(torch.compile, backend=backend, dynamic=bool(options["dynamic"]), fullgraph=True)

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import Any
 
 from fuzzer.bench import bare
@@ -73,7 +74,7 @@ def _bare(pool: Pool, task: Task, workers: int) -> Iterator[Bare]:
 
 
 def _explore(pool: Pool, task: Task, indices: range) -> list[Report]:
-    futures = [pool.submit(explore, task, index) for index in indices]
+    futures = [pool.submit(explore, replace(task, final=False), index) for index in indices]
     wait(futures)
     return [pool.result(future, task) for future in futures]
 

@@ -110,6 +110,7 @@ class Trial:
 
     reference  the reference side's observation, with its trace and the Refs of outputs then gradients.
     subject    the observation of the compiled run.
+    final      whether a verdict must survive the rounding model's final look, or the second is enough (a suspect).
     """
 
     program: Program
@@ -118,6 +119,7 @@ class Trial:
     subject: Observation
     trace: Trace | None = None
     targets: dict[str, Ref] = field(default_factory=dict)
+    final: bool = True
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, compute: Callable[[], Any]) -> Any:

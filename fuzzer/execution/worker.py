@@ -48,6 +48,7 @@ class Task:
     ops: tuple[str, ...] = ()  # names; none means all
     fresh: bool = False  # inductor's caches off, for verification and canaries
     canary: str = ""  # the name of a planted fault (`faults`); it acts on one side's run and nowhere else
+    final: bool = True  # verdicts survive the rounding model\'s final look; exploration is content with suspects
 
 
 class Journal:
@@ -178,7 +179,8 @@ def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
         raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
     targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
-    return Trial(program, task.place, reference, Observation(PENDING), recorder.trace, targets | gradients)
+    pending = Observation(PENDING)
+    return Trial(program, task.place, reference, pending, recorder.trace, targets | gradients, task.final)
 
 
 def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
