@@ -72,13 +72,12 @@ INEXACT = frozenset(
 INEXACT_ON_CUDA = INEXACT | {"div", "mean", "reciprocal", "sqrt"}
 # Where equal elements may legally be ordered either way: the choice is left to chance in every replica.
 UNORDERED = frozenset("sort topk kthvalue median nanmedian argsort".split())
-# Sums of products: exact on coarse grids.
+# Sums of products: exact on coarse grids. (Not the backward of average pooling, which divides before it sums.)
 ACCUMULATING = frozenset(
     """
     sum mean mm bmm addmm addbmm baddbmm mv addmv dot vdot addr convolution convolution_backward cumsum scatter_add
     scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward avg_pool1d avg_pool2d
-    avg_pool3d avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d _adaptive_avg_pool2d_backward
-    _adaptive_avg_pool3d _adaptive_avg_pool3d_backward max_pool2d_with_indices_backward
+    avg_pool3d _adaptive_avg_pool2d     _adaptive_avg_pool3d max_pool2d_with_indices_backward
     max_pool3d_with_indices_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward col2im
     upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
     _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward

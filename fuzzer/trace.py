@@ -192,10 +192,10 @@ def _tensors(tree: Any) -> list[torch.Tensor]:
 
 
 def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an op that is tagged as random is deterministic as called: rrelu outside training."""
-    return "rrelu" in func._schema.name and any(
-        argument.name == "training" and value is False for argument, value in _bound(func, args, kwargs)
-    )
+    """Whether an op that is tagged as random is deterministic as called: rrelu outside training (its default)."""
+    if "rrelu" not in func._schema.name:
+        return False
+    return not any(argument.name == "training" and value is True for argument, value in _bound(func, args, kwargs))
 
 
 def _paired(refs: Any, values: Any) -> Iterator[tuple[Ref, torch.Tensor]]:
