@@ -1,7 +1,7 @@
 """The loop: draw, run, judge; minimize, verify, diagnose and store what differs. The only module that knows all others.
 
-Exploration and triage share one pool: the main thread keeps the workers busy with fresh programs, one triage thread
-turns suspects into findings. Whatever happens, the ledger only ever receives verified findings.
+Exploration and triage share one pool: the main thread keeps the workers busy with fresh programs, triage threads
+turn suspects into findings. Whatever happens, the ledger only ever receives verified findings.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ MOST_PER_SIGNATURE = 12
 # Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
 # of them would mostly try candidates that are never needed.
 SHARE_OF_WORKERS = 4
+MOST_LANES = 4
 # After the time is up, suspects found late may still be minimized for this share of it, at least a minute.
 GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 
@@ -252,22 +253,38 @@ def _keep_regression(corpus: Path, finding: Finding) -> None:
     (corpus / f"{finding.id}.prog").write_text(show(program))
 
 
-class Triage(threading.Thread):
-    """Turns suspects into findings, the worst class first, one at a time, on the campaign's pool."""
+class Triage:
+    """Turns suspects into findings, the worst class first, on the campaign's pool.
+
+    Several lanes (threads) work side by side where there are workers enough, no two of them on one signature.
+    """
 
     def __init__(self, plan: Plan, pool: Pool, campaign: str, totals: Totals, say: Callable[[str], None]):
-        super().__init__(daemon=True)
         self.plan, self.pool, self.campaign, self.totals, self.say = plan, pool, campaign, totals, say
         self.place = facts(plan.task)
         self.waiting: list[Suspect] = []
         self.changed = threading.Condition()
-        self.busy: Suspect | None = None
+        self.busy: list[Suspect] = []
+        lanes = max(1, min(MOST_LANES, plan.workers // SHARE_OF_WORKERS))
+        self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes)]
         self.closing = False
         self.deadline: float | None = None
         self.repeats: Counter[str] = Counter()
         self.tries: Counter[str] = Counter()
         self.findings: list[Finding] = []
         self.error: BaseException | None = None
+
+    def start(self) -> None:
+        for lane in self.lanes:
+            lane.start()
+
+    def is_alive(self) -> bool:
+        return any(lane.is_alive() for lane in self.lanes)
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait this long for a lane to end; without a time, for all of them."""
+        for lane in [lane for lane in self.lanes if lane.is_alive()][: None if seconds is None else 1]:
+            lane.join(seconds)
 
     def offer(self, suspect: Suspect) -> None:
         """Queue a suspect, unless its signature is exhausted."""
@@ -289,32 +306,40 @@ class Triage(threading.Thread):
         with self.changed:
             self.closing = True
             self.deadline = time.monotonic() + seconds
-            self.changed.notify()
+            self.changed.notify_all()
 
     def expired(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def run(self) -> None:
-        try:
-            while (suspect := self._next()) is not None:
+        """One lane: suspects until there are no more, or no time."""
+        while (suspect := self._next()) is not None:
+            try:
                 self._one(suspect)
-        except BaseException as error:  # carried to the main thread, which raises it
-            self.error = error
-            if self.busy is not None:  # it is kept with those that wait
-                self.waiting.insert(0, self.busy)
-                self.tries[str(self.busy.signature)] -= 1
+            except BaseException as error:  # carried to the main thread, which raises it
+                with self.changed:
+                    self.error = error
+                    self.waiting.insert(0, suspect)  # it is kept with those that wait
+                    self.tries[str(suspect.signature)] -= 1
+                return
+            finally:
+                with self.changed:
+                    self.busy.remove(suspect)
+                    self.changed.notify_all()
 
     def _next(self) -> Suspect | None:
         with self.changed:
             while True:
-                self.busy = None
                 self.waiting = [s for s in self.waiting if not self.exhausted(s.signature)]
-                if self.expired():
+                if self.expired() or self.error is not None:
                     return None
-                if self.waiting:
-                    self.busy = self.waiting.pop(0)
-                    return self.busy
-                if self.closing:
+                taken = {s.signature for s in self.busy}
+                free = next((s for s in self.waiting if s.signature not in taken), None)
+                if free is not None:
+                    self.waiting.remove(free)
+                    self.busy.append(free)
+                    return free
+                if self.closing and not self.waiting:
                     return None
                 self.changed.wait(1.0)
 

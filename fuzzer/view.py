@@ -22,7 +22,7 @@ def status(campaign: Campaign) -> str:
     """One line: how far, how fast, what was found."""
     totals, triage = campaign.totals, campaign.triage
     classes = ", ".join(f"{totals.classes[c]} {c}" for c in CLASSES if totals.classes[c])
-    busy = f"; minimizing {triage.busy.signature}" if triage is not None and triage.busy is not None else ""
+    busy = f"; minimizing {', '.join(str(s.signature) for s in triage.busy)}" if triage and triage.busy else ""
     waiting = f", {len(triage.waiting)} waiting" if triage is not None and triage.waiting else ""
     return f"{totals.programs} programs: {classes or 'none yet'}; {sum(totals.new.values())} new{busy}{waiting}"
 

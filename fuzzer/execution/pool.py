@@ -56,6 +56,9 @@ STDERR_TAIL = 4000
 STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 
 
+_starting = threading.Lock()  # the environment is the process's, and pools are made from several threads
+
+
 class NoMachine(RuntimeError):
     """The machine cannot run what was asked for; one line for people."""
 
@@ -165,7 +168,7 @@ class Pool:
     def _open(self) -> None:
         import torch
 
-        with environment(clean_environment()):
+        with _starting, environment(clean_environment()):
             gpus = torch.cuda.device_count() if self.cuda else 0
             turns = self.context.Value("i", 0)
             self.pool = ProcessPool(
