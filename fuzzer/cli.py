@@ -183,8 +183,7 @@ def fuzz(
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     task = make_task(device, backend, compare, seed=seed, routes=chosen, fixed=fixed)
     command = "backfuzz " + shlex.join(sys.argv[1:])
-    corpus = ROOT / "corpus" / "regressions" if db.resolve() == (ROOT / "findings.db").resolve() else None
-    plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=corpus, command=command)
+    plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=regressions(db), command=command)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)
@@ -197,6 +196,11 @@ def fuzz(
         click.echo(f"stopped; go on with another seed: {command} --seed {seed + 1}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
+
+
+def regressions(db: Path) -> Path | None:
+    """Where a finding's .prog goes too, when it enters the project's own ledger."""
+    return ROOT / "corpus" / "regressions" if db.resolve() == (ROOT / "findings.db").resolve() else None
 
 
 def install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:
@@ -343,7 +347,9 @@ def minimize_one(
     label, text, finding = load(reference, db)
     text = finding.original if finding is not None else text
     task = finding_task(finding, device, backend, compare)
-    plan = Plan(task, workers or default_workers(), db=db, command=f"backfuzz minimize {reference}")
+    plan = Plan(
+        task, workers or default_workers(), db=db, corpus=regressions(db), command=f"backfuzz minimize {reference}"
+    )
     plan.folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool:

@@ -77,7 +77,7 @@ ACCUMULATING = frozenset(
     """
     sum mean mm bmm addmm addbmm baddbmm mv addmv dot vdot addr convolution convolution_backward cumsum scatter_add
     scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward avg_pool1d avg_pool2d
-    avg_pool3d _adaptive_avg_pool2d     _adaptive_avg_pool3d max_pool2d_with_indices_backward
+    avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d max_pool2d_with_indices_backward
     max_pool3d_with_indices_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward col2im
     upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
     _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
@@ -340,6 +340,8 @@ class Rounder:
         if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
             factors = list(_float_tensors(args))[:1]
             return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
+        if step.name in ("elu", "elu_backward"):  # exp(x) - 1 near 0, where expm1 is not used
+            return 2.0 * self._inner_unit(step)
         if step.name == "_log_softmax":  # log(1 + a little) where one element dominates
             return 2.0 * self._inner_unit(step)
         if step.name == "linspace":  # (end - start) * i / n + start
