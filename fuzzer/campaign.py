@@ -356,6 +356,7 @@ class Triage:
             self.say(describe(outcome.finding))
         else:
             self.totals.known[outcome.finding.signature.verdict] += 1
+            self.say(f"in the ledger already: {describe(outcome.finding)}")
         for other in outcome.others[:4]:
             self._offer_slip(other)
 
