@@ -332,7 +332,9 @@ def generate(
 def draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
     """Draw nodes up to a drawn number, at least one of which carries a gradient."""
     rng, limits = draft.rng, draft.limits
-    wanted = rng.randint(1, limits.max_nodes)
+    # 1/k: known backward faults need one to three nodes, often next to a leaf, and small programs compile sooner
+    lengths = range(1, limits.max_nodes + 1)
+    wanted = rng.choices(lengths, [1 / k for k in lengths])[0]
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
