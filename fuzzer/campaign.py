@@ -253,6 +253,12 @@ def _keep_regression(corpus: Path, finding: Finding) -> None:
     (corpus / f"{finding.id}.prog").write_text(show(program))
 
 
+def urgency(suspect: Suspect) -> tuple[int, bool, int]:
+    """Worst class first, then the backward, which is what we are here for, then what is soon minimized."""
+    signature = suspect.signature
+    return CLASSES.index(signature.verdict), signature.direction != "backward", len(suspect.text)
+
+
 class Triage:
     """Turns suspects into findings, the worst class first, on the campaign's pool.
 
@@ -293,7 +299,7 @@ class Triage:
             if queued >= PATIENCE or self.exhausted(suspect.signature):
                 return
             self.waiting.append(suspect)
-            self.waiting.sort(key=lambda s: (CLASSES.index(s.signature.verdict), len(s.text)))
+            self.waiting.sort(key=urgency)
             self.changed.notify()
 
     def exhausted(self, signature: Signature) -> bool:

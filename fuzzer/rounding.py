@@ -340,8 +340,11 @@ class Rounder:
         if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
             factors = list(_float_tensors(args))[:1]
             return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
-        if step.name in ("elu", "elu_backward"):  # exp(x) - 1 near 0, where expm1 is not used
+        if step.name in ("elu", "elu_backward", "celu", "selu"):  # exp(x) - 1 near 0, where expm1 is not used
             return 2.0 * self._inner_unit(step)
+        if step.name in ("erf", "erfc") and not any(r.dtype == torch.float64 for r in step.results):
+            # torch's vectorised erf is the rational approximation 7.1.26 of Abramowitz and Stegun: 1.5e-7, absolute
+            return 2.0 * epsilon(torch.float32)
         if step.name == "_log_softmax":  # log(1 + a little) where one element dominates
             return 2.0 * self._inner_unit(step)
         if step.name == "linspace":  # (end - start) * i / n + start
