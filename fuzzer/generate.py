@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -477,6 +477,3 @@ def prune(program: Program) -> Program:
     extra = [leaf.name for leaf in program.leaves if leaf.name not in used][:1]
     leaves = tuple(leaf for leaf in program.leaves if leaf.name in used or leaf.name in extra)
     return replace(program, leaves=leaves, body=tuple(reversed(kept)))
-
-
-Generator = Callable[[random.Random], Program]

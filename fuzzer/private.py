@@ -4,7 +4,6 @@ fake_mode            torch._subclasses.FakeTensorMode: types of a program withou
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
-inductor_graph_count torch._inductor.metrics.generated_kernel_count
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
 """
