@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import importlib.metadata
 import json
 import platform
@@ -37,10 +38,12 @@ from fuzzer.verdict import CLASSES, FINDINGS, Finding, Signature
 from minimizer.reduce import Reduction, reduce
 from minimizer.same import Answer, Shown, checker
 
-# Signatures are coarse: several faults share one. So several suspects of a signature are minimized, until this many
-# in a row ended at a program that was known already.
+# Signatures are coarse: several faults share one. A suspect that holds the ops of a known finding of its signature is
+# most likely that finding again: those are minimized only until this many suspects of the signature in a row brought
+# nothing new. Any other suspect gets its turn much longer.
 PATIENCE = 2
-MOST_PER_SIGNATURE = 12
+MOST_FRUITLESS = 12
+MOST_WAITING = 8  # of one signature
 # Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
 # of them would mostly try candidates that are never needed.
 SHARE_OF_WORKERS = 4
@@ -160,6 +163,15 @@ class Suspect:
     text: str
     signature: Signature
 
+    @functools.cached_property
+    def ops(self) -> frozenset[str]:
+        return ops_of(self.text)
+
+
+def ops_of(text: str) -> frozenset[str]:
+    """The names of the ops in a program's text."""
+    return frozenset(node.op for node in parse(text).nodes)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -253,12 +265,6 @@ def _keep_regression(corpus: Path, finding: Finding) -> None:
     (corpus / f"{finding.id}.prog").write_text(show(program))
 
 
-def urgency(suspect: Suspect) -> tuple[int, bool, int]:
-    """Worst class first, then the backward, which is what we are here for, then what is soon minimized."""
-    signature = suspect.signature
-    return CLASSES.index(signature.verdict), signature.direction != "backward", len(suspect.text)
-
-
 class Triage:
     """Turns suspects into findings, the worst class first, on the campaign's pool.
 
@@ -275,9 +281,10 @@ class Triage:
         self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes)]
         self.closing = False
         self.deadline: float | None = None
-        self.repeats: Counter[str] = Counter()
-        self.tries: Counter[str] = Counter()
+        self.fruitless: Counter[str] = Counter()  # suspects of a signature in a row that brought nothing new
         self.findings: list[Finding] = []
+        with open_store(plan.db) as store:
+            self.known = {(f.signature, ops_of(f.program)) for f in store.list()}
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -293,19 +300,32 @@ class Triage:
             lane.join(seconds)
 
     def offer(self, suspect: Suspect) -> None:
-        """Queue a suspect, unless its signature is exhausted."""
+        """Queue a suspect, unless its signature is exhausted; of too many, the least urgent goes."""
         with self.changed:
-            queued = sum(s.signature == suspect.signature for s in self.waiting)
-            if queued >= PATIENCE or self.exhausted(suspect.signature):
+            if self.exhausted(suspect) or suspect in (*self.waiting, *self.busy):
                 return
             self.waiting.append(suspect)
-            self.waiting.sort(key=urgency)
+            self.waiting.sort(key=self.urgency)
+            alike = [s for s in self.waiting if s.signature == suspect.signature]
+            if len(alike) > MOST_WAITING:
+                self.waiting.remove(alike[-1])
             self.changed.notify()
 
-    def exhausted(self, signature: Signature) -> bool:
-        """Whether further suspects of this signature would most likely end at a known program."""
-        key = str(signature)
-        return self.repeats[key] >= PATIENCE or self.tries[key] >= MOST_PER_SIGNATURE
+    def urgency(self, suspect: Suspect) -> tuple[int, bool, bool, int]:
+        """Worst class first, then what is not explained yet, then the backward, which is what we are here for, then
+        what is soon minimized."""
+        signature = suspect.signature
+        backward = signature.direction == "backward"
+        return CLASSES.index(signature.verdict), self.explained(suspect), not backward, len(suspect.text)
+
+    def explained(self, suspect: Suspect) -> bool:
+        """Whether the suspect holds every op of a known finding of its signature."""
+        return any(known == suspect.signature and ops <= suspect.ops for known, ops in self.known)
+
+    def exhausted(self, suspect: Suspect) -> bool:
+        """Whether the suspect would most likely end at a known program, or at none."""
+        patience = PATIENCE if self.explained(suspect) else MOST_FRUITLESS
+        return self.fruitless[str(suspect.signature)] >= patience
 
     def finish(self, seconds: float) -> None:
         """No more suspects will come; end within this time, leaving the rest for later."""
@@ -326,7 +346,6 @@ class Triage:
                 with self.changed:
                     self.error = error
                     self.waiting.insert(0, suspect)  # it is kept with those that wait
-                    self.tries[str(suspect.signature)] -= 1
                 return
             finally:
                 with self.changed:
@@ -336,7 +355,7 @@ class Triage:
     def _next(self) -> Suspect | None:
         with self.changed:
             while True:
-                self.waiting = [s for s in self.waiting if not self.exhausted(s.signature)]
+                self.waiting = sorted((s for s in self.waiting if not self.exhausted(s)), key=self.urgency)
                 if self.expired() or self.error is not None:
                     return None
                 taken = {s.signature for s in self.busy}
@@ -351,9 +370,10 @@ class Triage:
 
     def _one(self, suspect: Suspect) -> None:
         key = str(suspect.signature)
-        self.tries[key] += 1
         outcome = triage(suspect, self.plan, self.pool, self.place, self.campaign, self.expired)
-        self.repeats[key] = 0 if outcome.new else self.repeats[key] + 1
+        self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
+        if outcome.finding is not None:
+            self.known.add((outcome.finding.signature, ops_of(outcome.finding.program)))
         if outcome.finding is None:
             self.say(f"not a finding: {key}: {outcome.note}")
         elif outcome.new:
@@ -474,7 +494,7 @@ class Campaign:
     def _leave_pending(self, own: Path) -> None:
         """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""
         assert self.triage is not None
-        left = [s for s in self.triage.waiting if not self.triage.exhausted(s.signature)]
+        left = [s for s in self.triage.waiting if not self.triage.exhausted(s)]
         for i, suspect in enumerate(left):
             path = own / f"suspect-{i}.prog"
             path.write_text(f"# {suspect.signature}\n{suspect.text}")

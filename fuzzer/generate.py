@@ -47,7 +47,9 @@ SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3}
 # A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
 REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
-CLOSING = {"sum": 2.0, "mean": 2.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+# A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
+CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+CLOSED = 0.75  # the share of loose results that are closed
 CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
 
 
@@ -190,7 +192,7 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
         return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True)
     candidates = [name for name, t in draft.types.items() if operand.admits(d, t, shape)]
-    if candidates and rng.random() < (0.9 if first else 0.6):
+    if candidates and rng.random() < 0.6:
         return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = fresh_shape(draft, operand, d, dtype)
@@ -358,8 +360,8 @@ def close(draft: Draft, ops: dict[str, OpSpec]) -> None:
     traced): there, stride 0 comes from a sum or mean at the end, a permuted cotangent from a permutation.
     """
     closing = {name: weight for name, weight in CLOSING.items() if name in ops}
-    for name in loose_results(draft):
-        if closing and name in draft.tracked and len(draft.nodes) < draft.limits.max_nodes and draft.rng.random() < 0.5:
+    for name in loose_results(draft) if closing else ():
+        if name in draft.tracked and len(draft.nodes) < draft.limits.max_nodes and draft.rng.random() < CLOSED:
             spec, mark = ops[weighted(draft.rng, closing)], draft.mark()
             draft.anchor = name
             node = draw_node(draft, spec)
@@ -457,11 +459,11 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
     rng = draft.rng
     stride = contiguous(t.shape)
-    if route == "vjp" and t.shape and rng.random() < 0.5:  # where declared layouts act
-        stride = draw_layout(rng, t.shape)[0]
-        if rng.random() < 0.4:
-            stride = broadcast(rng, t.shape)
-    values = rng.choices((NORMAL, Recipe("ones"), Recipe("integers"), Recipe("zeros")), (0.6, 0.2, 0.12, 0.08))[0]
+    if route == "vjp" and t.shape:  # where declared layouts act
+        kind = rng.choices(("dense", "any", "broadcast"), (0.4, 0.2, 0.4))[0]
+        if kind != "dense":
+            stride = broadcast(rng, t.shape) if kind == "broadcast" else draw_layout(rng, t.shape)[0]
+    values = rng.choices((NORMAL, Recipe("ones"), Recipe("integers"), Recipe("zeros")), (0.6, 0.2, 0.17, 0.03))[0]
     return Cotangent(t.dtype, t.shape, stride, values, rng.randrange(1000))
 
 

@@ -306,6 +306,19 @@ def lower(value: Value) -> Iterator[Any]:
             yield from ((*value[:i], smaller, *value[i + 1 :]) for smaller in lower(inner))
 
 
+# A sign and a kink: whoever reads one of them need not look up what it computes.
+PLAIN_OPS = ("neg", "relu")
+
+
+def plainer_op(program: Program, types: Types) -> Iterator[Program]:
+    """A node becomes a plain function of its first operand."""
+    for node in program.nodes:
+        if node.op not in PLAIN_OPS and len(node.outs) == 1:
+            for name in [name for name in node.uses if types[name].is_float][:1]:
+                for op in PLAIN_OPS:
+                    yield from change(program, node, op=op, args=(name,), attrs=())
+
+
 def default_setting(program: Program, types: Types) -> Iterator[Program]:
     """No settings; then all but one."""
     yield from propose(program, settings=())
@@ -352,4 +365,5 @@ REDUCERS: tuple[Reducer, ...] = (
     simplest_values,
     default_attribute,
     simplest_cotangent,
+    plainer_op,
 )

@@ -152,23 +152,51 @@ def waiting(plan: Plan) -> Triage:
     return Triage(plan, FakePool(lambda task, what: wrong()), "c1", Totals(), lambda line: None)  # type: ignore[arg-type]
 
 
+LONGER = PROGRAM.replace("seed=1", 'values="integers", seed=1')
+TANH = PROGRAM.replace("relu", "tanh").replace("seed=1", 'values="integers", seed=1')
+
+
 def test_the_worst_class_is_minimized_first_and_then_the_shortest_program(plan: Plan) -> None:
     queue = waiting(plan)
-    long, short, crash = Suspect(PROGRAM * 2, SIGNATURE), Suspect(PROGRAM, SIGNATURE), Suspect(PROGRAM, OTHER)
+    long, short, crash = Suspect(LONGER, SIGNATURE), Suspect(PROGRAM, SIGNATURE), Suspect(PROGRAM, OTHER)
     for suspect in (long, short, crash):
         queue.offer(suspect)
     assert queue.waiting == [crash, short, long]
 
 
-def test_a_signature_that_led_to_known_programs_too_often_is_not_minimized_again(plan: Plan) -> None:
+def test_what_no_known_finding_explains_is_minimized_first(plan: Plan) -> None:
+    with open_store(plan.db) as store:
+        store.add(stored())
     queue = waiting(plan)
-    for _ in range(campaign.PATIENCE + 3):
-        queue.offer(Suspect(PROGRAM, SIGNATURE))
-    assert len(queue.waiting) == campaign.PATIENCE
-    queue.repeats[str(SIGNATURE)] = campaign.PATIENCE
-    queue.waiting.clear()
+    known, unexplained = Suspect(PROGRAM, SIGNATURE), Suspect(TANH, SIGNATURE)
+    for suspect in (known, unexplained):
+        queue.offer(suspect)
+    assert queue.waiting == [unexplained, known]
+
+
+def test_a_signature_that_led_to_known_programs_too_often_is_only_minimized_where_another_op_is_at_work(
+    plan: Plan,
+) -> None:
+    with open_store(plan.db) as store:
+        store.add(stored())
+    queue = waiting(plan)
+    queue.fruitless[str(SIGNATURE)] = campaign.PATIENCE
     queue.offer(Suspect(PROGRAM, SIGNATURE))
     assert queue.waiting == []
+    queue.offer(Suspect(TANH, SIGNATURE))
+    assert [s.text for s in queue.waiting] == [TANH]
+    queue.fruitless[str(SIGNATURE)] = campaign.MOST_FRUITLESS
+    queue.waiting.clear()
+    queue.offer(Suspect(TANH, SIGNATURE))
+    assert queue.waiting == []
+
+
+def test_of_many_suspects_with_one_signature_the_shortest_wait(plan: Plan) -> None:
+    queue = waiting(plan)
+    short = [PROGRAM.replace("seed=1", f"seed={i}") for i in range(campaign.MOST_WAITING)]
+    for text in (LONGER, *short, PROGRAM):
+        queue.offer(Suspect(text, SIGNATURE))
+    assert [s.text for s in queue.waiting] == short
 
 
 # ---------------------------------------------------------------- the campaign
@@ -233,12 +261,12 @@ def test_suspects_that_there_was_no_time_for_are_kept_as_programs(
             assert started.wait(30)  # the first suspect is being minimized
         if what == plan.programs - 1:  # type: ignore[operator]
             threading.Timer(0.5, freed.set).start()
-        return wrong()
+        return wrong(text=PROGRAM.replace("seed=1", f"seed={what}"))
 
     monkeypatch.setattr(campaign, "triage", slow)
     _, said = run(plan, answer, monkeypatch)
     left = sorted((plan.folder / "campaigns").glob("*/suspect-*.prog"))
-    assert 1 <= len(left) <= campaign.PATIENCE
+    assert 1 <= len(left) <= campaign.MOST_WAITING
     assert all(parse(path.read_text()).nodes == parse(PROGRAM).nodes for path in left)
     assert any(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize" in line for line in said)
 

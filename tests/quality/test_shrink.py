@@ -147,7 +147,7 @@ v0 = slice_scatter(x1, x0, start=1)
 v1 = sum(v0, dim=0)
 backward(v1, cotangent(f32[1], values="ones"))
 """,
-        34,
+        38,
     ),
     Row(
         RANDOM,
@@ -193,7 +193,7 @@ x1 = leaf(f32[()], requires_grad=False, values="ones")
 v0 = add(x0, x1)
 backward(v0, cotangent(bf16[2], values="ones"))
 """,
-        25,
+        29,
     ),
     Row(
         CHAIN,
@@ -204,7 +204,7 @@ x0 = leaf(f32[2, 1], stride=(1, 2), values="ones")
 v0 = add(x0, x0)
 backward(v0, cotangent(f32[2, 1], values="ones"))
 """,
-        24,
+        26,
     ),
     Row(
         CHAIN,
@@ -216,7 +216,7 @@ v0 = sum(x0)
 v1 = mul(x0, v0)
 backward(v1, cotangent(f32[2], values="ones"))
 """,
-        44,
+        48,
     ),
     Row(
         CHAIN,
@@ -228,7 +228,7 @@ x1 = leaf_view(x0, f32[()], offset=1, requires_grad=False)
 v0 = add(x0, x1)
 backward(v0, cotangent(f32[2], values="ones"))
 """,
-        22,
+        26,
     ),
     Row(
         CHAIN,
@@ -236,12 +236,12 @@ backward(v0, cotangent(f32[2], values="ones"))
         """program(1)
 route("autograd")
 x0 = leaf(f32[()], values="ones")
-v0 = mul(x0, x0)
+v0 = neg(x0)
 v1 = relu(x0)
 backward(v1, cotangent(f32[()], values="ones"))
 returns(v0)
 """,
-        47,
+        44,
     ),
     Row(
         CHAIN,
@@ -260,10 +260,10 @@ backward(v0, cotangent(f32[2, 1], stride=(1, 2), values="ones"))
         """program(1)
 route("autograd")
 x0 = leaf(f32[()], values="large")
-v0 = add(x0, x0)
+v0 = neg(x0)
 backward(v0, cotangent(f32[()], values="ones"))
 """,
-        23,
+        24,
     ),
 ]
 
