@@ -11,7 +11,9 @@ import torch
 from fuzzer.bench import bare, sensitivity
 from fuzzer.bench.bound import Bounds, gamma
 from fuzzer.bench.sensitivity import KINDS, Corruption, Heard, corrupted, listen, summary
+from fuzzer.bench.throughput import Bare
 from fuzzer.execution.messages import Place, Report, Subject, Trial
+from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Journal, Task, try_program
 from fuzzer.oracles import verdicts
 from fuzzer.text import parse
@@ -132,3 +134,15 @@ def test_the_bare_loop_stays_under_sixty_lines() -> None:
     assert bare.__file__ is not None
     with open(bare.__file__) as source:
         assert len(source.readlines()) < 60
+
+
+@pytest.mark.slow
+def test_the_bare_loop_goes_on_after_a_program_that_outlasts_the_deadline() -> None:
+    with Pool(1, ["cpu"], deadline=0.2) as pool:  # a compile takes longer
+        loop = Bare(pool, Task(Place()), 1)
+        try:
+            seconds = loop.run([WHOLE, WHOLE])
+        finally:
+            loop.close()
+    assert loop.lost == 2
+    assert all(0.2 < s < 5 for s in seconds)

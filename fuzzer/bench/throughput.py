@@ -2,14 +2,13 @@
 
 A round runs a batch of program numbers through `Pool` and `worker.explore` (drawn, run on both sides, judged), then the
 texts of exactly those that ran through `bare` (in as many processes, from the same fork server, set up by the
-same function). Both sides start with programs that do not count. Programs that killed or outlasted a worker are left
-out of the bare side, which could not survive them; their time stays on the other.
+same function). Both sides start with programs that do not count. A program that kills a process or outlasts the
+deadline costs the bare side what it costs the other: the time until then, and a new process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
 import shutil
 import tempfile
 import time
@@ -30,30 +29,63 @@ class Bare:
     def __init__(self, pool: Pool, task: Task, workers: int):
         import torch
 
+        self.context, self.deadline, self.subject = pool.context, pool.deadline, task.place.subject
         self.scratch = tempfile.mkdtemp(prefix="bare-")
-        self.todo, self.done = pool.context.Queue(), pool.context.Queue()
+        self.todo, self.done = pool.context.SimpleQueue(), pool.context.SimpleQueue()
         with environment(clean_environment()):
             gpus = torch.cuda.device_count() if pool.cuda else 0
-            self.turns = pool.context.Value("i", 0)  # kept: its semaphore goes with the last reference here
-            start = (self.scratch, self.turns, gpus, not pool.cuda)
-            subject = task.place.subject
-            given = (self.todo, self.done, subject.backend, subject.device, start_worker, start)
-            self.processes = [pool.context.Process(target=bare.serve, args=given) for _ in range(workers)]
-            for process in self.processes:
-                process.start()
+        self.turns = pool.context.Value("i", 0)  # kept: its semaphore goes with the last reference here
+        self.start = (self.scratch, self.turns, gpus, not pool.cuda)
+        self.processes = [self._process(slot) for slot in range(workers)]
+        self.begun: dict[int, float] = {}  # slot -> when its program began, on the monotonic clock
+        self.lost = 0
+
+    def _process(self, slot: int) -> Any:
+        given = (self.todo, self.done, slot, self.subject.backend, self.subject.device, start_worker, self.start)
+        with environment(clean_environment()):
+            process = self.context.Process(target=bare.serve, args=given)
+            process.start()
+        return process
 
     def run(self, texts: list[str]) -> list[float]:
-        """Seconds of each, in order of completion. Raises RuntimeError where a process is gone."""
+        """Seconds of each, in order of completion; what killed or outlasted its process cost the time until then."""
         for text in texts:
             self.todo.put(text)
-        return [self._next() for _ in texts]
+        found: list[float] = []
+        while len(found) < len(texts):
+            found += self._answers()
+            found += self._lost()
+            time.sleep(0.01)
+        return found
 
-    def _next(self) -> float:
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return self.done.get(timeout=5)
-            if not all(process.is_alive() for process in self.processes):
-                raise RuntimeError("a process of the bare loop died of a program that the pool survived")
+    def _answers(self) -> list[float]:
+        found = []
+        while not self.done.empty():
+            slot, seconds = self.done.get()
+            if seconds is None:
+                self.begun[slot] = time.monotonic()
+            else:
+                del self.begun[slot]
+                found.append(seconds)
+        return found
+
+    def _lost(self) -> list[float]:
+        """Replace processes that died or outlasted the deadline. Raises RuntimeError where one died by itself."""
+        found = []
+        for slot, process in enumerate(self.processes):
+            dead = not process.is_alive()
+            found += self._answers() if dead else []  # its last message comes first
+            spent = time.monotonic() - self.begun.get(slot, time.monotonic())
+            if dead or spent > self.deadline:
+                if slot not in self.begun:
+                    raise RuntimeError(f"a process of the bare loop ended before a program (status {process.exitcode})")
+                process.kill()
+                process.join()
+                del self.begun[slot]
+                found.append(spent)
+                self.lost += 1
+                self.processes[slot] = self._process(slot)
+        return found
 
     def close(self) -> None:
         for _ in self.processes:
@@ -80,7 +112,7 @@ def _explore(pool: Pool, task: Task, indices: range) -> list[Report]:
 
 
 def _comparable(reports: list[Report]) -> list[str]:
-    return [r.text for r in reports if not r.rejected and r.verdict not in ("crashes", "hangs")]
+    return [r.text for r in reports if not r.rejected]
 
 
 def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, Any]:
@@ -93,6 +125,7 @@ def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, A
     with Pool(workers, [task.place.subject.device]) as pool, _bare(pool, task, workers) as loop:
         warm = 2 * workers
         loop.run(_comparable(_explore(pool, task, range(warm))))
+        warm_deaths, warm_lost = pool.deaths, loop.lost
         for number in range(rounds):
             first = warm + number * size
             started = time.perf_counter()
@@ -114,6 +147,7 @@ def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, A
         "bare_programs_per_s": round(ran / compiled, 4),
         "programs": ran,
         "drawn": len(every),
+        "lost": {"fuzz": pool.deaths - warm_deaths, "bare": loop.lost - warm_lost},  # workers that died or were killed
         "rounds": rounds,
         "ratio_by_round": ratios,
         "workers": workers,
