@@ -99,7 +99,7 @@ ACCUMULATING = frozenset(
 WIDE = frozenset(
     """
     sum mean mm bmm addmm baddbmm mv addmv dot vdot convolution convolution_backward _softmax _softmax_backward_data
-    _log_softmax_backward_data var std var_mean std_mean linalg_vector_norm norm logsumexp nansum
+    _log_softmax_backward_data var std var_mean std_mean linalg_vector_norm norm logsumexp
     elu elu_backward gelu gelu_backward silu silu_backward mish mish_backward softplus softplus_backward
     hardswish hardswish_backward hardsigmoid hardsigmoid_backward
     """.split()
@@ -108,6 +108,8 @@ WIDE = frozenset(
 COPIES = frozenset("clone copy _to_copy cat stack fill".split())
 # Roots of a sum of squares.
 ROOTS = frozenset("std std_mean linalg_vector_norm norm".split())
+# Products to which something is added.
+ADDING = frozenset("addmm addmv baddbmm addbmm addr".split())
 CONTRACTIONS = frozenset("mm bmm addmm addbmm baddbmm mv addmv dot vdot".split())
 SCATTERING = frozenset(
     "scatter_add scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward put".split()
@@ -186,19 +188,23 @@ def accumulation_length(step: Step) -> float:
     return max(1.0, taken / max(given, 1))
 
 
-def _narrow_terms(step: Step) -> float:
-    """Terms that a convolution adds up in its tensors' own dtype, 0 where it adds all in float32.
+def _narrow_part(step: Step) -> float:
+    """Units of half precision that a kernel which adds up in float32 may show all the same, besides its result's.
 
-    torch's own CPU kernels multiply matrices in float32; then col2im adds the kernel's overlapping taps, and the
-    weight's gradient is added up over the batch, each rounded to half precision.
+    A bias may be added after the product has been rounded. torch's own CPU convolutions multiply matrices in float32;
+    then col2im adds the kernel's overlapping taps, and the weight's gradient is added up over the batch, each
+    rounded.
     """
+    if step.name in ADDING:
+        return 1.0
     if not step.name.startswith("convolution"):
         return 0.0
     backward = step.name.endswith("_backward")
     transposed, weight = step.args[7 if backward else 6], step.args[2 if backward else 1]
-    if not (backward or transposed) or not isinstance(weight, Ref):
-        return 0.0
-    return float(max(math.prod(weight.shape[2:]), step.args[0].shape[0] if backward else 1))
+    if backward or transposed:
+        taps = math.prod(weight.shape[2:]) if isinstance(weight, Ref) else 1
+        return 1.0 + math.sqrt(max(taps, step.args[0].shape[0] if backward else 1))
+    return 1.0 if step.args[2] is not None else 0.0
 
 
 @dataclass
@@ -261,7 +267,8 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
         return False  # scale_grad_by_freq divides
     dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
     widest = max((epsilon(d) for d in dtypes), default=1.0)
-    accumulator = min(widest, epsilon(torch.float32)) if step.name in WIDE else widest
+    wide = step.name in WIDE and not _narrow_part(step)
+    accumulator = min(widest, epsilon(torch.float32)) if wide else widest
     for grid in GRIDS:
         if any(not (a * grid).is_integer() for a in scalars):
             continue
@@ -372,9 +379,8 @@ class Rounder:
         coarsest = max(dtypes, key=epsilon)
         inner = epsilon(coarsest) * ULPS[coarsest]
         if step.name in WIDE and not _narrows(step):
-            narrow = _narrow_terms(step)
-            if narrow and inner > epsilon(torch.float32):
-                return inner * (1 + math.sqrt(narrow))
+            if inner > epsilon(torch.float32) and _narrow_part(step):
+                return inner * _narrow_part(step)
             inner = min(inner, epsilon(torch.float32))
         if ("upsample" in step.name or "grid_sampler" in step.name) and "nearest" not in step.name:
             # coordinates, as large as the sizes, are float32 at least, and rounded before their fraction is a weight
@@ -516,8 +522,9 @@ FIRST_FACTOR = 4.0
 # normal: between 2 and 4 sigma), units doubled, and twice that: 8 to 16 sigma of the model.
 FINAL_FACTOR = 2.0
 FINAL_SCALE = 2.0
-# What survives the second look is a suspect; only what survives the final one may be stored.
-SECOND_LOOK = (32, FINAL_SCALE, FIRST_FACTOR)
+# What survives the second look is a suspect; only what survives the final one may be stored. By the reasoning of the
+# first factor: all of 32 uniform deviations stay below half of their range with probability 0.5**32 = 2e-10.
+SECOND_LOOK = (32, FINAL_SCALE, 2.0)
 FINAL_LOOK = (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR)
 
 

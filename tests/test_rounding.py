@@ -383,3 +383,11 @@ def test_accumulations_are_counted_by_what_meets_in_one_element() -> None:
     index = torch.arange(64).repeat(2)
     ones = torch.ones(128, dtype=BF16)
     assert floor(lambda y: [torch.zeros(64, dtype=BF16).index_add(0, index, y)], ones) == 0
+
+
+def test_a_bias_may_be_added_after_the_product_was_rounded() -> None:
+    x, w = torch.tensor([[[-0.8]]], dtype=BF16), torch.tensor([[[3.0]]], dtype=BF16)
+    bias = torch.tensor([2.0], dtype=BF16)
+    product = torch.nn.functional.conv1d(x, w)
+    limit = floor(lambda x, w, b: [torch.nn.functional.conv1d(x, w, b)], x, w, bias)
+    assert limit >= float(product.abs()) * 2**-9  # half a unit of the product, not of the small sum
