@@ -48,6 +48,8 @@ MOST_WAITING = 8  # of one signature
 # of them would mostly try candidates that are never needed.
 SHARE_OF_WORKERS = 4
 MOST_LANES = 4
+# Programs that still run this long after an interrupt are given up: nothing about them is stored yet.
+STOP_SECONDS = 5.0
 # After the time is up, suspects found late may still be minimized for this share of it, at least a minute.
 GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 
@@ -182,6 +184,7 @@ class Outcome:
     note: str
     others: tuple[Program, ...] = ()
     reduction: Reduction | None = None
+    unfinished: bool = False  # the time was up before the program was minimal: no finding, the suspect is kept
 
 
 def minimize(
@@ -213,6 +216,8 @@ def triage(
     if matching(again, suspect.signature) is None:
         return Outcome(None, False, f"did not show again ({again.verdict})")
     reduction = minimize(parse(suspect.text), suspect.signature, task, pool, expired)
+    if reduction.why == "deadline":
+        return Outcome(None, False, "no time was left to minimize it", reduction.others, reduction, unfinished=True)
     text = show(reduction.program)
     shown = examine_all(pool, [(replace(task, fresh=True), text)])[0]
     verdict = matching(shown, suspect.signature)
@@ -371,6 +376,10 @@ class Triage:
     def _one(self, suspect: Suspect) -> None:
         key = str(suspect.signature)
         outcome = triage(suspect, self.plan, self.pool, self.place, self.campaign, self.expired)
+        if outcome.unfinished:
+            with self.changed:
+                self.waiting.append(suspect)
+            return
         self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
         if outcome.finding is not None:
             self.known.add((outcome.finding.signature, ops_of(outcome.finding.program)))
@@ -460,7 +469,13 @@ class Campaign:
             timed_out = plan.minutes is not None and time.monotonic() - started > 60 * plan.minutes
             return not (self.stopping or timed_out or (plan.programs is not None and index >= plan.programs))
 
+        stopped: float | None = None
         while pending or more():
+            if self.stopping:
+                stopped = stopped or time.monotonic()
+                if time.monotonic() - stopped > STOP_SECONDS:
+                    pool.abandon(pending)
+                    break
             # one task more than workers waits in the pool's queue, so that no worker ever waits for us
             while more() and len(pending) < plan.workers + max(1, plan.workers // 4):
                 pending[pool.submit(explore, task, index)] = index

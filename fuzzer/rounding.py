@@ -115,7 +115,8 @@ SCATTERING = frozenset(
     "scatter_add scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward put".split()
 )
 
-# Kernels that subtract inside: x - mean(x); interpolation weights that sum to 0 or 1; a grid around 0; 1 - sigmoid(x).
+# Kernels that subtract inside: x - mean(x); interpolation weights that sum to 0 or 1; a grid around 0; a logit's
+# log(1 + exp(x)) - t x; 1 - sigmoid(x).
 CANCELLING = (
     "layer_norm",
     "batch_norm",
@@ -123,6 +124,7 @@ CANCELLING = (
     "grid_sampler",
     "upsample",
     "affine_grid",
+    "binary_cross_entropy_with_logits",
     "glu_backward",
     "silu_backward",
     "mish_backward",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -132,6 +133,24 @@ def test_a_known_finding_is_not_stored_twice_and_the_ledger_stays_byte_identical
     assert again.finding is not None
     assert not again.new
     assert plan.db.read_bytes() == before
+
+
+def test_a_suspect_that_is_not_minimal_when_the_time_is_up_is_kept_and_not_stored(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_short = Reduction(parse(PROGRAM), 1, (), (), False, "deadline")
+
+    def late(program: Any, signature: Any, task: Any, pool: Any, expired: Callable[[], bool]) -> Reduction:
+        while not expired():
+            time.sleep(0.01)
+        return cut_short
+
+    monkeypatch.setattr(campaign, "minimize", late)
+    monkeypatch.setattr(campaign, "GRACE_SECONDS", 0.0)
+    run(plan, some_wrong, monkeypatch)
+    [left] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
+    assert parse(left.read_text()).nodes == parse(PROGRAM).nodes
+    assert not plan.db.exists()
 
 
 def test_what_does_not_show_again_in_every_fresh_process_is_not_stored(plan: Plan, fakes: dict[str, Any]) -> None:

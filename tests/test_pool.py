@@ -99,6 +99,16 @@ def test_deaths_among_many_tasks_hit_only_their_own(tmp_path: Path) -> None:
     assert pool.deaths == 3
 
 
+def test_an_abandoned_task_costs_its_worker_and_nothing_else(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=120, scratch=tmp_path) as pool:
+        assert ask(pool, faults.fine, "warm").stderr == "warm"
+        started = time.monotonic()
+        pool.abandon([pool.submit(faults.hang, TASK, "backward")])
+        assert ask(pool, faults.fine, "still here").stderr == "still here"
+        assert time.monotonic() - started < 60
+        assert not pool.owners
+
+
 def test_a_program_is_run_and_judged_in_a_worker(pool: Pool) -> None:
     told = ask(pool, examine, faults.TEXT)
     assert (told.verdict, told.text) == ("agree", faults.TEXT)

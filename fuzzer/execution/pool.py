@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -218,6 +218,12 @@ class Pool:
             return self._obituary(task, token, TIMED_OUT, "")
         except BrokenProcessPool as error:
             return Report("", rejected=f"the pool broke: {error}")
+
+    def abandon(self, futures: Iterable[Future[Report]]) -> None:
+        """Give up tasks; the workers that run them are killed and replaced."""
+        for future in futures:
+            future.cancel()
+            self.owners.pop(future, None)
 
     def _owner(self, token: str) -> Path:
         """The directory of the worker that held this task when it died."""
