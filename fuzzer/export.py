@@ -39,7 +39,10 @@ def repro(finding: Finding) -> str:
     run = _Place(finding)
     child = finding.signature.verdict in PATIENCE
     imports = [*(["import subprocess"] if child else []), "import sys"]
-    settings = [f"{_setting(name)} = {_value(value)}" for name, value in program.settings]
+    wanted = dict(program.settings)
+    if program.route.name == "backward_twice":  # as the route has it
+        wanted["functorch.donated_buffer"] = False
+    settings = [f"{_setting(name)} = {_value(value)}" for name, value in sorted(wanted.items())]
     configs = {name.rpartition(".config.")[0] + ".config" for name in settings} | {CONFIGS["inductor"]}
     body = _function(program)
     torches = ["import torch", *(f"import {name}" for name in sorted(configs))]
@@ -84,7 +87,7 @@ class _Place:
 
     def call(self, program: Program, backend: str) -> str:
         """The function as this backend runs it."""
-        target = "f" if program.route.name == "autograd" else "step"
+        target = "step" if program.route.name == "vjp" else "f"
         if backend == "eager":
             return target
         options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
@@ -145,7 +148,7 @@ def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
             offset = f", {leaf.offset}" if leaf.offset else ""
             expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
         rows.append(f"{leaf.name} = {expression}")
-    if program.route.name == "autograd":
+    if program.route.name != "vjp":
         # after all views are taken, as the trial did
         rows = [
             row + (".requires_grad_()" if leaf.requires_grad else "")
@@ -279,7 +282,7 @@ def _as_written(line: str) -> str:
 
 def _gradients(program: Program) -> list[str]:
     """`gradients(f, *inputs)`: every output and gradient by name."""
-    writers = {"autograd": _autograd, "vjp": _vjp}
+    writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice}
     if program.route.name not in writers:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(writers)}")
     return writers[program.route.name](program)
@@ -310,6 +313,24 @@ def _autograd(program: Program) -> list[str]:
     else:
         wanted = []
     return [*text, f"    return {_results(program, wanted)}"]
+
+
+def _backward_twice(program: Program) -> list[str]:
+    names = _input_names(program)
+    leaves = [leaf.name for leaf in program.leaves]
+    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
+    seeded = [output.value for output in program.outputs if output.cotangent is not None]
+    if not (wanted and seeded):
+        return _autograd(program)
+    given = ", ".join(names[len(leaves) :])
+    return [
+        f"def gradients({', '.join(['f', *names])}):",
+        f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})",
+        "    for _ in range(2):  # the second gradient is added to the first",
+        f"        torch.autograd.backward([{', '.join(seeded)}], [{given}], retain_graph=True)",
+        f"    {', '.join(f'g{i}' for i in range(len(wanted)))} = {', '.join(f'{name}.grad' for name in wanted)}",
+        f"    return {_results(program, wanted)}",
+    ]
 
 
 def _vjp(program: Program) -> list[str]:

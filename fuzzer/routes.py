@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from fuzzer.program import Program
+from fuzzer.settings import in_force
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -87,6 +88,32 @@ def vjp(
     return Results(tuple(outputs), dict(zip(names, gradients, strict=True)))
 
 
+def backward_twice(
+    program: Program,
+    function: Callable[..., Any],
+    leaves: dict[str, torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    compile: Compile,
+    phase: Callable[[str], None],
+) -> Results:
+    """One forward, its graph backwards twice into `.grad`: the gradients are the sums of two equal ones.
+
+    The second must find what the first one read, and is added in place to what the first one left. torch refuses
+    retain_graph where the backward may overwrite what the forward saved, so buffers are not donated.
+    """
+    with in_force((("functorch.donated_buffer", False),)):
+        phase("forward")
+        outputs = compile(function)(*leaves.values())
+        phase("backward")
+        differentiated = [
+            out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None
+        ]
+        for _ in range(2):
+            torch.autograd.backward(differentiated, list(cotangents), retain_graph=True)
+    gradients = {name: leaves[name].grad for name in wanted(program)}
+    return Results(tuple(out.detach() for out in outputs), gradients)
+
+
 @dataclass(frozen=True)
 class RouteSpec:
     """A route: its function and the options it takes, with their defaults."""
@@ -98,6 +125,7 @@ class RouteSpec:
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, {"dynamic": False}),
     "vjp": RouteSpec(vjp, {"dynamic": False}),
+    "backward_twice": RouteSpec(backward_twice, {"dynamic": False}),
 }
 
 

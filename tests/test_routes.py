@@ -43,6 +43,33 @@ def test_every_route_gives_the_same_outputs_and_gradients_in_eager(program: Prog
         torch.testing.assert_close(torch.zeros_like(b) if a is None else a, b, rtol=0, atol=0, equal_nan=True)
 
 
+@given(programs(max_nodes=4, dtypes=("f32", "f64")))
+@settings(max_examples=40)
+def test_backward_twice_gives_every_gradient_twice(program: Program) -> None:
+    if any(node.op in ("rrelu",) for node in program.nodes):
+        return
+    once, twice = run(program), run(replace(program, route=Route("backward_twice")))
+    for name, gradient in once.gradients.items():
+        second = twice.gradients[name]
+        if gradient is None:
+            assert second is None
+        else:
+            torch.testing.assert_close(second, gradient + gradient, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_agrees_with_eager_under_inductor(route: str) -> None:
+    program = parse(
+        HEAD.replace("autograd", route) + "x0 = leaf(f32[3, 4], seed=1)\nx1 = leaf(f32[4], seed=2)\n"
+        "v0 = mul(x0, x1)\nv1 = exp(v0)\nv2 = sum(v1, dim=(0,))\nbackward(v2, cotangent(f32[4], seed=3))\n"
+    )
+    torch._dynamo.reset()
+    eager, compiled = run(program), run(program, lambda f: torch.compile(f, fullgraph=True))
+    for name, gradient in eager.gradients.items():
+        torch.testing.assert_close(compiled.gradients[name], gradient)
+
+
 def test_gradients_are_those_of_the_definition() -> None:
     program = parse(
         HEAD + "x0 = leaf(f64[3], seed=1)\nx1 = leaf(f64[3], seed=2)\nx2 = leaf(f64[3], requires_grad=False)\n"
@@ -53,7 +80,8 @@ def test_gradients_are_those_of_the_definition() -> None:
     for name in ROUTES:
         found = run(replace(program, route=Route(name)))
         assert list(found.gradients) == ["x0", "x1"]
-        torch.testing.assert_close(found.gradients["x0"], 2 * a * b * b * seed)
+        times = 2 if name == "backward_twice" else 1
+        torch.testing.assert_close(found.gradients["x0"], times * 2 * a * b * b * seed)
         assert not any(t.requires_grad for t in found.outputs)
 
 
@@ -65,7 +93,7 @@ def test_phases_are_named_in_order() -> None:
 
 
 WRONG = [
-    (Route("detour"), "no route 'detour'; known are autograd, vjp"),
+    (Route("detour"), "no route 'detour'; known are autograd, vjp, backward_twice"),
     (Route("vjp", (("mode", "fast"),)), "route vjp has no option 'mode'; it has dynamic"),
 ]
 
