@@ -369,6 +369,8 @@ def _check(finding: Finding, program: Program, run: _Place) -> list[str]:
         return _check_death(compiled, eager, PATIENCE[verdict], run)
     if verdict == "raises":
         return _check_raises(compiled, eager, run)
+    if finding.signature.oracle == "inputs_untouched":
+        return _check_inputs(program, run)
     return _check_values(finding, program, run, compiled, eager)
 
 
@@ -403,6 +405,21 @@ def _check_raises(compiled: str, eager: str, run: _Place) -> list[str]:
         "    sys.exit(1)",
         'print("both ran")',
         "sys.exit(0)",
+    ]
+
+
+def _check_inputs(program: Program, run: _Place) -> list[str]:
+    names = [*_input_names(program)]
+    return [
+        f"given = {run.inputs(run.device)}",
+        f"gradients({run.call(program, run.backend)}, *given)",
+        "wrong = False",
+        f"for name, now, then in zip({names}, given, {run.inputs(run.device)}):",
+        "    if not torch.equal(now.detach().nan_to_num(), then.detach().nan_to_num()):",
+        '        print(f"{name} was written to")',
+        "        wrong = True",
+        'print("the fault is there" if wrong else "the inputs are untouched")',
+        "sys.exit(1 if wrong else 0)",
     ]
 
 
@@ -494,6 +511,8 @@ def _headline(finding: Finding) -> str:
         "eager-suspect": "eager's result is outside rounding",
         "rounding-sensitive": "result differs beyond consistent rounding",
     }.get(signature.verdict, signature.verdict)
+    if signature.oracle == "inputs_untouched":
+        what = "an input is written to"
     where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
     return f"[{backend}] {what}{where}"
 

@@ -123,12 +123,13 @@ def _computed(node: Any) -> torch.Tensor:
 
 @functools.cache
 def misbehave() -> Any:
-    """A custom operation that returns its operand's copy, unless it is told to die, raise or sleep. Made once."""
+    """A custom operation that returns its operand's copy, and dies, raises, sleeps or writes if told to. Made once."""
 
     @torch.library.custom_op("backfuzz::misbehave", mutates_args=())
     def operation(x: torch.Tensor, how: str) -> torch.Tensor:
-        act(how)
-        return x.clone()
+        copy = x.clone()
+        act(how, x)
+        return copy
 
     @operation.register_fake
     def _(x: torch.Tensor, how: str) -> torch.Tensor:
@@ -137,8 +138,8 @@ def misbehave() -> Any:
     return operation
 
 
-def act(how: str) -> None:
-    """Die, raise or sleep."""
+def act(how: str, x: torch.Tensor | None = None) -> None:
+    """Die, raise, sleep, or write to x."""
     if how == "abort":
         os.abort()
     elif how == "segfault":
@@ -147,6 +148,8 @@ def act(how: str) -> None:
         raise RuntimeError("planted: the compiled backward raises")
     elif how == "sleep":
         time.sleep(ASLEEP_SECONDS)
+    elif how == "write" and x is not None:
+        x.add_(1)
 
 
 def in_compiled_backward(how: str) -> Fault:
@@ -158,6 +161,19 @@ def in_compiled_backward(how: str) -> Fault:
     def plant() -> AbstractContextManager[None]:
         misbehave()  # registered before anything is traced
         return replaced_decomposition(aten.sigmoid_backward.default, gradient)
+
+    return Fault(plant)
+
+
+def overwriting_cotangent(gradient: Gradient) -> Fault:
+    """The compiled code of sigmoid's backward adds 1 to the cotangent, once that is used."""
+
+    def changed(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return gradient(misbehave()(grad, "write"), y)
+
+    def plant() -> AbstractContextManager[None]:
+        misbehave()
+        return replaced_decomposition(aten.sigmoid_backward.default, changed)
 
     return Fault(plant)
 
@@ -236,6 +252,7 @@ FAULTS: dict[str, Fault] = {
     "compiled_backward_segfaults": in_compiled_backward("segfault"),
     "compiled_backward_raises": in_compiled_backward("raise"),
     "compiled_backward_hangs": in_compiled_backward("sleep"),
+    "cotangent_overwritten": overwriting_cotangent(sigmoid_gradient),
     "relu_accuracy": injected_relu("accuracy"),
     "relu_compile_error": injected_relu("compile_error"),
     "relu_runtime_error": injected_relu("runtime_error"),
@@ -245,15 +262,8 @@ FAULTS: dict[str, Fault] = {
     "output_in_float64": changed_outputs(torch.Tensor.double),
     "eager_gradient_scaled": changed_gradients(scaled_in_place, side="reference"),
 }
-# One compile rings four oracles, where seconds count.
-FAULTS["four_at_once"] = together(
-    *(
-        FAULTS[name]
-        for name in (
-            "sigmoid_gradient_without_complement",
-            "softplus_gradient_without_threshold",
-            "relu_accuracy",
-            "gradient_in_float64",
-        )
-    )
+# One compile rings five oracles, where seconds count.
+FAULTS["five_at_once"] = together(
+    overwriting_cotangent(without_complement),
+    *(FAULTS[name] for name in ("softplus_gradient_without_threshold", "relu_accuracy", "gradient_in_float64")),
 )

@@ -72,6 +72,16 @@ def _describe(tensor: torch.Tensor | None) -> str:
     return "None" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
+def inputs_untouched(trial: Trial) -> Verdict | None:
+    """Leaves and cotangents hold what they held, but for those that the reference side writes to as well."""
+    for name, phase in trial.subject.touched.items():
+        if name not in trial.reference.touched:
+            what = "leaf" if any(leaf.name == name for leaf in trial.program.leaves) else "cotangent"
+            detail = f"{name} does not hold what it held before the {phase}: something wrote into the {what}'s storage"
+            return Verdict(Signature("inputs_untouched", "wrong", phase, what), detail)
+    return None
+
+
 # ---------------------------------------------------------------- numeric claims
 
 
@@ -249,6 +259,7 @@ ORACLES: tuple[Oracle, ...] = (
     worker_survives,
     compile_does_not_raise,
     metadata_agrees,
+    inputs_untouched,
     no_new_nonfinite,
     outputs_agree,
     gradients_agree,

@@ -130,6 +130,10 @@ CANCELLING = (
     "mish_backward",
 )
 
+# grid_sample's interpolation modes are numbered; the cubic's coefficients ((a x - 5a) x + 8a) x - 4a with a = -3/4 pass
+# through numbers up to 8 * 3/4 before they come out below 1 (Keys 1981).
+BICUBIC, CUBIC_INNER = 2, 6.0
+
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 
 
@@ -188,6 +192,11 @@ def accumulation_length(step: Step) -> float:
     if step.name.endswith("_backward"):
         return max(1.0, taken / max(min((r.numel for r in step.results if r.numel), default=1), 1))
     return max(1.0, taken / max(given, 1))
+
+
+def _interpolation(step: Step) -> int:
+    """The interpolation mode of a grid_sampler step: its first integer."""
+    return next((a for a in step.args if isinstance(a, int) and not isinstance(a, bool)), 0)
 
 
 def _narrow_part(step: Step) -> float:
@@ -425,7 +434,10 @@ class Rounder:
         forward_norm = "_norm" in step.name and "backward" not in step.name
         shown = [*_float_tensors(args), *(values[2:3] if forward_norm else [])]
         sizes = [float(t.abs().max()) for t in shown if t.numel()]
-        return self._inner_unit(number, step) * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
+        unit = self._inner_unit(number, step)
+        if step.name.startswith("grid_sampler") and _interpolation(step) == BICUBIC:
+            unit *= CUBIC_INNER
+        return unit * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
 
     def _result(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
         if value.numel() == 0:

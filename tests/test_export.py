@@ -262,3 +262,13 @@ def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
     text = issue(finding(RELU))
     assert "stage" not in text
     assert "\n\n\n" not in text.split("```")[0]
+
+
+def test_an_input_that_is_written_to_is_told_and_an_untouched_one_is_not(tmp_path: Path) -> None:
+    signature = Signature("inputs_untouched", "wrong", "backward", "leaf")
+    text = repro(replace(finding(TWO_OPS), signature=signature)).replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    spoiled = text.replace("gradients(f, *given)", "gradients(lambda *x: (x[0].detach().add_(1), f(*x))[1], *given)")
+    assert spoiled != text
+    done = run(tmp_path, spoiled)
+    assert (done.returncode, "was written to" in done.stdout) == (1, True)

@@ -278,3 +278,13 @@ def test_elements_that_are_zero_or_have_an_infinite_floor_show_no_error() -> Non
 def test_a_signature_is_read_back_from_its_text() -> None:
     for s in (Signature("gradients_agree", "wrong", "backward", "all-zero"), Signature("a", "raises", "", "T < f/g")):
         assert parse_signature(str(s)) == s
+
+
+def test_an_input_that_only_the_compiled_side_writes_to_is_told() -> None:
+    made = trial(ROUNDED)
+    made.subject.touched = {"x0": "backward"}
+    [told] = verdicts(made)
+    assert str(told.signature) == "inputs_untouched/wrong/backward/leaf"
+    assert told.detail.startswith("x0 does not hold")
+    made.reference.touched = {"x0": "backward"}
+    assert verdicts(made) == []

@@ -61,6 +61,8 @@ class Observation:
     """What one run left behind. Tensors stay on the device that made them; gradients by leaf name, None kept.
 
     outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
+    touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, with the phase in which
+             that was first seen.
     """
 
     outcome: str
@@ -72,6 +74,7 @@ class Observation:
     frame: str = ""
     stderr: str = ""
     seconds: float = 0.0
+    touched: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

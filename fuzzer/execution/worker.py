@@ -106,15 +106,35 @@ def poison(device: str) -> None:
         del blocks
 
 
+class Held:
+    """A tensor's whole storage, bit by bit, gaps between its elements included."""
+
+    def __init__(self, tensor: torch.Tensor):
+        storage = tensor.untyped_storage()
+        self.now = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
+        self.then = self.now.clone()
+
+    def changed(self) -> bool:
+        return not torch.equal(self.now, self.then)
+
+
 def observe(
     program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
 ) -> Observation:
     """Run one side. An exception of the code under test becomes the outcome `raised`."""
     started = time.perf_counter()
     entered = [""]
+    held: dict[str, Held] = {}
+    touched: dict[str, str] = {}
+
+    def look() -> None:
+        changed = (name for name, tensor in held.items() if name not in touched and tensor.changed())
+        touched.update(dict.fromkeys(changed, entered[0]))
 
     def note(name: str) -> None:
         synchronise(subject.device)
+        if recorder is None:  # it would record our looking too
+            look()
         entered[0] = name
         phase(name)
 
@@ -125,6 +145,8 @@ def observe(
         cotangents = interpret.cotangents(program, subject.device)
         for tensor in (*leaves.values(), *cotangents) if recorder is not None else ():
             recorder.ref(tensor)  # type: ignore[union-attr]
+        held = {name: Held(tensor) for name, tensor in leaves.items()}
+        held |= {f"c{i}": Held(tensor) for i, tensor in enumerate(cotangents)}
         poison(subject.device)
         if recorder is None:
             results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
@@ -132,12 +154,18 @@ def observe(
             with recorder:
                 results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
         synchronise(subject.device)
+        look()
     except Exception as error:  # whatever the code under test raises is its outcome
         raised = Raised(_kind(error), _message(error), _frames(error))
         _note_poison(subject.device)
         return Observation(RAISED, phase=entered[0], raised=raised, seconds=time.perf_counter() - started)
     return Observation(
-        RAN, list(results.outputs), results.gradients, phase=entered[0], seconds=time.perf_counter() - started
+        RAN,
+        list(results.outputs),
+        results.gradients,
+        phase=entered[0],
+        seconds=time.perf_counter() - started,
+        touched=touched,
     )
 
 
