@@ -16,6 +16,7 @@ import torch
 from fuzzer.interpret import cotangents, lines, materialise, python_value
 from fuzzer.private import CONFIGS
 from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent
+from fuzzer.routes import ROUTES
 from fuzzer.text import parse
 from fuzzer.values import TORCH_DTYPES, source
 from fuzzer.verdict import Comparison, Finding
@@ -39,10 +40,8 @@ def repro(finding: Finding) -> str:
     run = _Place(finding)
     child = finding.signature.verdict in PATIENCE
     imports = [*(["import subprocess"] if child else []), "import sys"]
-    wanted = dict(program.settings)
-    if program.route.name == "backward_twice":  # as the route has it
-        wanted["functorch.donated_buffer"] = False
-    settings = [f"{_setting(name)} = {_value(value)}" for name, value in sorted(wanted.items())]
+    needed = ROUTES[program.route.name].settings if program.route.name in ROUTES else ()
+    settings = [f"{_setting(name)} = {_value(value)}" for name, value in dict((*program.settings, *needed)).items()]
     configs = {name.rpartition(".config.")[0] + ".config" for name in settings} | {CONFIGS["inductor"]}
     body = _function(program)
     torches = ["import torch", *(f"import {name}" for name in sorted(configs))]

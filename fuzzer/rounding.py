@@ -264,6 +264,8 @@ def _largest(step: Step, args: object, kwargs: object, change: Callable[[torch.T
         return change(leaf) if isinstance(leaf, torch.Tensor) and leaf.dtype.is_floating_point else leaf
 
     moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes spoils nothing
+    # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
+    moved[1].update({name: max(1, abs(moved[1][name])) for name in ("alpha", "beta") if name in moved[1]})
     try:
         found = step.op(*moved[0], **moved[1])
     except RuntimeError:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from fuzzer.program import Program
+from fuzzer.program import Attributes, Program
 from fuzzer.settings import in_force
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -36,6 +36,11 @@ def wanted(program: Program) -> list[str]:
     return [leaf.name for leaf in program.leaves if leaf.requires_grad]
 
 
+def differentiated(program: Program, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The outputs that have a cotangent, in order."""
+    return [out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None]
+
+
 def autograd(
     program: Program,
     function: Callable[..., Any],
@@ -48,12 +53,9 @@ def autograd(
     phase("forward")
     outputs = compile(function)(*leaves.values())
     phase("backward")
-    differentiated = [
-        out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None
-    ]
     names = wanted(program)
     gradients = torch.autograd.grad(
-        differentiated, [leaves[name] for name in names], list(cotangents), allow_unused=True
+        differentiated(program, outputs), [leaves[name] for name in names], list(cotangents), allow_unused=True
     )
     return Results(tuple(out.detach() for out in outputs), dict(zip(names, gradients, strict=True)))
 
@@ -69,7 +71,7 @@ def vjp(
     """torch.compile of a function that calls torch.func.vjp, under no_grad: one graph, no partitioner."""
     names = wanted(program)
     order = list(leaves)
-    differentiated = [i for i, o in enumerate(program.outputs) if o.cotangent is not None]
+    positions = [i for i, o in enumerate(program.outputs) if o.cotangent is not None]
 
     def step(tensors: tuple[torch.Tensor, ...], seeds: tuple[torch.Tensor, ...]) -> Any:
         given = dict(zip(order, tensors, strict=True))
@@ -77,7 +79,7 @@ def vjp(
         def primal(*chosen: torch.Tensor) -> Any:
             bound = {**given, **dict(zip(names, chosen, strict=True))}
             outputs = function(*[bound[name] for name in order])
-            return tuple(outputs[i] for i in differentiated), outputs
+            return tuple(outputs[i] for i in positions), outputs
 
         _, pull, outputs = torch.func.vjp(primal, *[given[name] for name in names], has_aux=True)
         return outputs, pull(seeds)
@@ -86,6 +88,9 @@ def vjp(
     with torch.no_grad():
         outputs, gradients = compile(step)(tuple(t.detach() for t in leaves.values()), tuple(cotangents))
     return Results(tuple(outputs), dict(zip(names, gradients, strict=True)))
+
+
+NOT_DONATED: Attributes = (("functorch.donated_buffer", False),)
 
 
 def backward_twice(
@@ -101,31 +106,29 @@ def backward_twice(
     The second must find what the first one read, and is added in place to what the first one left. torch refuses
     retain_graph where the backward may overwrite what the forward saved, so buffers are not donated.
     """
-    with in_force((("functorch.donated_buffer", False),)):
+    with in_force(NOT_DONATED):
         phase("forward")
         outputs = compile(function)(*leaves.values())
         phase("backward")
-        differentiated = [
-            out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None
-        ]
         for _ in range(2):
-            torch.autograd.backward(differentiated, list(cotangents), retain_graph=True)
+            torch.autograd.backward(differentiated(program, outputs), list(cotangents), retain_graph=True)
     gradients = {name: leaves[name].grad for name in wanted(program)}
     return Results(tuple(out.detach() for out in outputs), gradients)
 
 
 @dataclass(frozen=True)
 class RouteSpec:
-    """A route: its function and the options it takes, with their defaults."""
+    """A route: its function, the options it takes, with their defaults, and settings that it needs in force."""
 
     run: Callable[..., Results]
     options: dict[str, Any]
+    settings: Attributes = ()
 
 
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, {"dynamic": False}),
     "vjp": RouteSpec(vjp, {"dynamic": False}),
-    "backward_twice": RouteSpec(backward_twice, {"dynamic": False}),
+    "backward_twice": RouteSpec(backward_twice, {"dynamic": False}, NOT_DONATED),
 }
 
 

@@ -391,3 +391,11 @@ def test_a_bias_may_be_added_after_the_product_was_rounded() -> None:
     product = torch.nn.functional.conv1d(x, w)
     limit = floor(lambda x, w, b: [torch.nn.functional.conv1d(x, w, b)], x, w, bias)
     assert limit >= float(product.abs()) * 2**-9  # half a unit of the product, not of the small sum
+
+
+def test_a_negative_or_small_factor_hides_no_summands() -> None:
+    a, b = torch.full((1, 64), 15.0, dtype=BF16), torch.full((64, 1), 15.0, dtype=BF16)
+    start = torch.full((1, 1), 14336.0, dtype=BF16)
+    limits = [floor(lambda c, a, b, f=f: [torch.addmm(c, a, b, alpha=f)], start, a, b) for f in (1, -1)]
+    assert limits[1] > 0  # 14336 - 64 * 225 = -64, but sums of 14400 are no bfloat16 integers
+    assert limits[0] > 0

@@ -70,19 +70,19 @@ class Bare:
         return found
 
     def _lost(self) -> list[float]:
-        """Replace processes that died or outlasted the deadline. Raises RuntimeError where one died by itself."""
+        """Replace processes that died or outlasted the deadline. Raises RuntimeError where no program is to blame."""
         found = []
         for slot, process in enumerate(self.processes):
-            dead = not process.is_alive()
-            found += self._answers() if dead else []  # its last message comes first
             spent = time.monotonic() - self.begun.get(slot, time.monotonic())
-            if dead or spent > self.deadline:
-                if slot not in self.begun:
-                    raise RuntimeError(f"a process of the bare loop ended before a program (status {process.exitcode})")
+            if not process.is_alive() or spent > self.deadline:
                 process.kill()
                 process.join()
-                del self.begun[slot]
-                found.append(spent)
+                last = self._answers()  # it may have begun a program, or ended one just in time
+                found += last
+                if self.begun.pop(slot, None) is not None:
+                    found.append(spent)
+                elif not last:
+                    raise RuntimeError(f"a process of the bare loop ended before a program (status {process.exitcode})")
                 self.lost += 1
                 self.processes[slot] = self._process(slot)
         return found

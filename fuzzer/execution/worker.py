@@ -48,7 +48,7 @@ class Task:
     ops: tuple[str, ...] = ()  # names; none means all
     fresh: bool = False  # inductor's caches off, for verification and canaries
     canary: str = ""  # the name of a planted fault (`faults`); it acts on one side's run and nowhere else
-    final: bool = True  # verdicts survive the rounding model\'s final look; exploration is content with suspects
+    final: bool = True  # verdicts survive the rounding model's final look; exploration is content with suspects
 
 
 class Journal:
