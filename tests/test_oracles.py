@@ -288,3 +288,45 @@ def test_an_input_that_only_the_compiled_side_writes_to_is_told() -> None:
     assert told.detail.startswith("x0 does not hold")
     made.reference.touched = {"x0": "backward"}
     assert verdicts(made) == []
+
+
+SPREAD = """x0 = leaf(f32[3, 20, 7], seed=1)
+x1 = leaf(f32[3, 7, 7], seed=2)
+v0 = slice_scatter(x0, x1, dim=1, start=5, end=12)
+v1 = sum(v0, dim=1)
+backward(v1, cotangent(f32[3, 7], seed=3))
+"""
+
+
+BALANCED = """x0 = leaf(f32[4], values=data([1.0, 2.0, 1.0, 2.0]))
+v0 = mul(x0, x0)
+backward(v0, cotangent(f32[4], values=data([2.0, 1.0, -2.0, -1.0])))
+"""
+
+
+def spread_over_all_rows(gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient as it would be if nothing had been written over the rows in the middle."""
+    return gradient[:, :1].expand(-1, 20, -1).clone()
+
+
+PROPORTIONS = {
+    "a ratio": (ROUNDED, put("x1.grad", lambda t: t * 0.75), "; constant ratio 0.75 (3/4)"),
+    "a ratio that is no small fraction": (ROUNDED, put("x1.grad", lambda t: t * 1.7071), "; constant ratio 1.7071"),
+    "another sign": (ROUNDED, put("x1.grad", lambda t: -t), "; constant ratio -1"),
+    "20 rows for 13": (
+        SPREAD,
+        put("x0.grad", spread_over_all_rows),
+        "; its sum is 1.53846 (20/13) of the reference's",
+    ),
+    "two elements": (ROUNDED, put("x0.grad", at(0.1, (0, 0), (1, 1))), "; 2 of 96 elements"),
+    "a sum of nothing": (
+        BALANCED,
+        put("x0.grad", lambda t: t + torch.tensor([1.0, 2.0, 0.0, 0.0])),
+        "; 2 of 4 elements",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "change", "end"), PROPORTIONS.values(), ids=PROPORTIONS)
+def test_evidence_tells_a_ratio_where_there_is_one(text: str, change: Change, end: str) -> None:
+    assert verdicts(trial(text, change))[0].detail.endswith(end)
