@@ -31,13 +31,13 @@ from fuzzer.program import (
     Output,
     Program,
     Recipe,
-    Route,
     Shape,
     TensorType,
     contiguous,
     extent,
 )
 from fuzzer.routes import autograd
+from fuzzer.routes import draw as draw_route
 from fuzzer.values import GENERAL, fill
 
 # Half precision has fewer elements to hide a fault in, float64 the least rounding: all four are worth their compile.
@@ -426,13 +426,13 @@ def _in_float64(program: Program) -> Program:
 def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:
     """Choose outputs and cotangents, the route and the settings."""
     rng = draft.rng
-    route = rng.choice(list(routes))
+    route = draw_route(rng, routes)
     loose = loose_results(draft)
     inner = [name for node in draft.nodes for name in node.outs if draft.uses.get(name) and rng.random() < 0.08]
     outputs: list[Output] = []
     for name in [*loose, *inner]:
         if name in draft.tracked:
-            outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route)))
+            outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
         elif draft.types[name].dtype != "i64" and rng.random() < 0.5:
             # i64 results are mostly positions, and which of several equal elements is named is nobody's promise
             outputs.append(Output(name))
@@ -442,7 +442,7 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
             raise Rejected("no result carries a gradient")
         name = tracked[-1]
         outputs = [o for o in outputs if o.value != name]
-        outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route)))
+        outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
     drawn = dict(compiler_settings.draw(rng, device)) | dict(fixed)
@@ -450,7 +450,7 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         tuple(draft.leaves),
         tuple(draft.nodes),
         tuple(outputs),
-        Route(route),
+        route,
         tuple(sorted(drawn.items())),
     )
     return prune(program)

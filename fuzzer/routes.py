@@ -7,13 +7,14 @@ owner). It returns the outputs and, for every leaf that requires grad, the gradi
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from fuzzer.program import Attributes, Program
+from fuzzer.program import Attributes, Program, Route
 from fuzzer.settings import in_force
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -116,20 +117,37 @@ def backward_twice(
     return Results(tuple(out.detach() for out in outputs), gradients)
 
 
+DYNAMIC = 0.1  # the share of programs that are compiled with symbolic sizes, where the route has the choice
+
+
 @dataclass(frozen=True)
 class RouteSpec:
-    """A route: its function, the options it takes, with their defaults, and settings that it needs in force."""
+    """A route: its function, how it is drawn, and what it needs.
+
+    weight    how often it is drawn, relative to the others that are chosen.
+    options   those it takes, with their defaults.
+    settings  those that it needs in force.
+    """
 
     run: Callable[..., Results]
+    weight: float
     options: dict[str, Any]
     settings: Attributes = ()
 
 
+# Most programs take the two routes that differ most: with a partitioner between forward and backward, and without.
 ROUTES: dict[str, RouteSpec] = {
-    "autograd": RouteSpec(autograd, {"dynamic": False}),
-    "vjp": RouteSpec(vjp, {"dynamic": False}),
-    "backward_twice": RouteSpec(backward_twice, {"dynamic": False}, NOT_DONATED),
+    "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}),
+    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}),
+    "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
 }
+
+
+def draw(rng: random.Random, names: Sequence[str]) -> Route:
+    """One of the named routes by its weight, its options drawn."""
+    (name,) = rng.choices(names, [ROUTES[name].weight for name in names])
+    dynamic = "dynamic" in ROUTES[name].options and rng.random() < DYNAMIC
+    return Route(name, (("dynamic", True),) if dynamic else ())
 
 
 def find(program: Program) -> tuple[RouteSpec, dict[str, Any]]:

@@ -153,6 +153,18 @@ def test_reducers_only_ever_yield_programs(program: Program) -> None:
         assert all(isinstance(p, Program) for p in reducer(program, types))
 
 
+def test_a_route_shrinks_to_the_default_one_option_after_the_other() -> None:
+    text = (
+        'program(1)\nroute("vjp", dynamic=True)\nx0 = leaf(f32[()])\nv0 = relu(x0)\nbackward(v0, cotangent(f32[()]))\n'
+    )
+    everything = reduce(parse(text), lambda batch: [Answer.SAME] * len(batch), infer=infer)
+    assert everything.program.route == Route()
+    static = reduce(
+        parse(text), lambda batch: [Answer.SAME if p.route.name == "vjp" else Answer.NONE for p in batch], infer=infer
+    )
+    assert static.program.route == Route("vjp")
+
+
 def test_reducers_survive_lists_options_regions_and_recorded_values() -> None:
     text = """program(1)
 route("vjp", dynamic=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -13,11 +16,14 @@ from hypothesis import given, settings
 from torch._dynamo.backends.common import aot_autograd
 
 from fuzzer import interpret
+from fuzzer.execution.messages import Place, Subject
+from fuzzer.execution.worker import Journal, Task, report
 from fuzzer.program import Program, Route
-from fuzzer.routes import ROUTES, Results, UnknownRoute, find, wanted
+from fuzzer.routes import ROUTES, Results, UnknownRoute, draw, find, wanted
 from fuzzer.strategies import programs
 from fuzzer.text import parse
 
+EAGER = Subject("eager", "cpu")
 HEAD = 'program(1)\nroute("autograd")\n'
 
 
@@ -57,13 +63,16 @@ def test_backward_twice_gives_every_gradient_twice(program: Program) -> None:
             torch.testing.assert_close(second, gradient + gradient, rtol=0, atol=0, equal_nan=True)
 
 
+PRODUCT = (
+    "x0 = leaf(f32[3, 4], seed=1)\nx1 = leaf(f32[4], seed=2)\n"
+    "v0 = mul(x0, x1)\nv1 = exp(v0)\nv2 = sum(v1, dim=(0,))\nbackward(v2, cotangent(f32[4], seed=3))\n"
+)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_agrees_with_eager_under_inductor(route: str) -> None:
-    program = parse(
-        HEAD.replace("autograd", route) + "x0 = leaf(f32[3, 4], seed=1)\nx1 = leaf(f32[4], seed=2)\n"
-        "v0 = mul(x0, x1)\nv1 = exp(v0)\nv2 = sum(v1, dim=(0,))\nbackward(v2, cotangent(f32[4], seed=3))\n"
-    )
+    program = parse(HEAD.replace("autograd", route) + PRODUCT)
     torch._dynamo.reset()
     eager, compiled = run(program), run(program, lambda f: torch.compile(f, fullgraph=True))
     for name, gradient in eager.gradients.items():
@@ -108,6 +117,26 @@ def test_an_unknown_route_or_option_is_refused_by_name(route: Route, words: str)
 def test_options_have_defaults() -> None:
     assert find(parse('program(1)\nroute("vjp")\n'))[1] == {"dynamic": False}
     assert find(parse('program(1)\nroute("vjp", dynamic=True)\n'))[1] == {"dynamic": True}
+
+
+def test_routes_are_drawn_by_their_weight_and_some_with_symbolic_sizes() -> None:
+    rng = random.Random(0)
+    drawn = [draw(rng, list(ROUTES)) for _ in range(2000)]
+    count = Counter(route.name for route in drawn)
+    assert set(count) == set(ROUTES)
+    assert count["autograd"] + count["vjp"] >= 0.7 * len(drawn)
+    assert 0.05 < sum(("dynamic", True) in route.options for route in drawn) / len(drawn) < 0.2
+    assert {draw(rng, ["vjp"]).name for _ in range(20)} == {"vjp"}
+
+
+@pytest.mark.parametrize("route", [name for name, spec in ROUTES.items() if "dynamic" in spec.options])
+def test_a_dynamic_program_is_compiled_with_symbolic_sizes_and_judged_like_any_other(route: str) -> None:
+    text = f'program(1)\nroute("{route}", dynamic=True)\n' + PRODUCT
+    torch._dynamo.reset()
+    with patch.object(torch, "compile", wraps=torch.compile) as asked:
+        found = report(parse(text), Task(place=Place(EAGER, Subject("aot_eager", "cpu"))), Journal(None))
+    assert asked.call_args.kwargs["dynamic"] is True
+    assert (found.verdict, found.rejected) == ("agree", "")
 
 
 # ---------------------------------------------------------------- layouts in the graph that the compiler receives
