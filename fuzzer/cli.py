@@ -511,6 +511,7 @@ def ops(as_json: bool) -> None:
                 "dtypes": [] if first == SAME else list(first),
                 "attributes": [a.name for a in spec.attributes],
                 "differentiable": spec.differentiable,
+                "entries": list(spec.entries),
             }
         )
     if as_json:

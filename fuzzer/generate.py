@@ -19,7 +19,7 @@ from fuzzer import settings as compiler_settings
 from fuzzer.infer import type_of
 from fuzzer.interpret import apply, cotangents, function, materialise, strided
 from fuzzer.ops import OPS
-from fuzzer.ops.spec import SAME, Attribute, Draw, Limits, Operand, OpSpec, log_uniform
+from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform
 from fuzzer.program import (
     FLOATS,
     NORMAL,
@@ -210,12 +210,11 @@ def preference(draft: Draft, name: str) -> float:
 
 
 def operand_dtype(draft: Draft, operand: Operand, d: Draw) -> str:
-    if operand.dtypes == SAME:
-        return d.x.dtype
-    if draft.dtype in operand.dtypes and (draft.rng.random() < 0.9 or not isinstance(operand.dtypes, tuple)):
-        return draft.dtype
-    allowed = [t for t in operand.dtypes if t not in FLOATS or t in draft.limits.dtypes]
-    return draft.rng.choice(allowed or list(operand.dtypes))
+    dtypes = operand.admitted(d)
+    if len(dtypes) == 1 or (draft.dtype in dtypes and draft.rng.random() < 0.9):
+        return draft.dtype if draft.dtype in dtypes else dtypes[0]
+    allowed = [t for t in dtypes if t not in FLOATS or t in draft.limits.dtypes]
+    return draft.rng.choice(allowed or list(dtypes))
 
 
 def fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
@@ -282,11 +281,20 @@ def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
             raise Rejected(f"{spec.name}: {reason[0]}") from None
     for name in node.outs:
         draft.types[name] = type_of(draft.env[name])
-        if spec.differentiable and draft.types[name].is_float and any(u in draft.tracked for u in node.uses):
-            draft.tracked.add(name)
+    if spec.differentiable and any(u in draft.tracked for u in node.uses):
+        draft.tracked.update(name for name in carriers(draft, node) if draft.types[name].is_float)
     for name in node.uses:
         draft.uses[name] = draft.uses.get(name, 0) + 1
     draft.nodes.append(node)
+
+
+def carriers(draft: Draft, node: Node) -> Sequence[str]:
+    """The results that depend on an operand with a gradient: not all of meshgrid's, and not on reshape_as's second."""
+    if len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].is_float):
+        return node.outs
+    env: dict[str, Any] = {u: draft.env[u].detach().requires_grad_(u in draft.tracked) for u in node.uses}
+    apply(node, env)
+    return [name for name in node.outs if env[name].requires_grad]
 
 
 def teaches(draft: Draft, node: Node) -> bool:

@@ -18,6 +18,12 @@ from fuzzer.program import Argument, Dtype, Leaf, Node, Program, Region, Stateme
 from fuzzer.values import TORCH_DTYPES, fill
 
 NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
+# Sources that are properties of a tensor: read, not called.
+PROPERTIES = frozenset(
+    spec.source
+    for spec in OPS.values()
+    if spec.source.startswith("torch.Tensor.") and not callable(getattr(torch.Tensor, spec.source[13:]))
+)
 
 
 class UnknownOp(ValueError):
@@ -45,14 +51,17 @@ def call(node: Node) -> str:
     spec = OPS.get(node.op)
     if spec is None:
         raise UnknownOp(f"no op {node.op!r}; `backfuzz ops` lists the known ones")
-    parts: list[str] = []
+    leading = {a.name for a in spec.attributes if a.leads}
+    parts = [python_value(value) for key, value in node.attrs if key in leading]
     for i, arg in enumerate(node.args):
         keyword = spec.operands[i].keyword if i < len(spec.operands) else None
         if keyword is None:
             parts.append(_argument(arg))
         elif arg is not None:
             parts.append(f"{keyword}={_argument(arg)}")
-    parts += [f"{key}={python_value(value)}" for key, value in node.attrs]
+    parts += [f"{key}={python_value(value)}" for key, value in node.attrs if key not in leading]
+    if spec.source in PROPERTIES:
+        return f"{parts[0]}.{spec.source.removeprefix('torch.Tensor.')}"
     return f"{spec.source}({', '.join(parts)})"
 
 

@@ -286,6 +286,8 @@ class Replay:
         pairs = [(ref, self.value(ref)) for ref in step.writes]
         pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in written]
         refs, values = [ref for ref, _ in pairs], [value for _, value in pairs]
+        if not written:  # functions of integers and factories that were given no dtype make the default one
+            values = [value.double() if value.dtype == torch.float32 else value for value in values]
         if "empty" in step.name:
             values = [value.zero_() for value in values]  # so that no replay depends on what memory held
         changed = values

@@ -31,10 +31,13 @@ NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 # name: (what it is for, the expression). u has shape (3, *shape); N is the symmetric three-fold sum, close to normal
 # with variance 1 (three uniforms in -1..1, each of variance 1/3).
 _N = "(u.sum(0) - 3 * 2**23).double() / 2**23"
+# On the diagonal of a matrix: 2, 3, 4, ...
+_STEPS = "(torch.eye(*u.shape[-2:]).double() * torch.arange(2, u.shape[-1] + 2) if u.dim() > 2 else 2.0)"
 RECIPES: dict[str, tuple[str, str]] = {
     "normal": ("close to a standard normal", f"{_N}"),
     "uniform": ("uniform in 0..1", "u[0].double() / 2**24"),
     "positive": ("uniform in 0.1..4", "0.1 + 3.9 * (u[0].double() / 2**24)"),
+    "above_two": ("uniform in 2.1..6", "2.1 + 3.9 * (u[0].double() / 2**24)"),
     "unit": ("uniform in -0.9..0.9", "1.8 * (u[0].double() / 2**24) - 0.9"),
     "probabilities": ("uniform in 0.05..0.95", "0.05 + 0.9 * (u[0].double() / 2**24)"),
     "ties": ("few distinct values, so that maxima tie", "(u[0] % 3 - 1).double() * 0.5"),
@@ -48,6 +51,11 @@ RECIPES: dict[str, tuple[str, str]] = {
     "large": ("normal times 1000", f"1000 * ({_N})"),
     "tiny": ("normal times 0.0001", f"({_N}) / 10000"),
     "subnormal": ("below the smallest normal number", f"({_N}) / 8 * torch.finfo(DTYPE).smallest_normal"),
+    "separated": ("matrices with singular values near 2, 3, 4, ...", f"({_N}) / 8 + {_STEPS}"),
+    "definite": (
+        "symmetric matrices with eigenvalues near 2, 3, 4, ...",
+        f"(lambda n: (n + n.mT if n.dim() > 1 and n.shape[-1] == n.shape[-2] else n) / 16 + {_STEPS})({_N})",
+    ),
     "ones": ("all one", "torch.ones(u.shape[1:])"),
     "coins": ("0 or 1", "u[0] % 2"),
 }

@@ -5,15 +5,25 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+import torch
+
 from fuzzer.ops.spec import OpSpec
+
+
+def available(spec: OpSpec) -> bool:
+    """Whether the running torch has this op."""
+    running = torch.__version__.split(".")
+    return [int(part) for part in spec.since.split(".") if part] <= [int(part) for part in running[:2]]
+
 
 OPS: dict[str, OpSpec] = {}
 
-for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name != "spec"):
+for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name not in ("spec", "excluded")):
     for _spec in importlib.import_module(f"fuzzer.ops.{_module}").TABLE:
         if _spec.name in OPS:
             raise ValueError(f"op {_spec.name} stands in two tables; the second is fuzzer/ops/{_module}.py")
-        OPS[_spec.name] = _spec
+        if available(_spec):
+            OPS[_spec.name] = _spec
 
 
 def families() -> dict[str, tuple[OpSpec, ...]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fuzzer.ops.spec import INDEX, SAME, Attribute, Operand, OpSpec, broadcast, choice, real
+from math import inf
+
+from fuzzer.ops.spec import FROM_SOURCE, INDEX, SAME, Attribute, Operand, OpSpec, broadcast, choice, nonempty, real
 from fuzzer.program import FLOATS, Recipe
 
 FAMILY = "binary"
@@ -17,10 +19,14 @@ def binary(
     dtypes: tuple[str, ...] = FLOATS,
     promotes: tuple[str, ...] | str = SAME,
     differentiable: bool = True,
+    entries: tuple[str, ...] = FROM_SOURCE,
+    since: str = "",
 ) -> OpSpec:
     """`values` and `others` suit the first and the second operand; `promotes`: dtypes of the second."""
     operands = (Operand(dtypes=dtypes, values=values), Operand("other", promotes, shape=broadcast, values=others))
-    return OpSpec(name, FAMILY, source or f"torch.{name}", (*operands, *attributes), differentiable=differentiable)
+    source = source or f"torch.{name}"
+    params: tuple[Operand | Attribute, ...] = (*operands, *attributes)
+    return OpSpec(name, FAMILY, source, params, differentiable=differentiable, entries=entries, since=since)
 
 
 ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
@@ -29,7 +35,12 @@ TABLE = (
     binary("add", ALPHA, promotes=FLOATS),
     binary("sub", ALPHA, promotes=FLOATS),
     binary("mul", promotes=(*FLOATS, "i64", "bool")),
-    binary("div", choice("rounding_mode", None, None, "floor", "trunc", default=None), others=("positive", "corners")),
+    binary(
+        "div",
+        choice("rounding_mode", None, None, "floor", "trunc", default=None),
+        others=("positive", "corners"),
+        entries=(*(f"div.{mode}" for mode in ("no_rounding_mode", "floor_rounding", "trunc_rounding")), "true_divide"),
+    ),
     binary("pow", values=("positive",), promotes=(*FLOATS, "i64")),
     binary("float_power", values=("positive",)),
     binary("remainder", others=("positive", "corners")),
@@ -37,6 +48,26 @@ TABLE = (
     binary("maximum", values=("ties", "integers"), others=("ties", "integers"), promotes=FLOATS),
     binary("minimum", values=("ties", "integers"), others=("ties", "integers")),
     binary("fmax", values=("ties", "integers"), others=("ties", "integers")),
+    binary("max_binary", source="torch.max", values=("ties",), others=("ties", "integers"), entries=("max.binary",)),
+    binary("min_binary", source="torch.min", values=("ties",), others=("ties", "integers"), entries=("min.binary",)),
+    binary("radd", source="torch.Tensor.__radd__", promotes=FLOATS),
+    binary("rsub_reflected", source="torch.Tensor.__rsub__", promotes=FLOATS),
+    binary("rmul", source="torch.Tensor.__rmul__", promotes=FLOATS),
+    binary("rdiv", source="torch.Tensor.__rdiv__", values=("positive",)),
+    binary("rmod", source="torch.Tensor.__rmod__", values=("positive", "corners")),
+    binary("rpow", source="torch.Tensor.__rpow__", others=("positive",)),
+    binary("nextafter", since="2.13"),
+    OpSpec(
+        "dist",
+        FAMILY,
+        "torch.dist",
+        (
+            Operand(accepts=nonempty, values=("ties",)),
+            Operand("other", SAME, shape=broadcast),
+            # not 0: eager's backward breaks ("Expected a proper Tensor but got None", torch 2.11 and 2.13)
+            choice("p", 2, 2, 1, 3, 0.5, inf, -inf, default=2),
+        ),
+    ),
     binary("fmin", values=("ties", "integers"), others=("ties", "integers")),
     binary("atan2", values=("zeros",), others=("zeros",)),
     binary("hypot", values=("zeros",), others=("zeros",)),

@@ -71,7 +71,8 @@ def interpolate(mode: str, *ranks: int, aligned: bool = False, smooth: bool = Fa
         attributes.append(computed("antialias", "flag", antialias, False))
     operand = Operand(rank=(min(ranks), max(ranks)), accepts=nonempty, fresh=fresh)
     name = f"interpolate_{mode.replace('-', '_')}"
-    return OpSpec(name, FAMILY, "torch.nn.functional.interpolate", (operand, *attributes))
+    entry = f"nn.functional.interpolate.{mode}"
+    return OpSpec(name, FAMILY, "torch.nn.functional.interpolate", (operand, *attributes), entries=(entry,))
 
 
 def many_channels(d: Draw) -> Shape:
@@ -167,6 +168,7 @@ TABLE = (
             Operand(rank=(3, 5), accepts=nonempty, fresh=images(2, most=6)),
             computed("groups", "integer", divisor_of_channels),
         ),
+        entries=("nn.functional.channel_shuffle",),
     ),
     grid_sample(2, "bilinear", "nearest", "bicubic"),
     grid_sample(3, "bilinear", "nearest"),

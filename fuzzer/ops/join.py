@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuzzer.ops.spec import FLOATS, Attribute, Draw, Operand, OpSpec, computed, dim, replaced
+from fuzzer.ops.spec import FLOATS, SAME, Attribute, Draw, Operand, OpSpec, choice, computed, dim, replaced
 from fuzzer.program import Shape, TensorType, Value
 
 FAMILY = "join"
@@ -72,6 +72,12 @@ def cat_shape(d: Draw) -> Shape:
     return first if d.rng.random() < 0.25 else replaced(first, where, d.size(0, 12))
 
 
+def short(d: Draw) -> Shape:
+    return (d.size(1, 12),)
+
+
+VECTOR = Operand(rank=(1, 1), fresh=short, accepts=lambda t: 0 < t.numel <= 64)
+
 TABLE = (
     join("cat", cat_shape, computed("dim", "dim", joined, 0), least=1),
     join("stack", alike(0, 4), dim(default=0, extra=1), least=1),
@@ -79,6 +85,21 @@ TABLE = (
     join("vstack", differing(lambda rank: 0 if rank > 1 else None, 0, 3)),
     join("dstack", differing(lambda rank: 2 if rank > 2 else None, 0, 4)),
     join("column_stack", differing(lambda rank: 1 if rank > 1 else None, 0, 3)),
+    *(
+        OpSpec(
+            "meshgrid" + suffix,
+            FAMILY,
+            "torch.meshgrid",
+            (*operands, choice("indexing", "ij", "xy", default="ij")),
+            results=2,
+            entries=(f"meshgrid.{entry}",),
+        )
+        for suffix, entry, operands in (
+            ("", "variadic_tensors", (VECTOR, Operand("other", SAME, shape=short))),
+            ("_of_list", "list_of_tensors", (Operand("tensors", SAME, shape=short, count=(2, 2)),)),
+        )
+    ),
+    OpSpec("cartesian_prod", FAMILY, "torch.cartesian_prod", (VECTOR, Operand("other", SAME, shape=short))),
     OpSpec(
         "block_diag",
         FAMILY,

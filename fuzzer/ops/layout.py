@@ -34,6 +34,12 @@ def repeats(d: Draw) -> Value:
     return (*[1] * (d.x.rank - len(counts)), *counts)
 
 
+def tiles(d: Draw) -> Value:
+    """As `repeats`; also fewer numbers than dimensions."""
+    counts: tuple[int, ...] = repeats(d)  # type: ignore[assignment]
+    return counts[d.rng.randint(0, len(counts)) :] if d.rng.random() < 0.3 else counts
+
+
 TABLE = (
     layout("flip", dims("dims")),
     layout("roll", dims("dims"), computed("shifts", "shape", shifts), rank=(1, 5)),
@@ -42,6 +48,10 @@ TABLE = (
     layout("repeat_interleave", integer("repeats", 1, 3), dim(), rank=(1, 5)),
     layout("contiguous", source="torch.Tensor.contiguous"),
     layout("clone"),
+    layout("fliplr", rank=(2, 5)),
+    layout("flipud", rank=(1, 5)),
+    layout("tile", computed("dims", "shape", tiles)),
+    layout("diagflat", integer("offset", -2, 2, 0), rank=(0, 1)),
     layout("tril", integer("diagonal", -3, 3, 0), rank=(2, 5)),
     layout("triu", integer("diagonal", -3, 3, 0), rank=(2, 5)),
     layout("diag_embed", integer("offset", -2, 2, 0), rank=(1, 3)),

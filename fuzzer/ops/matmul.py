@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fuzzer.ops.spec import (
     SAME,
     WIDE,
+    Attribute,
     Draw,
     Operand,
     OpSpec,
@@ -74,7 +77,7 @@ def second(d: Draw) -> Shape:
 MATRIX = Operand(rank=(2, 2))
 
 
-def accumulating(name: str, of: Operand, other: Operand, input_shape: int) -> OpSpec:
+def accumulating(name: str, of: Operand, other: Operand, input_shape: int, *also: str) -> OpSpec:
     """beta * input + alpha * (of @ other). The input broadcasts, so it is drawn last and passed by keyword."""
 
     def input_of(d: Draw) -> Shape:
@@ -82,7 +85,7 @@ def accumulating(name: str, of: Operand, other: Operand, input_shape: int) -> Op
         return expandable(d, ((*a[:-1], b[-1]) if len(b) == len(a) else a[:-1])[-input_shape:])
 
     operands = (of, other, Operand("input", SAME, shape=input_of, keyword="input"))
-    return OpSpec(name, FAMILY, f"torch.{name}", (*operands, BETA, ALPHA))
+    return OpSpec(name, FAMILY, f"torch.{name}", (*operands, BETA, ALPHA), entries=(name, *also))
 
 
 def named(operand_name: str, **kwargs: object) -> Operand:
@@ -94,14 +97,73 @@ def scale(d: Draw) -> Value:
     return d.rng.choice((None, None, 0.5, 1.0))
 
 
+def short(d: Draw) -> Shape:
+    return tuple(d.size(1, 6) for _ in range(d.rng.randint(0, 2)))
+
+
+def chain(d: Draw) -> Shape:
+    """A matrix that the one drawn before it can be multiplied with."""
+    drawn = d.operands[-1] if d.operands else ()
+    return (drawn[-1].shape[-1] if drawn else d.size(1, 12), d.size(1, 12))
+
+
+EQUATIONS = ("ij,jk->ik", "bij,bjk->bik", "ij,ij->", "ii,i->i", "i,j->ji", "bij,bkj->ikb", "ij,kl->il", "bij,j->b")
+
+
+def term(number: int) -> Callable[[Draw], Shape]:
+    """The sizes of an equation's number-th term; a letter met before keeps its size."""
+
+    def draw(d: Draw) -> Shape:
+        terms = str(d.attrs["equation"]).split("->")[0].split(",")
+        sizes = dict(zip(terms[0], d.x.shape, strict=True)) if number else {}
+        for letter in terms[number]:
+            sizes.setdefault(letter, d.size(1, 12))
+        return tuple(sizes[letter] for letter in terms[number])
+
+    return draw
+
+
 TABLE = (
     OpSpec("matmul", FAMILY, "torch.matmul", (Operand(rank=(1, 5)), Operand("other", SAME, shape=factor))),
     OpSpec("mm", FAMILY, "torch.mm", (MATRIX, Operand("mat2", SAME, shape=columns))),
     OpSpec("bmm", FAMILY, "torch.bmm", (Operand(rank=(3, 3)), Operand("mat2", SAME, shape=batched_columns))),
     OpSpec("mv", FAMILY, "torch.mv", (MATRIX, Operand("vec", SAME, shape=last))),
     OpSpec("dot", FAMILY, "torch.dot", (Operand(rank=(1, 1)), Operand("other", SAME, shape=like))),
+    OpSpec("vdot", FAMILY, "torch.vdot", (Operand(rank=(1, 1)), Operand("other", SAME, shape=like))),
+    OpSpec(
+        "inner",
+        FAMILY,
+        "torch.inner",
+        (Operand(rank=(1, 3)), Operand("other", SAME, shape=lambda d: (*short(d), d.x.shape[-1]))),
+    ),
+    OpSpec(
+        "rmatmul",
+        FAMILY,
+        "torch.Tensor.__rmatmul__",
+        (
+            Operand(rank=(1, 3)),
+            Operand("other", SAME, shape=lambda d: (d.size(1, 16), d.x.shape[-2:][0])),
+        ),
+        entries=("__rmatmul__",),
+    ),
+    OpSpec(
+        "einsum",
+        FAMILY,
+        "torch.einsum",
+        (
+            Attribute("equation", "choice", lambda d: d.rng.choice(EQUATIONS), leads=True),
+            Operand(shape=term(0)),
+            Operand("other", SAME, shape=term(1)),
+        ),
+    ),
+    OpSpec(
+        "multi_dot",
+        FAMILY,
+        "torch.linalg.multi_dot",
+        (Operand("tensors", SAME, rank=(2, 2), shape=chain, count=(2, 4)),),
+    ),
     OpSpec("outer", FAMILY, "torch.outer", (Operand(rank=(1, 1)), Operand("vec2", SAME, shape=vector))),
-    accumulating("addmm", named("mat1", rank=(2, 2)), named("mat2", dtypes=SAME, shape=columns), 2),
+    accumulating("addmm", named("mat1", rank=(2, 2)), named("mat2", dtypes=SAME, shape=columns), 2, "addmm.decomposed"),
     accumulating("baddbmm", named("batch1", rank=(3, 3)), named("batch2", dtypes=SAME, shape=batched_columns), 3),
     accumulating("addmv", named("mat", rank=(2, 2)), named("vec", dtypes=SAME, shape=last), 1),
     accumulating("addbmm", named("batch1", rank=(3, 3)), named("batch2", dtypes=SAME, shape=batched_columns), 2),

@@ -19,8 +19,11 @@ def constant_pad(d: Draw) -> Value:
     return tuple(pairs)
 
 
-def bounded_pad(most: Callable[[int], int]) -> Callable[[Draw], Value]:
-    """Pairs for the 1, 2 or 3 last dimensions that torch pads in this mode; each at most `most(size)`."""
+def bounded_pad(most: Callable[[int], int], crops: bool) -> Callable[[Draw], Value]:
+    """Pairs for the 1, 2 or 3 last dimensions that torch pads in this mode; each at most `most(size)`.
+
+    `crops`: one is negative now and then.
+    """
 
     def draw(d: Draw) -> Value:
         # torch wants one or two dimensions before the padded ones, and knows ranks 2 to 5
@@ -29,6 +32,8 @@ def bounded_pad(most: Callable[[int], int]) -> Callable[[Draw], Value]:
         for size in reversed(d.x.shape[-padded:]):
             pairs += [d.rng.choice((0, 1, most(size), 2)) for _ in range(2)]
             pairs[-2:] = [min(pad, most(size), 6) for pad in pairs[-2:]]
+            if crops and size > 1 and d.rng.random() < 0.2:
+                pairs[-d.rng.randint(1, 2)] = -1
         return tuple(pairs)
 
     return draw
@@ -38,10 +43,13 @@ def small(d: Draw) -> Shape:
     return tuple(d.size(1, 8) for _ in range(d.rng.randint(2, 5)))
 
 
-def pad(mode: str, most: Callable[[int], int]) -> OpSpec:
+def pad(mode: str, most: Callable[[int], int], *also: str) -> OpSpec:
     operand = Operand(rank=(2, 5), accepts=nonempty, fresh=small)
-    attributes = (computed("pad", "shape", bounded_pad(most)), choice("mode", mode, default="constant"))
-    return OpSpec(f"pad_{mode}", FAMILY, "torch.nn.functional.pad", (operand, *attributes))
+    attributes = (computed("pad", "shape", bounded_pad(most, bool(also))), choice("mode", mode, default="constant"))
+    name = f"pad_{mode}"
+    return OpSpec(
+        name, FAMILY, "torch.nn.functional.pad", (operand, *attributes), entries=(f"nn.functional.pad.{mode}", *also)
+    )
 
 
 TABLE = (
@@ -54,8 +62,9 @@ TABLE = (
             computed("pad", "shape", constant_pad),
             choice("value", None, 0.0, 1.0, -2.5, default=None),
         ),
+        entries=("nn.functional.pad.constant",),
     ),
     pad("reflect", lambda size: size - 1),
-    pad("replicate", lambda size: 4),
+    pad("replicate", lambda size: 4, "nn.functional.pad.replicate_negative"),
     pad("circular", lambda size: size),
 )

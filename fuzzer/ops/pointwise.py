@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzzer.ops.spec import WIDE, Attribute, Draw, Operand, OpSpec, choice, computed, integer, real
+from fuzzer.ops.spec import FROM_SOURCE, WIDE, Attribute, Draw, Operand, OpSpec, choice, computed, integer, real
 from fuzzer.program import FLOATS, Dtype, Value
 
 FAMILY = "pointwise"
@@ -14,10 +14,12 @@ def unary(
     source: str = "",
     values: tuple[str, ...] = (),
     dtypes: tuple[str, ...] = FLOATS,
+    results: int = 1,
     differentiable: bool = True,
+    entries: tuple[str, ...] = FROM_SOURCE,
 ) -> OpSpec:
-    operand = Operand(dtypes=dtypes, values=values)
-    return OpSpec(name, FAMILY, source or f"torch.{name}", (operand, *attributes), differentiable=differentiable)
+    params: tuple[Operand | Attribute, ...] = (Operand(dtypes=dtypes, values=values), *attributes)
+    return OpSpec(name, FAMILY, source or f"torch.{name}", params, results, differentiable, entries=entries)
 
 
 def lower(d: Draw) -> Value:
@@ -66,8 +68,46 @@ TABLE = (
     unary("erfinv", values=("unit",)),
     unary("lgamma", values=("positive",)),
     unary("digamma", values=("positive",)),
-    unary("polygamma", integer("n", 1, 3), source="torch.Tensor.polygamma", values=("positive",)),
-    unary("i0", source="torch.special.i0"),
+    unary(
+        "polygamma",
+        integer("n", 0, 4),
+        source="torch.Tensor.polygamma",
+        values=("positive",),
+        entries=tuple(f"polygamma.polygamma_n_{n}" for n in range(5)),
+    ),
+    unary(
+        "polygamma_special",
+        Attribute("n", "integer", lambda d: d.rng.choice((0, 0, 1, 2, 3)), leads=True),
+        source="torch.special.polygamma",
+        values=("positive",),
+        entries=("special.polygamma.special_polygamma_n_0",),
+    ),
+    unary(
+        "mvlgamma",
+        integer("p", 1, 5),
+        # above (p - 1) / 2
+        values=("above_two",),
+        entries=tuple(f"mvlgamma.mvlgamma_p_{p}" for p in (1, 3, 5)),
+    ),
+    unary("i0", source="torch.special.i0", entries=("i0",)),
+    unary("i1e", source="torch.special.i1e", dtypes=WIDE),
+    unary("ndtri", source="torch.special.ndtri", values=("probabilities",), dtypes=WIDE),
+    unary("sgn", values=("zeros",), differentiable=False),
+    unary("angle", values=("zeros",), differentiable=False),
+    unary("real", source="torch.real"),
+    unary("conj", source="torch.conj"),
+    unary("conj_physical"),
+    unary("resolve_conj"),
+    unary("resolve_neg"),
+    unary("fill", choice("value", 0.0, 1.0, -2.5, True), differentiable=False),
+    unary("frexp", results=2),
+    *(unary(name, source=f"torch.Tensor.{name}") for name in ("double", "float", "half", "bfloat16")),
+    unary("clamp_min", real("min", -2, 2, (0.0, 0.5, -1.0)), values=("corners",)),
+    unary("clamp_max", real("max", -2, 2, (0.0, 0.5, -1.0)), values=("corners",)),
+    unary("radd_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.Tensor.__radd__"),
+    unary("rmul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.Tensor.__rmul__"),
+    unary("rpow_scalar", real("other", 0.1, 3, (1.0, 2.0, 0.5)), source="torch.Tensor.__rpow__"),
+    unary("rdiv_scalar", real("other", -2, 2, (1.0, 0.0)), source="torch.Tensor.__rdiv__", values=("positive",)),
     unary("i0e", source="torch.special.i0e"),
     unary("i1", source="torch.special.i1", dtypes=WIDE),
     unary("erfcx", source="torch.special.erfcx", dtypes=WIDE),
@@ -99,5 +139,11 @@ TABLE = (
     unary("trunc", values=("corners",), differentiable=False),
     unary("floor", values=("corners",), differentiable=False),
     unary("ceil", values=("corners",), differentiable=False),
-    unary("round", integer("decimals", 0, 2, 0), values=("corners",), differentiable=False),
+    unary(
+        "round",
+        integer("decimals", -3, 3, 0),
+        values=("corners",),
+        differentiable=False,
+        entries=("round", "round.decimals_0", "round.decimals_3", "round.decimals_neg_3"),
+    ),
 )

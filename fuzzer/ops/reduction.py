@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fuzzer.ops.spec import (
     BOOL,
+    FROM_SOURCE,
     WIDE,
     Attribute,
     Draw,
@@ -16,6 +17,7 @@ from fuzzer.ops.spec import (
     dims,
     flag,
     nonempty,
+    real,
 )
 from fuzzer.program import FLOATS, Dtype, Value
 
@@ -60,15 +62,31 @@ def reduction(
     rank: tuple[int, int] = (0, 5),
     results: int = 1,
     differentiable: bool = True,
+    entries: tuple[str, ...] = FROM_SOURCE,
+    since: str = "",
 ) -> OpSpec:
     """`full`: at least one element is needed."""
     operand = Operand(dtypes=dtypes, rank=rank, accepts=nonempty if full else None, values=values)
-    return OpSpec(name, FAMILY, source or f"torch.{name}", (operand, *attributes), results, differentiable)
+    source = source or f"torch.{name}"
+    return OpSpec(name, FAMILY, source, (operand, *attributes), results, differentiable, entries=entries, since=since)
 
 
 def wider(d: Draw) -> Value:
     """None, or a dtype that holds x's: vector_norm refuses to narrow."""
     return Dtype("f64" if d.x.dtype == "f64" else d.rng.choice(WIDE)) if d.rng.random() < 0.25 else None
+
+
+def order(d: Draw) -> Value:
+    """The Frobenius norm of all elements or of some dimensions, or an order of a vector norm."""
+    return d.rng.choice(("fro", "fro", 2, 1, 0, 3, 0.5, INF, -INF))
+
+
+def some_for_norm(d: Draw) -> Value:
+    """Any dimensions; one or two for "fro"."""
+    if d.x.rank == 0 or d.rng.random() < 0.3:
+        return None
+    most = min(2, d.x.rank) if d.attrs["p"] == "fro" else d.x.rank
+    return tuple(sorted(d.rng.sample(range(d.x.rank), d.rng.randint(1, most))))
 
 
 KEEPDIM_WITH_DIM = computed("keepdim", "flag", keep_if_dim, False)
@@ -81,16 +99,52 @@ TABLE = (
     reduction("nanmean", some(), KEEPDIM, full=False),
     reduction("amax", some(default=()), KEEPDIM, values=TIES),
     reduction("amin", some(default=()), KEEPDIM, values=TIES),
-    reduction("max", dim(), KEEPDIM, values=TIES, results=2),
-    reduction("min", dim(), KEEPDIM, values=TIES, results=2),
-    reduction("max_all", source="torch.max", values=TIES),
-    reduction("min_all", source="torch.min", values=TIES),
+    reduction("max", dim(), KEEPDIM, values=TIES, results=2, entries=("max.reduction_with_dim",)),
+    reduction("min", dim(), KEEPDIM, values=TIES, results=2, entries=("min.reduction_with_dim",)),
+    reduction("max_all", source="torch.max", values=TIES, entries=("max.reduction_no_dim",)),
+    reduction("min_all", source="torch.min", values=TIES, entries=("min.reduction_no_dim",)),
+    reduction("aminmax", computed("dim", "dim", maybe_dim, None), KEEPDIM, values=TIES, results=2, since="2.13"),
     reduction("prod", dim(), KEEPDIM, cast(), values=("zeros", "signs"), full=False),
     reduction("prod_all", cast(), source="torch.prod", values=("zeros", "signs"), full=False),
     reduction("var", some(), CORRECTION, KEEPDIM),
     reduction("std", some(), CORRECTION, KEEPDIM),
     reduction("var_mean", some(), CORRECTION, KEEPDIM, results=2),
     reduction("std_mean", some(), CORRECTION, KEEPDIM, results=2),
+    *(
+        reduction(
+            f"{name}_unbiased", flag("unbiased"), source=f"torch.{name}", results=n, entries=(f"{name}.unbiased",)
+        )
+        for name, n in (("var", 1), ("std", 1), ("var_mean", 2), ("std_mean", 2))
+    ),
+    *(
+        reduction(
+            name,
+            real("q", 0, 1, (0.0, 0.5, 1.0)),
+            computed("dim", "dim", maybe_dim, None),
+            KEEPDIM,
+            choice("interpolation", "linear", "lower", "higher", "midpoint", "nearest", default="linear"),
+            dtypes=WIDE,
+        )
+        for name in ("quantile", "nanquantile")
+    ),
+    reduction(
+        "norm",
+        computed("p", "norm", order, "fro"),
+        computed("dim", "dims", some_for_norm, None),
+        KEEPDIM,
+        values=("zeros", "ties"),
+        entries=("norm", "norm.fro", "norm.inf"),
+    ),
+    reduction(
+        "norm_nuclear",
+        choice("p", "nuc", default="fro"),
+        KEEPDIM,
+        source="torch.norm",
+        values=("separated",),
+        rank=(2, 2),
+        dtypes=WIDE,
+        entries=("norm.nuc",),
+    ),
     reduction(
         "vector_norm",
         choice("ord", 2, 2, 1, 0, 3, 0.5, INF, -INF, default=2),

@@ -23,6 +23,7 @@ TABLE = (
         FAMILY,
         "torch.trapezoid",
         (Operand(rank=(1, 5)), choice("dx", 1, 0.5, 2.0, default=1), dim(default=-1)),
+        entries=("trapezoid", "trapz"),
     ),
     OpSpec(
         "cumulative_trapezoid",

@@ -190,6 +190,7 @@ TABLE = (
             choice("reduce", "sum", "prod", "mean", "amax", "amin"),
             flag("include_self", True),
         ),
+        entries=tuple(f"scatter_reduce.{mode}" for mode in ("sum", "prod", "mean", "amax", "amin")),
     ),
     OpSpec(
         "index_add",

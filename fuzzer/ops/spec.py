@@ -98,9 +98,15 @@ class Operand:
     absent: float = 0.0
     keyword: str | None = None
 
+    def admitted(self, d: Draw) -> tuple[str, ...]:
+        """The dtypes it may have; for the first tensor of an op's list SAME means any that floats."""
+        if isinstance(self.dtypes, tuple):
+            return self.dtypes
+        return FLOATS if d.operands == [()] else (d.x.dtype,)
+
     def admits(self, d: Draw, t: TensorType, shape: Shape | None) -> bool:
         """Whether a value of type t may stand here; `shape` is the exact shape drawn for this place, if any."""
-        dtypes = (d.x.dtype,) if self.dtypes == SAME else self.dtypes
+        dtypes = self.admitted(d)
         if t.dtype not in dtypes or (shape is not None and t.shape != shape):
             return False
         in_rank = shape is not None or self.rank[0] <= t.rank <= self.rank[1]
@@ -119,12 +125,16 @@ WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
 
 @dataclass(frozen=True)
 class Attribute:
-    """A parameter that is no tensor: how to draw it, its default (absent from the text), and its kind for people."""
+    """A parameter that is no tensor: how to draw it, its default (absent from the text), and its kind for people.
+
+    leads: torch wants it by position, before the operands.
+    """
 
     name: str
     kind: str
     draw: Callable[[Draw], Value]
     default: Any = REQUIRED
+    leads: bool = False
 
 
 def flag(name: str, default: Any = REQUIRED) -> Attribute:
@@ -190,6 +200,8 @@ def computed(name: str, kind: str, draw: Callable[[Draw], Value], default: Any =
 
 # ---------------------------------------------------------------- the entry
 
+FROM_SOURCE: tuple[str, ...] = ("from the source",)
+
 
 @dataclass(frozen=True)
 class OpSpec:
@@ -198,11 +210,14 @@ class OpSpec:
     name            as it stands in a .prog text; ends in an underscore where the op writes in place.
     family          one word; the generator draws the family first, then the op, each as likely.
     source          the torch callable as a person writes it, e.g. "torch.slice_scatter"; called with the operands by
-                    position (or by `Operand.keyword`), attributes by name.
+                    position (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
     params          operands and attributes in the order in which they are drawn.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
     effects         "" or "writes the first operand" for in-place ops.
+    entries         entries of torch's own database of ops (`op_db`) that it reaches: those whose function, or an exact
+                    alias of it, it calls. Left out: the one named like its source.
+    since           the first torch release that has it, differentiable where the entry says so.
     """
 
     name: str
@@ -212,6 +227,13 @@ class OpSpec:
     results: int | Callable[[Draw], int] = 1
     differentiable: bool = True
     effects: str = ""
+    entries: tuple[str, ...] = FROM_SOURCE
+    since: str = ""
+
+    def __post_init__(self) -> None:
+        if self.entries is FROM_SOURCE:
+            name = self.source.removeprefix("torch.").removeprefix("Tensor.")
+            object.__setattr__(self, "entries", (name,))
 
     @property
     def operands(self) -> tuple[Operand, ...]:

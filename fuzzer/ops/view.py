@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from fuzzer.ops.spec import (
+    FROM_SOURCE,
+    SAME,
     Attribute,
     Draw,
     Operand,
     OpSpec,
+    broadcast,
     computed,
     dense,
     dim,
@@ -16,7 +20,7 @@ from fuzzer.ops.spec import (
     integer,
     nonempty,
 )
-from fuzzer.program import Shape, Value
+from fuzzer.program import FLOATS, Shape, Value
 
 FAMILY = "view"
 
@@ -199,8 +203,55 @@ def slice_end(d: Draw) -> Value:
     return d.rng.choice((None, size, d.rng.randint(0, size), d.rng.randint(0, size), -d.rng.randint(1, size + 1)))
 
 
-def view(name: str, *attributes: Attribute, source: str = "", rank: tuple[int, int] = (0, 5)) -> OpSpec:
-    return OpSpec(name, FAMILY, source or f"torch.{name}", (Operand(rank=rank), *attributes))
+def as_reshaped(d: Draw) -> Shape:
+    """The shape that `reshaped` would ask for."""
+    return d.x.shape[::-1] if d.x.numel == 0 else solved(reshaped(d), d.x.numel)
+
+
+def as_viewed(d: Draw) -> Shape:
+    return solved(viewed(d), d.x.numel)
+
+
+def as_expanded(d: Draw) -> Shape:
+    """The shape that `expanded` would ask for, its -1 replaced by x's own sizes."""
+    sizes: Shape = expanded(d)  # type: ignore[assignment]
+    own = (1,) * (len(sizes) - d.x.rank) + d.x.shape
+    return tuple(mine if size == -1 else size for size, mine in zip(sizes, own, strict=True))
+
+
+def solved(shape: Value, number: int) -> Shape:
+    """A shape of `number` elements whose -1, if any, is worked out."""
+    sizes: Shape = shape  # type: ignore[assignment]
+    known = math.prod(size for size in sizes if size != -1)
+    return tuple(number // known if size == -1 else size for size in sizes)
+
+
+def cut(d: Draw, size: int) -> Value:
+    """Places to cut `size` at, in order; one may be met twice or lie beyond the end."""
+    return tuple(sorted(d.rng.randint(0, size + 1) for _ in range(d.rng.randint(1, 3))))
+
+
+def cuts_along(at: int) -> Callable[[Draw], Value]:
+    """Places along dimension `at` (hsplit cuts a vector along its only one)."""
+    return lambda d: cut(d, d.x.shape[min(at, d.x.rank - 1)])
+
+
+def count_of_cuts(d: Draw) -> int:
+    return len(d.attrs["indices"]) + 1  # type: ignore[arg-type]
+
+
+def view(
+    name: str,
+    *attributes: Attribute,
+    source: str = "",
+    rank: tuple[int, int] = (0, 5),
+    entries: tuple[str, ...] = FROM_SOURCE,
+) -> OpSpec:
+    return OpSpec(name, FAMILY, source or f"torch.{name}", (Operand(rank=rank), *attributes), entries=entries)
+
+
+# what expands: a 0-dim tensor, or sizes of 1
+SMALL = Operand(accepts=lambda t: 1 in t.shape or not t.shape, fresh=with_ones)
 
 
 SOME_EXTENT = Operand(rank=(1, 5), accepts=nonempty)
@@ -211,13 +262,25 @@ TABLE = (
     view("view", computed("size", "shape", viewed), source="torch.Tensor.view"),
     view("transpose", dim("dim0"), dim("dim1")),
     view("t", rank=(0, 2)),
-    view("permute", computed("dims", "dims", order)),
+    view("T", source="torch.Tensor.T", rank=(2, 2)),
+    view("H", source="torch.Tensor.H", rank=(2, 2)),
+    view("mT", source="torch.Tensor.mT", rank=(2, 5)),
+    view("mH", source="torch.Tensor.mH", rank=(2, 5)),
+    view("ravel"),
+    *(view(f"atleast_{rank}d", rank=(0, 4)) for rank in (1, 2, 3)),
+    OpSpec("reshape_as", FAMILY, "torch.Tensor.reshape_as", (Operand(), Operand("other", SAME, shape=as_reshaped))),
+    OpSpec("view_as", FAMILY, "torch.Tensor.view_as", (Operand(), Operand("other", SAME, shape=as_viewed))),
+    OpSpec("expand_as", FAMILY, "torch.Tensor.expand_as", (SMALL, Operand("other", SAME, shape=as_expanded))),
+    OpSpec("broadcast_to", FAMILY, "torch.broadcast_to", (SMALL, computed("size", "shape", expanded))),
     OpSpec(
-        "expand",
+        "broadcast_tensors",
         FAMILY,
-        "torch.Tensor.expand",
-        (Operand(accepts=lambda t: 1 in t.shape or not t.shape, fresh=with_ones), computed("size", "shape", expanded)),
+        "torch.broadcast_tensors",
+        (SMALL, Operand("other", FLOATS, shape=broadcast)),
+        results=2,
     ),
+    view("permute", computed("dims", "dims", order)),
+    OpSpec("expand", FAMILY, "torch.Tensor.expand", (SMALL, computed("size", "shape", expanded))),
     view(
         "narrow",
         dim(),
@@ -233,6 +296,7 @@ TABLE = (
         integer("step", 1, 3, 1),
         source="torch.ops.aten.slice.Tensor",
         rank=(1, 5),
+        entries=("slice",),
     ),
     OpSpec(
         "select",
@@ -241,7 +305,13 @@ TABLE = (
         (SOME_EXTENT, dim(), integer("index", lambda d: -extent_of(d), lambda d: extent_of(d) - 1)),
     ),
     view("unsqueeze", dim(extra=1), rank=(0, 4)),
-    OpSpec("squeeze", FAMILY, "torch.squeeze", (Operand(fresh=with_ones), computed("dim", "dims", pieces))),
+    OpSpec(
+        "squeeze",
+        FAMILY,
+        "torch.squeeze",
+        (Operand(fresh=with_ones), computed("dim", "dims", pieces)),
+        entries=("squeeze", "squeeze.multiple"),
+    ),
     view("flatten", dim("start_dim", 0), computed("end_dim", "dim", later, -1)),
     view("unflatten", dim(), computed("sizes", "shape", unflattened), rank=(1, 4)),
     view("movedim", dim("source"), dim("destination"), rank=(1, 5)),
@@ -266,6 +336,7 @@ TABLE = (
             computed("size", "shape", sizes_inside),
             computed("stride", "shape", strides_inside),
         ),
+        entries=("as_strided", "as_strided.partial_views"),
     ),
     OpSpec(
         "split",
@@ -284,6 +355,57 @@ TABLE = (
         "torch.split",
         (DIVISIBLE, computed("dim", "dim", divided, 0), computed("split_size_or_sections", "shape", sections)),
         results=lambda d: len(d.attrs["split_size_or_sections"]),  # type: ignore[arg-type]
+        entries=("split.list_args",),
+    ),
+    OpSpec(
+        "split_with_sizes",
+        FAMILY,
+        "torch.split_with_sizes",
+        (DIVISIBLE, computed("dim", "dim", divided, 0), computed("split_sizes", "shape", sections)),
+        results=lambda d: len(d.attrs["split_sizes"]),  # type: ignore[arg-type]
+    ),
+    OpSpec(
+        "unsafe_split",
+        FAMILY,
+        "torch.unsafe_split",
+        (
+            DIVISIBLE,
+            computed("dim", "dim", divided, 0),
+            integer("split_size", lambda d: math.ceil(extent_of(d) / 5), lambda d: extent_of(d) - 1),
+        ),
+        results=lambda d: math.ceil(extent_of(d) / int(d.attrs["split_size"])),  # type: ignore[arg-type]
+    ),
+    OpSpec(
+        "unsafe_chunk",
+        FAMILY,
+        "torch.unsafe_chunk",
+        (DIVISIBLE, computed("dim", "dim", divided, 0), integer("chunks", 2, 5)),
+        results=count_of_chunks,
+    ),
+    OpSpec(
+        "tensor_split",
+        FAMILY,
+        "torch.tensor_split",
+        (SOME_EXTENT, dim(default=0), computed("indices", "shape", lambda d: cut(d, extent_of(d)))),
+        results=count_of_cuts,
+    ),
+    OpSpec(
+        "tensor_split_even",
+        FAMILY,
+        "torch.tensor_split",
+        # also more pieces than there are elements
+        (SOME_EXTENT, dim(default=0), integer("sections", 2, 4)),
+        results=lambda d: int(d.attrs["sections"]),  # type: ignore[arg-type]
+    ),
+    *(
+        OpSpec(
+            name,
+            FAMILY,
+            f"torch.{name}",
+            (Operand(rank=(rank, 5), accepts=nonempty), computed("indices", "shape", cuts_along(at))),
+            results=count_of_cuts,
+        )
+        for name, rank, at in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit", 3, 2))
     ),
     OpSpec(
         "chunk",
