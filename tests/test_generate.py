@@ -22,8 +22,9 @@ from fuzzer.text import parse, show
 from fuzzer.values import GENERAL, RECIPES
 
 DRAWN = 400
-# Every recipe that some op asks for or that the generator draws by itself.
-EVERY_RECIPE = set(GENERAL) | {"coins", "below"} | {name for s in OPS.values() for o in s.operands for name in o.values}
+# Every recipe that several ops ask for or that the generator draws by itself.
+ASKED = Counter(name for s in OPS.values() for name in {name for o in s.operands for name in o.values})
+EVERY_RECIPE = set(GENERAL) | {"coins", "below"} | {name for name, ops in ASKED.items() if ops >= 4}
 
 
 def draws(count: int, **given: object) -> Iterator[Program | str]:
