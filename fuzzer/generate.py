@@ -453,7 +453,7 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
-    drawn = dict(compiler_settings.draw(rng, device)) | dict(fixed)
+    drawn = dict(compiler_settings.draw(rng, device, route.name)) | dict(fixed)
     program = Program(
         tuple(draft.leaves),
         tuple(draft.nodes),

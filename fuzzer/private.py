@@ -6,6 +6,7 @@ config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
+output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 """
 
 from __future__ import annotations
@@ -90,3 +91,16 @@ def graph_pass(change: Callable[[Any], None]) -> Iterator[None]:
     """Have inductor call change(graph) on every graph, forward and backward, before its own passes after the split."""
     with config_module("inductor").patch({"post_grad_custom_pre_pass": change}):
         yield
+
+
+@contextlib.contextmanager
+def output_code(note: Callable[[str], None]) -> Iterator[None]:
+    """Have inductor call note(code) with the Python module that it writes for every graph; restored afterwards."""
+    from torch._inductor.graph import GraphLowering
+
+    before = GraphLowering.save_output_code
+    GraphLowering.save_output_code = staticmethod(note)
+    try:
+        yield
+    finally:
+        GraphLowering.save_output_code = staticmethod(before)

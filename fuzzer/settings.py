@@ -24,38 +24,125 @@ class UnknownSetting(ValueError):
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting worth drawing: its name, the values tried beside the default, the devices where it acts."""
+    """A setting worth drawing.
+
+    name     config and key.
+    values   tried beside the default, which is torch's to say (`default`).
+    devices  where it acts, and is drawn; none where it is not drawn at all, and `note` says why.
+    routes   in which it acts, and is drawn; none given: in every one.
+    needs    settings that hold with it, without which it does nothing.
+    note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
+    """
 
     name: str
     values: tuple[Value, ...]
     devices: tuple[str, ...] = ("cpu", "cuda")
+    routes: tuple[str, ...] = ()
+    needs: Attributes = ()
+    note: str = ""
 
+
+CPU, CUDA, NOWHERE = ("cpu",), ("cuda",), ()
+TRAINING = ("autograd", "backward_twice")  # a forward and a backward graph, split by the partitioner
+INFERENCE = ("vjp",)  # one graph, under no_grad
+PADS: Attributes = (("inductor.disable_padding_cpu", False),)
+PADS_ALL: Attributes = (*PADS, ("inductor.padding_stride_threshold", 0))
+PLANS: Attributes = (("inductor.memory_planning", True),)
+TWO_THREADS: Attributes = (("inductor.cpp.threads", 2),)  # workers have one
 
 SETTINGS: tuple[Setting, ...] = (
-    Setting("inductor.max_fusion_size", (1, 2, 4)),
-    Setting("inductor.realize_reads_threshold", (1, 16)),
-    Setting("inductor.unroll_reductions_threshold", (1, 32)),
-    Setting("inductor.epilogue_fusion", (False,), ("cuda",)),
+    # which operations share a kernel
+    Setting("inductor.max_fusion_size", (1, 2, 3, 4)),
+    Setting("inductor.max_fusion_unique_io_buffers", (1, 2, 4)),
+    Setting("inductor.aggressive_fusion", (True,), needs=(("inductor.score_fusion_memory_threshold", 0),)),
+    Setting("inductor.score_fusion_memory_threshold", (0, 1_000_000)),
+    Setting("inductor.realize_reads_threshold", (0, 1, 16)),
+    Setting("inductor.realize_opcount_threshold", (1, 5)),
+    Setting("inductor.realize_cpu_opcount_threshold", (1, 5), CPU),
+    Setting("inductor.realize_acc_reads_threshold", (1, 2)),
+    Setting("inductor.realize_cpu_acc_reads_threshold", (1, 2), CPU),
+    Setting("inductor.realize_acc_reads_size_threshold", (0, 64)),
+    Setting("inductor.epilogue_fusion", (False,), NOWHERE, note="only templates have one: max_autotune"),
+    Setting("inductor.combo_kernels", (True,), CUDA, note="inductor groups no CPU nodes"),
+    # loops and reductions
     Setting("inductor.pick_loop_orders", (False,)),
+    Setting("inductor.loop_ordering_after_fusion", (False,), CUDA, note="inductor reorders no CPU nodes"),
+    Setting("inductor.unroll_reductions_threshold", (1, 32)),
+    Setting("inductor.split_reductions", (False,), CUDA, note="on the CPU the threads split them"),
+    Setting("inductor.online_softmax", (False,), CUDA, note="a pattern for Triton only"),
+    Setting("inductor.constant_and_index_propagation", (False,)),
+    # buffers and layouts
     Setting("inductor.inplace_buffers", (False,)),
     Setting("inductor.allow_buffer_reuse", (False,)),
+    Setting("inductor.reorder_for_peak_memory", (False,)),
+    Setting("inductor.reorder_for_locality", (False,), routes=INFERENCE),
+    Setting("inductor.memory_planning", (True,), routes=INFERENCE),
+    Setting("inductor.memory_pool", ("none", "outputs", "combined"), routes=INFERENCE, needs=PLANS),
+    Setting("inductor.layout_optimization", (False,)),
+    Setting("inductor.force_layout_optimization", (True,)),
+    Setting("inductor.keep_output_stride", (False,)),
+    Setting("inductor.comprehensive_padding", (False,), CUDA, note="off on the CPU: disable_padding_cpu"),
+    Setting("inductor.disable_padding_cpu", (False,), CPU),
+    Setting("inductor.padding_stride_threshold", (0,), needs=PADS),
+    Setting("inductor.pad_outputs", (True,), needs=PADS_ALL),
+    Setting("inductor.shape_padding", (False,), CUDA, note="pads for tensor cores"),
+    Setting("inductor.force_pointwise_cat", (True,)),
+    # graph passes
     Setting("inductor.pattern_matcher", (False,)),
     Setting("inductor.joint_graph_constant_folding", (False,)),
     Setting("inductor.optimize_scatter_upon_const_tensor", (False,)),
-    Setting("inductor.comprehensive_padding", (False,), ("cuda",)),
-    Setting("inductor.force_pointwise_cat", (True,)),
+    Setting("inductor.partitioned_scatter_enabled", (True,)),
+    Setting(
+        "inductor.split_cat_fx_passes", (False,), NOWHERE, note="torch 2.11 to 2.13 declares it and reads it nowhere"
+    ),
+    Setting("inductor.freezing", (True,), routes=INFERENCE, note="inductor freezes only graphs without a backward"),
+    Setting("inductor.cpp_wrapper", (True,)),
+    # precision: each at most rounds where eager rounds, or at fewer places, all of which the rounding model allows
     Setting("inductor.emulate_precision_casts", (True,)),
-    Setting("inductor.online_softmax", (False,), ("cuda",)),
-    Setting("inductor.split_reductions", (False,), ("cuda",)),
-    Setting("inductor.triton.persistent_reductions", (False,), ("cuda",)),
-    Setting("inductor.triton.prefer_nd_tiling", (True,), ("cuda",)),
-    Setting("inductor.cpp.simdlen", (1,), ("cpu",)),
-    Setting("inductor.cpp.enable_tiling_heuristics", (False,), ("cpu",)),
-    Setting("inductor.cpp.max_horizontal_fusion_size", (1,), ("cpu",)),
-    Setting("functorch.aggressive_recomputation", (True,)),
-    Setting("functorch.recompute_views", (True,)),
-    Setting("functorch.cse", (False,)),
-    Setting("functorch.donated_buffer", (False,)),
+    Setting("inductor.eager_numerics.division_rounding", (True,), CUDA, note="Triton's division is exact then"),
+    Setting("inductor.eager_numerics.disable_ftz", (True,), CUDA, note="subnormals are kept, as in eager"),
+    Setting("inductor.eager_numerics.use_pytorch_libdevice", (True,), CUDA, note="other ulps in pow, erf"),
+    # Triton's code
+    Setting("inductor.triton.persistent_reductions", (False,), CUDA),
+    Setting("inductor.triton.cooperative_reductions", (True,), CUDA),
+    Setting("inductor.triton.force_cooperative_reductions", (True,), CUDA),
+    Setting("inductor.triton.multi_kernel", (1,), CUDA),
+    Setting("inductor.triton.prefer_nd_tiling", (True,), CUDA),
+    Setting("inductor.triton.tile_reductions", (True,), CUDA, needs=(("inductor.triton.prefer_nd_tiling", True),)),
+    Setting("inductor.triton.max_tiles", (1, 2, 3), CUDA),
+    Setting("inductor.triton.mix_order_reduction", (False,), CUDA),
+    Setting("inductor.triton.use_block_ptr", (True,), CUDA),
+    Setting(
+        "inductor.triton.cudagraphs", (True,), CUDA, ("autograd", "vjp"), note="a program runs once: the warm-up run"
+    ),
+    Setting(
+        "inductor.triton.codegen_upcast_to_fp32",
+        (False,),
+        NOWHERE,
+        note="sums and functions then round to half precision inside, which the rounding model does not allow",
+    ),
+    # C++ code
+    Setting("inductor.cpp.simdlen", (1, 256), CPU),
+    Setting("inductor.cpp.threads", (2, 8), CPU),
+    Setting("inductor.cpp.dynamic_threads", (True,), CPU),
+    Setting("inductor.cpp.min_chunk_size", (1, 4096), CPU, needs=TWO_THREADS),
+    Setting("inductor.cpp.max_horizontal_fusion_size", (1, 2), CPU),
+    Setting("inductor.cpp.fallback_scatter_reduce_sum", (False,), CPU, needs=TWO_THREADS),
+    Setting("inductor.cpp.enable_tiling_heuristics", (False,), CPU),
+    Setting("inductor.cpp.enable_loop_tail_vec", (False,), CPU),
+    Setting("inductor.cpp.enable_floating_point_contract_flag", ("on", "fast"), CPU, note="fused multiply-adds"),
+    # what is saved for the backward, and how outputs come back
+    Setting("functorch.activation_memory_budget", (0.0, 0.5), routes=TRAINING),
+    Setting("functorch.aggressive_recomputation", (True,), routes=TRAINING),
+    Setting("functorch.recompute_views", (True,), routes=TRAINING),
+    Setting("functorch.ban_recompute_materialized_backward", (False,), routes=TRAINING),
+    Setting("functorch.ban_recompute_not_in_allowlist", (False,), routes=TRAINING),
+    Setting("functorch.ban_recompute_reductions", (False,), routes=TRAINING),
+    Setting("functorch.max_dist_from_bw", (1,), routes=TRAINING),
+    Setting("functorch.cse", (False,), routes=TRAINING),
+    Setting("functorch.donated_buffer", (False,), routes=("autograd",)),
+    Setting("functorch.guess_tangent_strides_as_outputs", (True, False), routes=TRAINING),
+    Setting("functorch.view_replay_for_aliased_outputs", (False,), routes=TRAINING),
 )
 
 
@@ -105,13 +192,20 @@ def parse_assignment(text: str) -> tuple[str, Value]:
     return name.strip(), value
 
 
-def draw(rng: random.Random, device: str) -> Attributes:
-    """Settings for one program: none in half of the draws, else one to three."""
+def acts(setting: Setting, device: str, route: str) -> bool:
+    """Whether a setting of the table does something there, as far as is known."""
+    return device in setting.devices and (not setting.routes or route in setting.routes)
+
+
+def draw(rng: random.Random, device: str, route: str = "autograd") -> Attributes:
+    """Settings for one program: none in half of the draws, else one to three and what they need."""
     if rng.random() < 0.5:
         return ()
-    known = [s for s in SETTINGS if device in s.devices and exists(s.name)]
-    chosen = rng.sample(known, rng.randint(1, 3))
-    return tuple(sorted((s.name, rng.choice(s.values)) for s in chosen))
+    known = [s for s in SETTINGS if acts(s, device, route) and exists(s.name)]
+    drawn: dict[str, Value] = {}
+    for setting in rng.sample(known, rng.randint(1, 3)):
+        drawn = {**dict(setting.needs), **drawn, setting.name: rng.choice(setting.values)}
+    return tuple(sorted(drawn.items()))
 
 
 @contextlib.contextmanager
