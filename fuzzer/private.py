@@ -7,6 +7,7 @@ reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
+repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
 
 from __future__ import annotations
@@ -104,3 +105,12 @@ def output_code(note: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         GraphLowering.save_output_code = staticmethod(before)
+
+
+def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[Any]:
+    """Fresh inputs of a repro that PyTorch's minifier wrote, from the folder where it stored them (else random)."""
+    from torch._dynamo.debug_utils import InputReader
+
+    reader = InputReader(save_dir=folder)
+    load_args(reader)
+    return reader.args

@@ -1,17 +1,19 @@
-"""`scripts/bench sensitivity` and `scripts/bench throughput`: figures that anyone can measure again."""
+"""`scripts/bench sensitivity`, `throughput` and `minifier`: figures that anyone can measure again."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from fuzzer.bench import sensitivity, throughput
+from fuzzer.bench import minifier, sensitivity, throughput
 from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
+from fuzzer.text import ParseError
 
 
 def _task(device: str, backend: str, seed: int) -> Task:
@@ -67,6 +69,36 @@ def throughput_command(
 ) -> None:
     """Programs per second against a bare loop of torch.compile and backward."""
     _print(throughput.measure(_task(device, backend, seed), programs, workers, rounds), as_json)
+
+
+WIDTHS = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,
+          "files": 5, "seconds": 7, "note": 0}  # fmt: skip
+
+
+def _line(cells: Mapping[str, Any]) -> str:
+    return "  ".join(str(cells[name]).ljust(width) for name, width in WIDTHS.items())
+
+
+@main.command("minifier")
+@click.option(
+    "--programs", multiple=True, metavar="NAME", help="In corpus/starts, or a file; repeatable. All, without."
+)
+@click.option("--deadline", default=600.0, show_default=True, help="Seconds a row.")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, the last line.")
+def minifier_command(programs: tuple[str, ...], deadline: float, device: str, as_json: bool) -> None:
+    """PyTorch's own minifier on big programs with a fault: what it leaves, and whether that keeps the fault."""
+    try:
+        chosen = minifier.starts(programs)
+    except (OSError, ParseError) as error:
+        raise click.BadParameter(str(error)) from None
+    print(_line({name: name for name in WIDTHS}))
+    rows = []
+    for row in minifier.measure(chosen, deadline, device):
+        print(_line(row), flush=True)
+        rows.append(row)
+    if as_json:
+        print(json.dumps(minifier.summary(rows)))
 
 
 if __name__ == "__main__":
