@@ -18,25 +18,25 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fuzzer.answers import SHARE_OF_WORKERS, Answers, minimize
 from fuzzer.canaries import run_canaries
-from fuzzer.diagnose import Diagnosis, diagnose, examine_all, matching, verify
+from fuzzer.diagnose import RUNS, Diagnosis, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, explore
-from fuzzer.infer import infer
 from fuzzer.program import Program
 from fuzzer.store import Campaign as Record
 from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
 from fuzzer.verdict import CLASSES, FINDINGS, Finding, Signature
-from minimizer.reduce import Reduction, reduce
-from minimizer.same import Answer, Shown, checker
+from minimizer.reduce import Reduction
+from minimizer.same import sameness
 
 # Signatures are coarse: several faults share one. A suspect that holds the ops of a known finding of its signature is
 # most likely that finding again: those are minimized only until this many suspects of the signature in a row brought
@@ -44,9 +44,6 @@ from minimizer.same import Answer, Shown, checker
 PATIENCE = 2
 MOST_FRUITLESS = 12
 MOST_WAITING = 8  # of one signature
-# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
-# of them would mostly try candidates that are never needed.
-SHARE_OF_WORKERS = 4
 MOST_LANES = 4
 # Programs that still run this long after an interrupt are given up: nothing about them is stored yet.
 STOP_SECONDS = 5.0
@@ -187,35 +184,25 @@ class Outcome:
     unfinished: bool = False  # the time was up before the program was minimal: no finding, the suspect is kept
 
 
-def minimize(
-    program: Program,
-    signature: Signature,
-    task: Task,
-    pool: Pool,
-    expired: Callable[[], bool] = lambda: False,
-    note: Callable[[str], None] | None = None,
-) -> Reduction:
-    """Shrink a program while it shows the signature. Candidates run in the pool, a batch on all workers."""
-
-    def run(batch: Sequence[Program]) -> list[Shown]:
-        reports = examine_all(pool, [(replace(task, final=False), show(p)) for p in batch])
-        # a class below the target's is no reason to look further: slips are remembered only when they are findings
-        return [[v.signature for v in r.verdicts if v.signature.verdict in FINDINGS] for r in reports]
-
-    is_same: Callable[[Sequence[Program]], list[Answer]] = checker(signature, run)
-    batch = max(2, pool.workers // SHARE_OF_WORKERS)
-    return reduce(program, is_same, infer=infer, batch=batch, expired=expired, note=note)
-
-
 def triage(
-    suspect: Suspect, plan: Plan, pool: Pool, place: dict[str, str], campaign: str, expired: Callable[[], bool]
+    suspect: Suspect,
+    plan: Plan,
+    answers: Answers,
+    place: dict[str, str],
+    campaign: str = "",
+    expired: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Minimize, verify and diagnose one suspect; store it when it is new."""
+    pool = answers.pool
     task = replace(plan.task, fixed=())
-    again = examine_all(pool, [(replace(task, fresh=True), suspect.text)])[0]
-    if matching(again, suspect.signature) is None:
-        return Outcome(None, False, f"did not show again ({again.verdict})")
-    reduction = minimize(parse(suspect.text), suspect.signature, task, pool, expired)
+    # a hang costs its deadline each time
+    times = 1 if suspect.signature.verdict == "hangs" else RUNS
+    again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
+    seen = [v for report in again if (v := matching(report, suspect.signature)) is not None]
+    if not seen:
+        return Outcome(None, False, f"did not show again ({again[0].verdict})")
+    how = sameness(len(seen), times)
+    reduction = minimize(parse(suspect.text), seen[0], answers, how, expired)
     if reduction.why == "deadline":
         return Outcome(None, False, "no time was left to minimize it", reduction.others, reduction, unfinished=True)
     text = show(reduction.program)
@@ -231,7 +218,8 @@ def triage(
     if diagnosis.reproduced < diagnosis.runs or diagnosis.verdict is None:
         note = f"reproduced {diagnosis.reproduced} of {diagnosis.runs} times in fresh processes"
         return Outcome(None, False, note, reduction.others, reduction)
-    finding = _finding(suspect, text, diagnose(text, task, pool, diagnosis), place, campaign, reduction)
+    diagnosis = diagnose(text, task, pool, diagnosis)
+    finding = _finding(suspect, text, diagnosis, place, campaign, reduction, seen[0].detail)
     with open_store(plan.db) as store:
         new = store.add(finding)
     if new and plan.corpus is not None:
@@ -240,7 +228,13 @@ def triage(
 
 
 def _finding(
-    suspect: Suspect, text: str, diagnosis: Diagnosis, place: dict[str, str], campaign: str, reduction: Reduction
+    suspect: Suspect,
+    text: str,
+    diagnosis: Diagnosis,
+    place: dict[str, str],
+    campaign: str,
+    reduction: Reduction,
+    before: str,
 ) -> Finding:
     verdict = diagnosis.verdict
     assert verdict is not None
@@ -258,6 +252,7 @@ def _finding(
         campaign,
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
+        before=without_paths(before),
     )
 
 
@@ -279,6 +274,7 @@ class Triage:
     def __init__(self, plan: Plan, pool: Pool, campaign: str, totals: Totals, say: Callable[[str], None]):
         self.plan, self.pool, self.campaign, self.totals, self.say = plan, pool, campaign, totals, say
         self.place = facts(plan.task)
+        self.answers = Answers(pool, plan.task)
         self.waiting: list[Suspect] = []
         self.changed = threading.Condition()
         self.busy: list[Suspect] = []
@@ -375,7 +371,7 @@ class Triage:
 
     def _one(self, suspect: Suspect) -> None:
         key = str(suspect.signature)
-        outcome = triage(suspect, self.plan, self.pool, self.place, self.campaign, self.expired)
+        outcome = triage(suspect, self.plan, self.answers, self.place, self.campaign, self.expired)
         if outcome.unfinished:
             with self.changed:
                 self.waiting.append(suspect)

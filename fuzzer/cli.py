@@ -340,6 +340,7 @@ def minimize(
 def minimize_one(
     reference: str, device: str | None, backend: str | None, compare: Any, workers: int | None, db: Path, quiet: bool
 ) -> dict[str, Any]:
+    from fuzzer.answers import Answers
     from fuzzer.campaign import Plan, Suspect, describe, facts, triage
     from fuzzer.diagnose import examine_all
     from fuzzer.execution.pool import Pool, default_workers
@@ -358,7 +359,7 @@ def minimize_one(
         row |= {"finding": None, "minimal": None, "queries": 0}
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(text, report.verdicts[0].signature)
-            outcome = triage(suspect, plan, pool, facts(task), "", lambda: False)
+            outcome = triage(suspect, plan, Answers(pool, task), facts(task))
             found, reduction = outcome.finding, outcome.reduction
             row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
             row["note"] = outcome.note
@@ -415,7 +416,10 @@ def show(reference: str, db: Path, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(encode(finding)))
         return
-    click.echo(f"{finding.id}  {finding.signature}  ({finding.triage})\n{finding.detail}\n")
+    click.echo(f"{finding.id}  {finding.signature}  ({finding.triage})\n{finding.detail}")
+    if finding.before:
+        click.echo(f"the original program: {finding.before}")
+    click.echo()
     click.echo(finding.program)
     click.echo(f"reproduced {finding.reproduced} of {finding.runs} in fresh processes")
     for title, table in (("stages", finding.stages), ("settings", finding.ablation), ("place", finding.place)):

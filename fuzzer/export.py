@@ -528,6 +528,7 @@ def issue(finding: Finding) -> str:
         "### 🐛 Describe the bug",
         _one_line(finding.detail, 1000),
         _comparison_table(finding.comparisons),
+        _before(finding),
         f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. The script exits 1 while the fault is "
         "there and 0 when it is gone.",
         _fenced(repro(finding), "python"),
@@ -569,6 +570,14 @@ def _comparison_table(comparisons: tuple[Comparison, ...]) -> str:
     ]
     table = _table(head, rows)
     return f"Each differing tensor at its worst element:\n\n{table}" if table else ""
+
+
+def _before(finding: Finding) -> str:
+    """The error of the program that this one was shrunk from: a small error here need not have been small there."""
+    if not finding.before or finding.original == finding.program:
+        return ""
+    size = len(parse(finding.original).nodes)
+    return f"In the program of {size} operations that this one was reduced from: {_one_line(finding.before, 1000)}"
 
 
 def _stages(stages: dict[str, str]) -> str:

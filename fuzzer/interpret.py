@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fuzzer.ops import OPS
-from fuzzer.program import Argument, Dtype, Leaf, Node, Program, Region, Statement, Value, extent
+from fuzzer.program import Argument, Dtype, Leaf, Node, Output, Program, Recipe, Region, Statement, Value, extent
 from fuzzer.values import TORCH_DTYPES, fill
 
 NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
@@ -96,6 +97,23 @@ def function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
     space = dict(NAMESPACE)
     exec(compile(source(program), "<program>", "exec"), space)
     return space["f"]
+
+
+def record(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str, Recipe]:
+    """What the program's computed values held in one eager run, as `data(...)` recipes: the same bits again.
+
+    Without values of more than `numel` elements, and without those that an in-place op overwrote.
+    """
+    overwritten = {node.args[0] for node in program.nodes if node.op.endswith("_") and node.args}
+    names = [name for node in program.nodes for name in node.outs if name not in overwritten]
+    everything = replace(program, outputs=tuple(map(Output, names)))
+    with torch.no_grad():
+        values = function(everything)(*materialise(program.leaves, device).values())
+    return {
+        name: Recipe("data", tuple(value.flatten().tolist()))
+        for name, value in zip(names, values, strict=True)
+        if value.numel() <= numel
+    }
 
 
 @functools.lru_cache(4096)

@@ -130,6 +130,11 @@ def findings_and_campaigns(db: Database) -> None:
     )
 
 
+@migration
+def what_the_original_showed(db: Database) -> None:
+    table(db, "findings").add_column("before", str, not_null_default="")
+
+
 def table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 
@@ -164,7 +169,7 @@ def decode(fields: dict[str, Any]) -> Finding:
 
 _PLAIN_FIELDS = (
     *("detail", "original", "program", "place", "reproduced", "runs", "stages", "ablation"),
-    *("campaign", "created", "triage", "note"),
+    *("campaign", "created", "triage", "note", "before"),
 )
 _JSON_COLUMNS = ("place", "comparisons", "stages", "ablation", "totals")
 

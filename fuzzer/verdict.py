@@ -6,6 +6,7 @@ Plain values; no torch.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from dataclasses import dataclass, field
 
@@ -67,6 +68,12 @@ class Comparison:
     wrong: int
     total: int
 
+    @property
+    def error(self) -> float:
+        """How many floors the worse side lies from float64; infinite for a floor of 0 and for what is not finite."""
+        off = max(abs(self.compiled - self.float64), abs(self.eager - self.float64))
+        return off / self.floor if math.isfinite(off) and self.floor > 0 else math.inf
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -75,6 +82,11 @@ class Verdict:
     signature: Signature
     detail: str
     comparisons: tuple[Comparison, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The largest error in thresholds (floors); infinite where nothing was measured or no rounding is legal."""
+        return max((c.error for c in self.comparisons), default=math.inf)
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class Finding:
     stages       backend -> class, in pipeline order (eager, aot_eager, aot_eager_decomp_partition, inductor).
     ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
     triage       new, confirmed, duplicate, fixed or dismissed; a person sets it.
+    before       what the oracle said of the original program: its error is not the minimal one's.
     """
 
     signature: Signature
@@ -103,6 +116,7 @@ class Finding:
     created: str = ""
     triage: str = "new"
     note: str = ""
+    before: str = ""
 
     @property
     def id(self) -> str:

@@ -16,11 +16,13 @@ component outweighs any amount of a later one. The order of the components is th
     Then the seeds: 0 is the one that need not be written.
 8.  attributes: how many are written, then how far they are from 0 (a positive integer before its negative twin).
 9.  cotangents, by the measures of 6 and 7.
-10. the length of the text, then the text: a total order, so that two programs of equal cost are the same program.
+10. leaves read before an earlier one is: a reader expects x0 first.
+11. the length of the text, then the text: a total order, so that two programs of equal cost are the same program.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -66,6 +68,7 @@ def cost(program: Program) -> Cost:
         values_cost(program.leaves),
         attributes_cost(program),
         cotangents_cost([o.cotangent for o in program.outputs if o.cotangent is not None]),
+        disorder(program),
         len(text),
         text,
     )
@@ -118,6 +121,13 @@ def attributes_cost(program: Program) -> Cost:
     """How many attributes are written, then their magnitude."""
     values = [value for holder in holders(program.body) for _, value in holder.attrs]
     return (len(values), sum(map(magnitude, values)))
+
+
+def disorder(program: Program) -> int:
+    """Pairs of leaves of which the later one is read first."""
+    read = [name for node in program.nodes for name in node.uses]
+    places = [read.index(leaf.name) for leaf in program.leaves if leaf.name in read]
+    return sum(a > b for a, b in itertools.combinations(places, 2))
 
 
 def holders(body: Sequence[Statement]) -> Iterable[Node | Region]:

@@ -9,6 +9,7 @@ with proposals that can hardly type, and must be sparing with those that surely 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,7 @@ from fuzzer.program import (
     contiguous,
 )
 from minimizer.order import RECIPES, recipe_cost
-from minimizer.resize import drop_dim, shrink_dim
+from minimizer.resize import drop_dim, shrink_dim, swap_dims
 from minimizer.rewrite import (
     Types,
     as_output,
@@ -50,10 +51,36 @@ Reducer = Callable[[Program, Types], Iterator[Program]]
 # ---------------------------------------------------------------- statements
 
 
+# Up to here one node after the other is soon tried; above, halving finds the place in fewer queries.
+FEW_NODES = 8
+
+
+def cut_to_half(program: Program, types: Types) -> Iterator[Program]:
+    """Of many nodes the first half, the last half, the middle; then three quarters from either end."""
+    count = len(program.nodes)
+    half, quarter = count // 2, count // 4
+    spans = ((0, half), (half, count), (quarter, count - quarter), (0, count - quarter), (quarter, count))
+    for start, end in spans if count > FEW_NODES else ():
+        yield from span(program, types, start, end)
+
+
+def span(program: Program, types: Types, start: int, end: int) -> Iterator[Program]:
+    """The nodes from start to end. What they read from earlier ones becomes leaves that hold what was recorded.
+
+    Results that none of them reads become outputs.
+    """
+    kept = program.nodes[start:end]
+    read = {name for node in kept for name in node.uses}
+    returned = {output.value for output in program.outputs}
+    ends = [name for node in kept for name in node.outs if name in returned or name not in read]
+    outputs = tuple(as_output(program, n, types[n]) for n in ends if types[n].is_float or n in returned)
+    yield from cut(program, types, kept, outputs, plain=start == 0)
+
+
 def isolate_node(program: Program, types: Types) -> Iterator[Program]:
     """One node alone, its operands fresh contiguous leaves; one node with the producers of its operands.
 
-    Then both again with leaves laid out like the values they replace.
+    Then both again with leaves laid out like the values they replace, holding what was recorded.
     """
     producer = {name: node for node in program.nodes for name in node.outs}
     for plain, deep in itertools.product((True, False), (False, True)):
@@ -71,15 +98,16 @@ def cut_to_node(program: Program, types: Types) -> Iterator[Program]:
 
 def cut_to_prefix(program: Program, types: Types) -> Iterator[Program]:
     """The first half of the nodes, the first three quarters, all but the last; unread results become outputs."""
-    nodes = program.nodes
-    count = len(nodes)
+    count = len(program.nodes)
     for length in sorted({count // 2, count - count // 4, count - 1} - {0, count}):
-        kept = nodes[:length]
-        read = {name for node in kept for name in node.uses}
-        returned = {output.value for output in program.outputs}
-        ends = [name for node in kept for name in node.outs if name in returned or name not in read]
-        outputs = tuple(as_output(program, n, types[n]) for n in ends if types[n].is_float or n in returned)
-        yield from cut(program, types, kept, outputs)
+        yield from span(program, types, 0, length)
+
+
+def cut_to_suffix(program: Program, types: Types) -> Iterator[Program]:
+    """The last half of the nodes, the last three quarters, all but the first, on what the others computed."""
+    count = len(program.nodes)
+    for start in sorted({count - count // 2, count // 4, 1} - {0, count}, reverse=True):
+        yield from span(program, types, start, count)
 
 
 def drop_output(program: Program, types: Types) -> Iterator[Program]:
@@ -101,7 +129,7 @@ def drop_backward(program: Program, types: Types) -> Iterator[Program]:
 
 
 def node_to_leaf(program: Program, types: Types) -> Iterator[Program]:
-    """A node's results become fresh leaves of their types. Late nodes first: their producers go with them."""
+    """A node's results become leaves, fresh or holding what was recorded. Late nodes first: their producers go too."""
     for node in reversed(program.nodes):
         others = [other for other in program.nodes if other is not node]
         outputs = tuple(o for o in program.outputs if o.value not in node.outs)
@@ -173,6 +201,17 @@ def merge_leaves(program: Program, types: Types) -> Iterator[Program]:
         yield from substitute(program, doubles)
     for name, first in doubles.items():
         yield from substitute(program, {name: first})
+
+
+def order_leaves(program: Program, types: Types) -> Iterator[Program]:
+    """Leaves in the order in which they are read; a base before its views."""
+    read = [name for node in program.nodes for name in node.uses] + [o.value for o in program.outputs]
+    place = {name: i for i, name in reversed(list(enumerate(read)))}
+    for leaf in program.leaves:
+        if leaf.base is not None:
+            place[leaf.base] = min(place.get(leaf.base, len(read)), place.get(leaf.name, len(read)))
+    leaves = sorted(program.leaves, key=lambda leaf: (place.get(leaf.name, len(read)), leaf.base is not None))
+    yield from propose(program, leaves=tuple(leaves))
 
 
 def drop_requires_grad(program: Program, types: Types) -> Iterator[Program]:
@@ -249,6 +288,31 @@ def simplest_values(program: Program, types: Types) -> Iterator[Program]:
             smaller = replace(leaf, values=replace(leaf.values, args=args))
             yield from propose(program, leaves=swap(program.leaves, leaf, smaller))
     yield from all_then_each(program, lambda leaf: replace(leaf, seed=0))
+
+
+def round_values(program: Program, types: Types) -> Iterator[Program]:
+    """Recorded numbers become integers, all at once, then leaf by leaf; of few, each becomes 1, then 0."""
+
+    def whole(leaf: Leaf) -> Leaf:
+        numbers = tuple(round(x) if isinstance(x, float) and math.isfinite(x) else x for x in leaf.values.args)
+        return with_numbers(leaf, tuple(map(float, numbers)) if leaf.type.is_float else numbers)  # type: ignore[arg-type]
+
+    recorded = [leaf for leaf in program.leaves if leaf.values.name == "data"]
+    if recorded:
+        yield from all_then_each(program, lambda leaf: whole(leaf) if leaf in recorded else leaf)
+    for leaf in recorded:
+        for i, x in enumerate(leaf.values.args if leaf.type.is_float and leaf.type.numel <= FEW_NUMBERS else ()):
+            for plain in (1.0, 0.0):
+                if x != plain:
+                    numbers = (*leaf.values.args[:i], plain, *leaf.values.args[i + 1 :])
+                    yield from propose(program, leaves=swap(program.leaves, leaf, with_numbers(leaf, numbers)))
+
+
+FEW_NUMBERS = 4  # two queries each
+
+
+def with_numbers(leaf: Leaf, numbers: tuple[Value, ...]) -> Leaf:
+    return replace(leaf, values=replace(leaf.values, args=numbers))
 
 
 def simplest_cotangent(program: Program, types: Types) -> Iterator[Program]:
@@ -336,15 +400,17 @@ def default_route(program: Program, types: Types) -> Iterator[Program]:
 
 
 # Big cuts first. The first group removes statements, and a statement takes its operands, attributes and compile time
-# with it: every query after it is cheaper and every list of proposals shorter. isolate_node leads, because most faults
-# need one or two nodes: it ends the search for the place at once, where cutting from the ends takes several steps.
+# with it: every query after it is cheaper and every list of proposals shorter. Halving leads while there are many; then
+# isolate_node, because most faults need one or two nodes: it ends the search for the place at once.
 # Settings and the route come before the sizes, since without them fewer kernels are generated. Then sizes (a whole
 # dimension before a shorter one), then what a reader sees last: dtypes, layouts, values, attributes, cotangents.
 # Values precede attributes because ones and small integers often make an attribute's value irrelevant.
 REDUCERS: tuple[Reducer, ...] = (
+    cut_to_half,
     isolate_node,
     cut_to_node,
     cut_to_prefix,
+    cut_to_suffix,
     drop_output,
     drop_backward,
     node_to_leaf,
@@ -357,6 +423,7 @@ REDUCERS: tuple[Reducer, ...] = (
     default_route,
     drop_dim,
     shrink_dim,
+    swap_dims,
     to_float32,
     unview_leaf,
     plain_stride,
@@ -364,6 +431,8 @@ REDUCERS: tuple[Reducer, ...] = (
     drop_requires_grad,
     simplest_values,
     default_attribute,
+    round_values,
     simplest_cotangent,
     plainer_op,
+    order_leaves,
 )

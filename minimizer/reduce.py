@@ -1,7 +1,7 @@
 """The driver: proposals from REDUCERS, one gate, batches over workers, the first success in order, to a fixpoint.
 
-The result does not depend on the batch size or on the speed of workers: answers are used in the order of the
-proposals, and an answer that came early (beyond the first success of its batch) waits until its turn comes.
+The result does not depend on the number or the speed of workers: a batch is asked at once, its answers are taken in
+the order of the proposals, and none is taken after the first success.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fuzzer.infer import IllTyped
-from fuzzer.program import Program, TensorType, canonical
+from fuzzer.infer import IllTyped, infer
+from fuzzer.program import Program, Recipe, TensorType, canonical
 from fuzzer.text import show
 from minimizer.order import Cost, cost
 from minimizer.passes import REDUCERS, Reducer
@@ -19,6 +19,7 @@ from minimizer.rewrite import Types, retype
 from minimizer.same import Answer
 
 Infer = Callable[[Program], Mapping[str, TensorType]]
+Record = Callable[[Program], Mapping[str, Recipe]]
 IsSame = Callable[[Sequence[Program]], Iterable[Answer]]
 Note = Callable[[str], None]
 
@@ -32,7 +33,8 @@ class Reduction:
     """The result of `reduce`.
 
     program   the simplest program found that is the same finding; canonical.
-    queries   answers used. Answers that came early and were not needed are not counted.
+    queries   answers taken.
+    proof     those of them after the last accepted step: what it took to show that no proposal is left.
     history   (reducer, cost) of every accepted step, in order; costs fall strictly.
     others    programs that showed another finding, in the order in which they did.
     minimal   whether no proposal of any reducer is both simpler and the same finding.
@@ -41,6 +43,7 @@ class Reduction:
 
     program: Program
     queries: int
+    proof: int
     history: tuple[tuple[str, Cost], ...]
     others: tuple[Program, ...]
     minimal: bool
@@ -54,28 +57,29 @@ class _Stop(Exception):
 def reduce(
     program: Program,
     is_same: IsSame,
+    workers: int = 1,
     *,
-    infer: Infer,
-    batch: int = 1,
+    infer: Infer = infer,
+    record: Record = lambda program: {},
     budget: int = BUDGET,
     expired: Callable[[], bool] = lambda: False,
-    note: Note | None = None,
+    note: Note = lambda line: None,
     reducers: Sequence[Reducer] = REDUCERS,
 ) -> Reduction:
     """The simplest program that reducers reach from this one and that is the same finding.
 
-    `is_same` answers for up to `batch` programs at once, in order; the program itself is taken to be the finding and
-    not asked. `infer` types a program or raises IllTyped; a program that is ill-typed itself makes this raise. At most
-    `budget` answers are used. `expired` is asked before each batch; True ends the search with what has been found.
+    is_same   answers for up to `workers` programs at once, in order. It may answer lazily: nothing is taken after the
+              first SAME. The program itself is taken to be the finding and not asked.
+    infer     types a program, or raises IllTyped; a program that is ill-typed itself makes `reduce` raise.
+    record    what the values of a program held when it ran, by name; names may be missing.
+    budget    answers taken at most.
+    expired   asked before each batch; True ends the search with what has been found.
+    note      told of each accepted step, in a line.
     """
-    search = _Search(program, is_same, infer, batch, budget, expired, note or (lambda line: None))
-    why = search.run(reducers)
-    return Reduction(
-        search.program, search.queries, tuple(search.history), tuple(search.others), why == "fixpoint", why
-    )
+    return _Search(program, is_same, workers, infer, record, budget, expired, note).run(reducers)
 
 
-def gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Types] | None:
+def gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Mapping[str, TensorType]] | None:
     """The candidate with canonical names and fitting cotangents, and its types: if it types and costs less `than`."""
     named = canonical(candidate)
     try:
@@ -87,39 +91,50 @@ def gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Types] 
 
 
 class _Search:
-    """What has been found, tried and answered so far."""
+    """What has been found and tried so far."""
 
     def __init__(
         self,
         program: Program,
         is_same: IsSame,
+        workers: int,
         infer: Infer,
-        batch: int,
+        record: Record,
         budget: int,
         expired: Callable[[], bool],
         note: Note,
     ) -> None:
-        self.program = canonical(program)
-        self.types: Types = infer(self.program)
-        self.is_same, self.infer, self.note = is_same, infer, note
-        self.batch, self.budget, self.expired = max(batch, 1), budget, expired
-        self.queries = 0
+        self.is_same, self.infer, self.record, self.note = is_same, infer, record, note
+        self.workers, self.budget, self.expired = max(workers, 1), budget, expired
+        self.queries = self.search_queries = 0
         self.history: list[tuple[str, Cost]] = []
         self.others: list[Program] = []
         self.refused: set[str] = set()  # texts as proposed that the gate will never let through
-        self.tried: set[str] = {show(self.program)}
-        self.early: dict[str, Answer] = {}
+        self.tried: set[str] = set()
+        first = canonical(program)
+        self.move_to(first, infer(first))
 
-    def run(self, reducers: Sequence[Reducer]) -> str:
+    def move_to(self, program: Program, types: Mapping[str, TensorType]) -> None:
+        self.program = program
+        self.types = Types(types, lambda: self.record(program))
+        self.tried.add(show(program))
+
+    def run(self, reducers: Sequence[Reducer]) -> Reduction:
+        try:
+            why = self.circle(reducers)
+        except _Stop as stop:
+            why = str(stop)
+        proof = self.queries - self.search_queries
+        history, others = tuple(self.history), tuple(self.others)
+        return Reduction(self.program, self.queries, proof, history, others, why == "fixpoint", why)
+
+    def circle(self, reducers: Sequence[Reducer]) -> str:
         """Reducers in a circle, until all of them in a row have nothing left to propose."""
         idle = 0
-        try:
-            for reducer in itertools.cycle(reducers):
-                idle = 0 if self.exhaust(reducer) else idle + 1
-                if idle >= len(reducers):
-                    break
-        except _Stop as stop:
-            return str(stop)
+        for reducer in itertools.cycle(reducers):
+            idle = 0 if self.exhaust(reducer) else idle + 1
+            if idle >= len(reducers):
+                break
         return "fixpoint"
 
     def exhaust(self, reducer: Reducer) -> bool:
@@ -131,6 +146,7 @@ class _Search:
         before, place = self.program, 0
         while (success := self.step(reducer, place)) is not None:
             place = success
+            self.search_queries = self.queries
             self.history.append((reducer.__name__, cost(self.program)))
             self.note(f"{reducer.__name__}: {len(self.program.nodes)} nodes, {self.queries} queries")
         return self.program is not before
@@ -138,19 +154,23 @@ class _Search:
     def step(self, reducer: Reducer, place: int) -> int | None:
         """Follow the first proposal, from this place on, that is the same finding. Its place, or None."""
         found = self.candidates(reducer, place)
-        while chunk := list(itertools.islice(found, min(self.batch, self.budget - self.queries) or 1)):
+        while chunk := list(itertools.islice(found, min(self.workers, self.budget - self.queries) or 1)):
             if self.queries >= self.budget:
                 raise _Stop("budget")
-            answers = self.ask([show(candidate) for _, candidate, _ in chunk], [c for _, c, _ in chunk])
-            for (at, candidate, types), answer in zip(chunk, answers, strict=True):
+            if self.expired():
+                raise _Stop("deadline")
+            answers = iter(self.is_same([candidate for _, candidate, _ in chunk]))
+            for (at, candidate, types), answer in zip(chunk, answers, strict=False):
                 self.tried.add(show(candidate))
                 self.queries += 1
-                if answer is Answer.SAME:
-                    self.program, self.types = candidate, types
+                if answer is Answer.OTHER:
+                    self.others.append(candidate)
+                elif answer is Answer.SAME:
+                    self.move_to(candidate, types)
                     return at
         return None
 
-    def candidates(self, reducer: Reducer, place: int) -> Iterator[tuple[int, Program, Types]]:
+    def candidates(self, reducer: Reducer, place: int) -> Iterator[tuple[int, Program, Mapping[str, TensorType]]]:
         """The reducer's proposals that pass the gate and were not tried, each with its place in the list."""
         than, waiting = cost(self.program), set[str]()
         for at, proposal in itertools.islice(enumerate(reducer(self.program, self.types)), place, None):
@@ -162,15 +182,3 @@ class _Search:
             elif text not in waiting:
                 waiting.add(text)
                 yield (at, *passed)
-
-    def ask(self, texts: Sequence[str], programs: Sequence[Program]) -> list[Answer]:
-        """The answers for these programs, in order; those that came early are not asked again."""
-        if self.expired():
-            raise _Stop("deadline")
-        new = [(text, p) for text, p in zip(texts, programs, strict=True) if text not in self.early]
-        answers = self.is_same([p for _, p in new]) if new else []
-        for (text, program), answer in zip(new, answers, strict=True):
-            self.early[text] = answer
-            if answer is Answer.OTHER:
-                self.others.append(program)
-        return [self.early[text] for text in texts]

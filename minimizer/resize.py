@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from fuzzer.program import Leaf, Node, Program, Recipe, Shape, Value, contiguous
 from minimizer.rewrite import Types, edit, exchange, propose, reshaped, trimmed, with_attrs
@@ -197,3 +198,52 @@ def moved(value: Value, axis: int, rank: int) -> Value:
     if value < 0:
         return value + 1 if value + rank < axis or value == -rank else value
     return max(value - 1, 0) if value > axis or value == rank - 1 else value
+
+
+# ---------------------------------------------------------------- swap_dims
+
+
+def swap_dims(program: Program, types: Types) -> Iterator[Program]:
+    """Two neighbouring dimensions change places, in all leaves of the highest rank; then in all that have them, from
+    the right. One fault then leaves one program, not one for each order of its dimensions."""
+    rank = max((len(leaf.shape) for leaf in program.leaves), default=0)
+    for axis in range(rank - 1):
+        body = edit(program.body, partial(swapped_node, axis=axis, rank=rank))
+        for least in (rank, 2):
+            leaves = tuple(
+                swapped_leaf(leaf, axis - rank) if len(leaf.shape) >= least else leaf for leaf in program.leaves
+            )
+            yield from propose(program, leaves=leaves, body=body)
+
+
+def swapped_leaf(leaf: Leaf, axis: int) -> Leaf:
+    """The leaf with the dimensions axis and axis + 1 (both negative) exchanged; itself where it has not both."""
+    if axis + len(leaf.shape) < 0:
+        return leaf
+    shape, stride = (swapped(t, axis + len(t)) for t in (leaf.shape, leaf.stride))
+    return replace(leaf, shape=shape, stride=contiguous(shape) if leaf.stride == contiguous(leaf.shape) else stride)
+
+
+def swapped(values: Shape, axis: int) -> Shape:
+    return (*values[:axis], values[axis + 1], values[axis], *values[axis + 2 :])
+
+
+def swapped_node(node: Node, axis: int, rank: int) -> Node:
+    """The node with its dimensions counted, and its lists of that rank ordered, as if the two had changed places."""
+    found: list[tuple[str, Value]] = []
+    for key, value in node.attrs:
+        if names_dims(key):
+            value = exchanged(value, axis, rank)
+        elif isinstance(value, tuple) and len(value) == rank:
+            value = swapped(value, axis)  # type: ignore[arg-type]
+        found.append((key, value))
+    return replace(node, attrs=tuple(found))
+
+
+def exchanged(value: Value, axis: int, rank: int) -> Value:
+    if isinstance(value, tuple):
+        return tuple(exchanged(v, axis, rank) for v in value)
+    if type(value) is not int or value % rank not in (axis, axis + 1):
+        return value
+    other = 2 * axis + 1 - value % rank
+    return other if value >= 0 else other - rank

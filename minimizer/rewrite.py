@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,7 +25,26 @@ from fuzzer.program import (
     contiguous,
 )
 
-Types = Mapping[str, TensorType]
+
+class Types(Mapping[str, TensorType]):
+    """The types of a program's values, by name; and what they held when it ran, where somebody recorded that."""
+
+    def __init__(self, types: Mapping[str, TensorType], record: Callable[[], Mapping[str, Recipe]] = dict) -> None:
+        self.types, self.record = types, record
+
+    def __getitem__(self, name: str) -> TensorType:
+        return self.types[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.types)
+
+    def __len__(self) -> int:
+        return len(self.types)
+
+    @functools.cached_property
+    def recorded(self) -> Mapping[str, Recipe]:
+        """`data(...)` recipes by name; the program is run when this is asked for the first time."""
+        return self.record()
 
 
 def propose(program: Program, **changes: Any) -> Iterator[Program]:
@@ -124,23 +144,31 @@ def cut(
 ) -> Iterator[Program]:
     """Only these nodes; what they read from others becomes leaves.
 
-    The new leaves are contiguous, or laid out as inferred; nothing is proposed where the latter says the same.
+    The new leaves are contiguous and of random values, or laid out like what they replace, with what it held where
+    that is recorded. Nothing is proposed where the latter says the same.
     """
     bound = {leaf.name for leaf in program.leaves} | {name for node in kept for name in node.outs}
     wanted = [name for node in kept for name in node.uses] + [output.value for output in outputs]
     missing = [name for name in dict.fromkeys(wanted) if name not in bound]
-    fresh = tuple(fresh_leaf(program, name, types[name], plain, i) for i, name in enumerate(missing))
-    if plain or any(leaf.stride != contiguous(leaf.shape) for leaf in fresh):
+    fresh = tuple(fresh_leaf(program, name, types[name], i) for i, name in enumerate(missing))
+    alike = fresh if plain else tuple(replaced_by(leaf, types) for leaf in fresh)
+    if plain or alike != fresh:
         body = edit(program.body, lambda n: n if n in kept else None)
-        yield from propose(program, leaves=program.leaves + fresh, body=body, outputs=outputs)
+        yield from propose(program, leaves=program.leaves + alike, body=body, outputs=outputs)
 
 
-def fresh_leaf(program: Program, name: str, t: TensorType, plain: bool, index: int) -> Leaf:
-    """A leaf of this type. Its seed is a new one, so that two leaves do not hold the same values by accident."""
+def fresh_leaf(program: Program, name: str, t: TensorType, index: int) -> Leaf:
+    """A contiguous leaf of this type. Its seed is a new one, so that two leaves do not hold the same by accident."""
     values = NORMAL if t.is_float else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
     seed = 1 + index + max((leaf.seed for leaf in program.leaves), default=0)
-    stride = contiguous(t.shape) if plain else t.stride
-    return Leaf(name, t.dtype, t.shape, stride, requires_grad=t.is_float, values=values, seed=seed)
+    return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=t.is_float, values=values, seed=seed)
+
+
+def replaced_by(leaf: Leaf, types: Types) -> Leaf:
+    """The leaf with the layout of the value of its name, and with what that held where it is recorded."""
+    held = types.recorded.get(leaf.name)
+    values, seed = (leaf.values, leaf.seed) if held is None else (held, 0)
+    return replace(leaf, stride=types[leaf.name].stride, values=values, seed=seed)
 
 
 def results(program: Program, node: Node, types: Types) -> tuple[Output, ...]:
@@ -164,7 +192,7 @@ def as_output(program: Program, name: str, t: TensorType) -> Output:
 # ---------------------------------------------------------------- types
 
 
-def retype(program: Program, types: Types) -> Program:
+def retype(program: Program, types: Mapping[str, TensorType]) -> Program:
     """The program with each cotangent of its output's dtype and shape. A stride stays where it still fits.
 
     An output that is no longer floating loses its cotangent.

@@ -1,13 +1,14 @@
 """Is it still the same finding?
 
-A candidate that shows the finding's signature is the SAME finding and is followed. One that shows only a different
-signature is an OTHER finding: it is not followed (that would be slippage), but remembered. The rest shows NONE.
+A candidate that shows the finding's signature, clearly, is the SAME finding and is followed. One that shows only a
+different signature is an OTHER finding: it is not followed (that would be slippage), but remembered. The rest, and what
+shows the signature too faintly to be believed, shows NONE.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -23,8 +24,9 @@ class Answer(Enum):
     NONE = "none"
 
 
-# What one run of one candidate showed: a signature for each oracle that spoke, none where all agree.
-Shown = Collection[Signature]
+# What one run of one candidate showed: for each oracle that spoke its signature and the error in thresholds (infinite
+# where there is nothing to measure); empty where all agree.
+Shown = Mapping[Signature, float]
 Rule = Callable[[Signature, Signature], bool]
 
 # The explicit rule for a change of pattern. With few elements every difference looks regular: one element is always a
@@ -38,6 +40,18 @@ def follows(target: Signature, shown: Signature) -> bool:
     if (target.oracle, target.verdict, target.direction) != (shown.oracle, shown.verdict, shown.direction):
         return False
     return shown.pattern == target.pattern or shown.pattern in MAY_BECOME.get(target.pattern, ())
+
+
+# Shrinking drives an error down to just above its threshold, where a reader takes it for noise. So a candidate must
+# stay above the geometric mean of the threshold and the original error, half of the way down on a logarithmic scale.
+# Beyond CLEAR thresholds no more is asked. A gradient that is all zero lies, in bfloat16, 2^8 rounding errors from the
+# right one, and a threshold is 4 of them (the doubled unit, times 2) for each rounding on its way: 8 leaves room for 8.
+CLEAR = 8.0
+
+
+def margin(error: float) -> float:
+    """The least error of a candidate, in thresholds, where the original's is `error` thresholds."""
+    return min(math.sqrt(max(error, 1.0)), CLEAR)
 
 
 @dataclass(frozen=True)
@@ -56,9 +70,14 @@ class Sameness:
         chances = (math.comb(self.n, i) * rate**i * (1 - rate) ** (self.n - i) for i in range(self.k, self.n + 1))
         return sum(chances)
 
-    def judge(self, target: Signature, runs: Sequence[Shown], rule: Rule = follows) -> Answer | None:
-        """The answer that these runs already decide; None while further runs could change it."""
-        hits = sum(any(rule(target, s) for s in shown) for shown in runs)
+    def judge(
+        self, target: Signature, runs: Sequence[Shown], rule: Rule = follows, least: float = 1.0
+    ) -> Answer | None:
+        """The answer that these runs already decide; None while further runs could change it.
+
+        least   the error, in thresholds, under which a run does not count.
+        """
+        hits = sum(any(rule(target, s) and error >= least for s, error in shown.items()) for shown in runs)
         if hits >= self.k:
             return Answer.SAME
         if hits + self.n - len(runs) >= self.k:
@@ -67,8 +86,8 @@ class Sameness:
         return Answer.OTHER if strangers else Answer.NONE
 
 
-# A compile is deterministic: a finding that showed in every verification run (8 of 8: a rate under 0.69 would have
-# done that in fewer than 1 of 20 cases) is asked once. A miss only loses one candidate.
+# A compile is deterministic: a finding that showed in 3 of 3 runs (a rate under 0.37 does that in fewer than 1 of 20
+# cases) is asked once. A miss only loses one candidate, and what is stored has to show 3 of 3 times again.
 DETERMINISTIC = Sameness(1, 1)
 
 # A flaky finding. The danger is drift: with k = 1 of 10, a candidate that shows the finding in 5 % of runs passes with
@@ -81,25 +100,33 @@ FLAKY = Sameness(3, 10)
 
 
 def sameness(reproduced: int, runs: int) -> Sameness:
-    """The rule that suits a finding which was seen in `reproduced` of `runs` verification runs."""
+    """The rule that suits a finding which was seen in `reproduced` of `runs` runs."""
     return DETERMINISTIC if reproduced == runs else FLAKY
 
 
 def checker(
     target: Signature,
-    run: Callable[[Sequence[Program]], Sequence[Shown]],
+    run: Callable[[Sequence[Program]], Iterable[Shown]],
     how: Sameness = DETERMINISTIC,
     rule: Rule = follows,
-) -> Callable[[Sequence[Program]], list[Answer]]:
-    """The `is_same` of `reduce`, from a function that runs a batch once and says what each program showed."""
+    least: float = 1.0,
+) -> Callable[[Sequence[Program]], Iterator[Answer]]:
+    """The `is_same` of `reduce`, from a function that runs a batch once and says what each program showed, in order.
 
-    def is_same(programs: Sequence[Program]) -> list[Answer]:
+    Where one run decides, an answer is given as soon as its run and those before it have ended.
+    """
+
+    def once(programs: Sequence[Program]) -> Iterator[Answer]:
+        for shown in run(programs):
+            yield how.judge(target, [shown], rule, least) or Answer.NONE
+
+    def often(programs: Sequence[Program]) -> Iterator[Answer]:
         runs: list[list[Shown]] = [[] for _ in programs]
         answers: list[Answer | None] = [None for _ in programs]
         while open_ := [i for i, answer in enumerate(answers) if answer is None]:
             for i, shown in zip(open_, run([programs[i] for i in open_]), strict=True):
                 runs[i].append(shown)
-                answers[i] = how.judge(target, runs[i], rule)
-        return [answer for answer in answers if answer is not None]
+                answers[i] = how.judge(target, runs[i], rule, least)
+        yield from (answer for answer in answers if answer is not None)
 
-    return is_same
+    return once if how.n == 1 else often

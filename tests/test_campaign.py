@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fuzzer import campaign, view
+from fuzzer.answers import Answers
 from fuzzer.campaign import Campaign, Outcome, Plan, Suspect, Totals, Triage, triage, without_paths
 from fuzzer.diagnose import Diagnosis
 from fuzzer.execution.messages import Place, Report, Subject
@@ -84,7 +85,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def verify(text: str, task: Task, signature: Signature, *_: Any) -> Diagnosis:
         return Diagnosis(state["reproduced"], 3, Verdict(signature, "in /srv/someone/code.py"))
 
-    minimal = Reduction(parse(PROGRAM), 1, (), (), True, "fixpoint")
+    minimal = Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint")
     monkeypatch.setattr(campaign, "minimize", lambda *_: minimal)
     monkeypatch.setattr(campaign, "verify", verify)
     monkeypatch.setattr(campaign, "diagnose", lambda text, task, pool, known: known)
@@ -94,7 +95,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def one(plan: Plan, report: Report | None = None, suspect: Suspect | None = None) -> Outcome:
     pool: Any = FakePool(lambda task, what: report or wrong())
-    return triage(suspect or Suspect(PROGRAM, SIGNATURE), plan, pool, PLACE, "c1", lambda: False)
+    return triage(suspect or Suspect(PROGRAM, SIGNATURE), plan, Answers(pool, plan.task), PLACE, "c1")
 
 
 def run(
@@ -138,9 +139,9 @@ def test_a_known_finding_is_not_stored_twice_and_the_ledger_stays_byte_identical
 def test_a_suspect_that_is_not_minimal_when_the_time_is_up_is_kept_and_not_stored(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut_short = Reduction(parse(PROGRAM), 1, (), (), False, "deadline")
+    cut_short = Reduction(parse(PROGRAM), 1, 0, (), (), False, "deadline")
 
-    def late(program: Any, signature: Any, task: Any, pool: Any, expired: Callable[[], bool]) -> Reduction:
+    def late(program: Any, verdict: Any, answers: Any, how: Any, expired: Callable[[], bool]) -> Reduction:
         while not expired():
             time.sleep(0.01)
         return cut_short

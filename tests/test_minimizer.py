@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,14 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzzer.infer import IllTyped, check_cotangents, infer
+from fuzzer.interpret import materialise, record
 from fuzzer.program import Cotangent, Leaf, Node, Output, Program, Recipe, Region, Route, canonical, contiguous
 from fuzzer.text import parse, show
 from fuzzer.verdict import Signature
 from minimizer.order import cost
 from minimizer.passes import REDUCERS
 from minimizer.reduce import Reduction, reduce
-from minimizer.rewrite import prune, restride, retype
-from minimizer.same import DETERMINISTIC, FLAKY, Answer, Sameness, checker, follows, sameness
+from minimizer.rewrite import Types, prune, restride, retype
+from minimizer.same import CLEAR, DETERMINISTIC, FLAKY, Answer, Sameness, Shown, checker, follows, margin, sameness
 
 SHAPES = ((), (3,), (2, 3), (1, 5), (4, 1, 3))
 UNARY = ("relu", "exp", "sigmoid")
@@ -63,10 +65,10 @@ class Coin:
         byte = hashlib.sha256(f"{self.seed}\n{show(program)}".encode()).digest()[0]
         return Answer.SAME if byte < self.share else Answer.OTHER if byte >= 224 else Answer.NONE
 
-    def __call__(self, batch: Sequence[Program]) -> list[Answer]:
-        found = [(p, self.flip(p)) for p in batch]
-        self.asked += found
-        return [answer for _, answer in found]
+    def __call__(self, batch: Sequence[Program]) -> Iterator[Answer]:
+        for program in batch:  # lazily: what is not taken is not asked
+            self.asked.append((program, self.flip(program)))
+            yield self.asked[-1][1]
 
 
 def run(program: Program, coin: Coin, **limits: object) -> Reduction:
@@ -92,7 +94,7 @@ def test_the_result_is_the_last_candidate_that_was_accepted(program: Program, se
 @given(programs(), st.integers(0, 99))
 def test_no_candidate_is_tried_twice(program: Program, seed: int) -> None:
     coin = Coin(seed)
-    run(program, coin, batch=3)
+    run(program, coin, workers=3)
     texts = [show(p) for p, _ in coin.asked]
     assert len(set(texts)) == len(texts)
     assert show(canonical(program)) not in texts
@@ -108,7 +110,7 @@ def test_each_step_is_simpler_than_the_one_before(program: Program, seed: int) -
 @FEW
 @given(programs(), st.integers(0, 99))
 def test_the_result_does_not_depend_on_the_number_of_workers(program: Program, seed: int) -> None:
-    one, eight = run(program, Coin(seed), batch=1), run(program, Coin(seed), batch=8)
+    one, eight = run(program, Coin(seed), workers=1), run(program, Coin(seed), workers=8)
     assert (one.program, one.queries, one.history, one.why) == (eight.program, eight.queries, eight.history, eight.why)
     assert set(map(show, one.others)) <= set(map(show, eight.others))
 
@@ -118,7 +120,7 @@ def test_the_result_does_not_depend_on_the_number_of_workers(program: Program, s
 def test_a_budget_ends_the_search_at_the_same_place_for_any_number_of_workers(
     program: Program, seed: int, budget: int
 ) -> None:
-    one, eight = (run(program, Coin(seed), batch=batch, budget=budget) for batch in (1, 8))
+    one, eight = (run(program, Coin(seed), workers=workers, budget=budget) for workers in (1, 8))
     assert one.queries <= budget
     assert (one.program, one.queries, one.why, one.minimal) == (eight.program, eight.queries, eight.why, eight.minimal)
     assert one.minimal == (one.why == "fixpoint")
@@ -128,7 +130,7 @@ def test_a_budget_ends_the_search_at_the_same_place_for_any_number_of_workers(
 @given(programs(), st.integers(0, 99))
 def test_every_candidate_is_canonical_well_typed_and_has_fitting_cotangents(program: Program, seed: int) -> None:
     coin = Coin(seed)
-    run(program, coin, batch=4)
+    run(program, coin, workers=4)
     for candidate, _ in coin.asked:
         check_cotangents(candidate, infer(candidate))
         assert parse(show(candidate)) == canonical(candidate) == candidate
@@ -148,7 +150,7 @@ def test_a_minimal_result_has_no_simpler_neighbour_that_is_the_same_finding(prog
 @FEW
 @given(programs())
 def test_reducers_only_ever_yield_programs(program: Program) -> None:
-    types = infer(program)
+    types = Types(infer(program))
     for reducer in REDUCERS:
         assert all(isinstance(p, Program) for p in reducer(program, types))
 
@@ -181,7 +183,7 @@ returns(v3)
 """
     program = parse(text)
     t = program.leaves[0].type
-    types = dict.fromkeys(("x0", "x1", "x2", "v0", "v1", "v2", "v3", "v4"), t)
+    types = Types(dict.fromkeys(("x0", "x1", "x2", "v0", "v1", "v2", "v3", "v4"), t))
     proposals = [p for reducer in REDUCERS for p in reducer(program, types)]
     assert len(proposals) > 50
     assert any(not any(isinstance(s, Region) for s in p.body) and len(p.nodes) == 4 for p in proposals)
@@ -199,6 +201,43 @@ def test_a_deadline_ends_the_search_with_what_has_been_found() -> None:
     found = run(program, Coin(0, share=256), expired=lambda: next(ticks))
     assert (found.why, found.minimal, found.queries) == ("deadline", False, 1)
     assert len(found.program.nodes) == 1
+
+
+VALUES_MATTER = """program(1)
+route("autograd")
+x0 = leaf(f64[3], seed=1)
+x1 = leaf(f64[3], seed=2)
+v0 = sub(x0, x1)
+v1 = exp(v0)
+v2 = mul(v1, x1)
+backward(v2, cotangent(f64[3]))
+"""
+
+
+def held(program: Program) -> dict[str, Recipe]:
+    """What every value held, as a worker records it."""
+    return record(program, numel=4096)
+
+
+def test_what_a_value_held_takes_the_place_of_the_nodes_that_computed_it() -> None:
+    """The fault needs the very numbers that sub computes: a fresh leaf in its place would not show it."""
+    program = parse(VALUES_MATTER)
+    wanted = held(program)["v0"].args
+
+    def is_same(batch: Sequence[Program]) -> Iterator[Answer]:
+        for p in batch:
+            exps = [node for node in p.nodes if node.op == "exp"]
+            there = exps and (held(p).get(exps[0].uses[0]) or filled(p, exps[0].uses[0])).args == wanted
+            yield Answer.SAME if there else Answer.NONE
+
+    found = reduce(program, is_same, record=held).program
+    assert [node.op for node in found.nodes] == ["exp"]
+    assert found.leaves[0].values == Recipe("data", wanted)
+    assert len(reduce(program, is_same).program.nodes) == 2, "without a record the numbers must be computed"
+
+
+def filled(program: Program, name: str) -> Recipe:
+    return Recipe("data", tuple(materialise(program.leaves)[name].detach().flatten().tolist()))
 
 
 def test_pruning_keeps_an_in_place_op_that_writes_what_is_read_later() -> None:
@@ -244,6 +283,7 @@ def test_simpler_values_come_before_attributes_and_a_node_before_everything() ->
 
 TARGET = Signature("gradients_agree", "wrong", "backward", "scattered")
 STRANGER = Signature("gradients_agree", "raises", "backward", "RuntimeError")
+SHOWN = {TARGET: 50.0}
 
 
 def test_an_irregular_pattern_may_become_regular_and_never_the_reverse() -> None:
@@ -256,10 +296,10 @@ def test_an_irregular_pattern_may_become_regular_and_never_the_reverse() -> None
 
 def test_k_of_n_decides_as_soon_as_it_can() -> None:
     how = Sameness(2, 3)
-    assert how.judge(TARGET, [[TARGET], [TARGET]]) is Answer.SAME
-    assert how.judge(TARGET, [[TARGET], []]) is None
-    assert how.judge(TARGET, [[], []]) is Answer.NONE
-    assert how.judge(TARGET, [[STRANGER], []]) is Answer.OTHER
+    assert how.judge(TARGET, [SHOWN, SHOWN]) is Answer.SAME
+    assert how.judge(TARGET, [SHOWN, {}]) is None
+    assert how.judge(TARGET, [{}, {}]) is Answer.NONE
+    assert how.judge(TARGET, [{STRANGER: math.inf}, {}]) is Answer.OTHER
 
 
 def test_the_probabilities_beside_the_defaults_are_right() -> None:
@@ -278,9 +318,28 @@ def test_a_checker_runs_again_only_what_is_undecided() -> None:
     a, b = (parse(f'program(1)\nroute("autograd")\nx0 = leaf(f32[{n}])\nreturns(x0)\n') for n in (1, 2))
     rounds: list[int] = []
 
-    def show_target_for_a(batch: Sequence[Program]) -> list[list[Signature]]:
+    def show_target_for_a(batch: Sequence[Program]) -> list[Shown]:
         rounds.append(len(batch))
-        return [[TARGET] if p == a else [] for p in batch]
+        return [SHOWN if p == a else {} for p in batch]
 
-    assert checker(TARGET, show_target_for_a, Sameness(1, 3))([a, b]) == [Answer.SAME, Answer.NONE]
+    assert list(checker(TARGET, show_target_for_a, Sameness(1, 3))([a, b])) == [Answer.SAME, Answer.NONE]
     assert rounds == [2, 1, 1]
+
+
+def test_a_checker_answers_before_the_whole_batch_has_run() -> None:
+    program = parse('program(1)\nroute("autograd")\nx0 = leaf(f32[1])\nreturns(x0)\n')
+
+    def only_the_first_ends(batch: Sequence[Program]) -> Iterator[Shown]:
+        yield SHOWN
+        raise AssertionError("nobody asked for the second")
+
+    assert next(iter(checker(TARGET, only_the_first_ends)([program, program]))) is Answer.SAME
+
+
+def test_a_candidate_whose_error_sinks_towards_the_threshold_is_not_followed() -> None:
+    assert margin(36.0) == 6.0  # the geometric mean of 36 thresholds and one
+    assert margin(1e9) == margin(math.inf) == CLEAR
+    assert margin(0.5) == 1.0  # never below the threshold itself
+    faint, clear = ({TARGET: error} for error in (5.9, 6.1))
+    assert DETERMINISTIC.judge(TARGET, [faint], least=margin(36.0)) is Answer.NONE
+    assert DETERMINISTIC.judge(TARGET, [clear], least=margin(36.0)) is Answer.SAME

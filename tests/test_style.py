@@ -43,6 +43,7 @@ ORDER = (
     "fuzzer.export",
     "fuzzer.canaries",
     "fuzzer.doctor",
+    "fuzzer.answers",
     "fuzzer.campaign",
     "fuzzer.view",
     "fuzzer.bench",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzzer.program import Program
+from fuzzer.program import Program, Recipe
 from fuzzer.rounding import Model
 from fuzzer.trace import Ref, Trace
 from fuzzer.verdict import Verdict
@@ -87,6 +87,7 @@ class Report:
     detectable, elements   gradient elements whose error would show, of all compared.
     seconds    by phase: generate, reference, subject, judge.
     redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
+    recorded   what the program's values held, by name, where that was asked for.
     stderr     the tail of the worker's stderr, for deaths.
     """
 
@@ -98,6 +99,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     stderr: str = ""
     redrawn: int = 0
+    recorded: dict[str, Recipe] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:

@@ -353,3 +353,14 @@ def examine(task: Task, text: str) -> Report:
     found = report(parse(text), task, _journal)
     _tidy(task)
     return found
+
+
+def record(task: Task, text: str) -> Report:
+    """What the program's values hold where the reference side runs. Raises ParseError."""
+    program = parse(text)
+    _journal.begin(text)
+    _journal.phase("reference forward")
+    try:
+        return Report(text, recorded=interpret.record(program, task.place.reference.device))
+    except Exception as error:  # what is not recorded is not proposed
+        return Report(text, rejected=f"it cannot be recorded: {error!r}")

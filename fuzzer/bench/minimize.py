@@ -1,0 +1,127 @@
+"""`scripts/bench minimize`: how small, how soon. Every candidate is compiled and judged, as in a campaign.
+
+The faults are those of `planted`, each in a program of at least 20 nodes, and pytorch #180164 where the running torch
+has it. A row's fault is made real in the worker, the minimizer knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fuzzer.answers import Answers, minimize
+from fuzzer.bench import planted
+from fuzzer.diagnose import RUNS, examine_all, matching
+from fuzzer.execution import worker
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import Task
+from fuzzer.export import repro
+from fuzzer.program import Program
+from fuzzer.text import parse, show
+from fuzzer.verdict import FINDINGS, Finding, Verdict
+
+PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
+REAL = ("slice_scatter_under_sum",)  # faults that some torch has by itself: tried without anything planted, too
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reduction.
+
+    fault      name of the planted fault; with "real" in front where nothing was planted.
+    start      nodes of the starting program;  nodes  of the minimal one.
+    extent     elements of its leaves;  largest  its longest dimension.
+    lines      of the reproducer, without its docstring.
+    queries    candidates run before the proof;  proof  those that showed that nothing simpler is left.
+    seconds    wall time before the proof;  proof_seconds  of the proof.
+    reproduced of RUNS runs of the minimal program in fresh processes with caches off, those that showed it again.
+    program    the minimal program.
+    """
+
+    fault: str
+    start: int
+    nodes: int
+    extent: int
+    largest: int
+    lines: int
+    queries: int
+    proof: int
+    seconds: float
+    proof_seconds: float
+    minimal: bool
+    reproduced: int
+    program: str
+
+
+def measure(task: Task, workers: int, names: list[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Reduce every planted fault on this many workers. Raises NoMachine."""
+    task = replace(task, final=False)
+    rows = list(reductions(task, workers, names or sorted(path.stem for path in PROGRAMS.glob("*.prog")), say))
+    if not rows:
+        return {"rows": [], "faults": 0}
+    found = [row for row in rows if row.minimal]
+    return {
+        "rows": [asdict(row) for row in rows],
+        "faults": len(rows),
+        "median_nodes": statistics.median(row.nodes for row in rows),
+        "most_nodes": max(row.nodes for row in rows),
+        "largest_dim": max(row.largest for row in rows),
+        "median_queries": statistics.median(row.queries for row in rows),
+        "median_proof": statistics.median(row.proof for row in rows),
+        "median_seconds": round(statistics.median(row.seconds for row in rows), 1),
+        "most_seconds": max(row.seconds for row in rows),
+        "median_proof_seconds": round(statistics.median(row.proof_seconds for row in rows), 1),
+        "minimal_share": len(found) / len(rows),
+        "reproduced_share": sum(row.reproduced for row in rows) / (RUNS * len(rows)),
+    }
+
+
+def reductions(task: Task, workers: int, names: list[str], say: Callable[[str], None]) -> Iterator[Row]:
+    with Pool(workers, [task.place.subject.device]) as pool:
+        for name in names:
+            program = replace(parse((PROGRAMS / f"{name}.prog").read_text()), comment=())
+            runs = [(name, planted.examine, replace(task, canary=name))]
+            runs += [(f"real {name}", worker.examine, task)] if name in REAL else []
+            for label, examine, own in runs:
+                row = reduction(label, program, examine, own, pool)
+                say(f"{label}: this torch does not show it" if row is None else _line(row))
+                if row is not None:
+                    yield row
+
+
+def reduction(
+    label: str, program: Program, examine: Callable[[Task, str], Report], task: Task, pool: Pool
+) -> Row | None:
+    """The row of one fault; None where its program agrees."""
+    [report] = [pool.result(pool.submit(examine, task, show(program)), task)]
+    verdict = next((v for v in report.verdicts if v.signature.verdict in FINDINGS), None)
+    if verdict is None:
+        return None
+    started, steps = time.monotonic(), [time.monotonic()]
+    answers = Answers(pool, task, examine, share=1)
+    found = minimize(program, verdict, answers, note=lambda line: steps.append(time.monotonic()))
+    ended = time.monotonic()
+    text = show(found.program)
+    fresh = [pool.submit(examine, replace(task, fresh=True), text) for _ in range(RUNS)]
+    reports = [pool.result(future, task) for future in fresh]
+    leaves = found.program.leaves
+    return Row(
+        label,
+        len(program.nodes),
+        len(found.program.nodes),
+        sum(leaf.type.numel for leaf in leaves),
+        max((size for leaf in leaves for size in leaf.shape), default=0),
+        lines(text, verdict),
+        found.queries - found.proof,
+        found.proof,
+        round(steps[-1] - started, 1),
+        round(ended - steps[-1], 1),
+        found.minimal,
+        sum(matching(report, verdict.signature) is not None for report in reports),
+        text,
+    )
