@@ -18,23 +18,24 @@ from fuzzer.verdict import FINDINGS, Verdict
 from minimizer.reduce import Reduction, reduce
 from minimizer.same import DETERMINISTIC, Sameness, Shown, checker, margin
 
-# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
-# of them would mostly try candidates that are never needed.
-SHARE_OF_WORKERS = 4
 MOST_ANSWERS = 20_000  # kept, at about a kilobyte each
 
 
 class Answers:
     """What candidates showed, asked of the pool and kept by text: suspects of one fault shrink through the same ones.
 
+    batch     candidates run at once; all workers' without it.
     examine   the worker's function that runs a candidate.
 
     A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is there when
     it is asked for again. Lanes may share this.
     """
 
-    def __init__(self, pool: Pool, task: Task, examine: Callable[[Task, str], Report] = examine):
+    def __init__(
+        self, pool: Pool, task: Task, batch: int | None = None, examine: Callable[[Task, str], Report] = examine
+    ):
         self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=False), examine
+        self.batch = max(2, batch or pool.workers)
         self.kept: dict[str, Shown] = {}
         self.running: dict[str, Future[Report]] = {}
         self.lock = threading.Lock()
@@ -92,5 +93,4 @@ def minimize(
     """Shrink a program while it clearly shows the verdict's signature; a batch of candidates at once."""
     run = answers if how.n == 1 else answers.anew
     is_same = checker(verdict.signature, run, how, least=margin(verdict.error))
-    batch = max(2, answers.pool.workers // SHARE_OF_WORKERS)
-    return reduce(program, is_same, batch, record=answers.record, expired=expired, note=note)
+    return reduce(program, is_same, answers.batch, record=answers.record, expired=expired, note=note)

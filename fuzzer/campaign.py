@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fuzzer.answers import SHARE_OF_WORKERS, Answers, minimize
+from fuzzer.answers import Answers, minimize
 from fuzzer.canaries import run_canaries
 from fuzzer.diagnose import RUNS, Diagnosis, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
@@ -44,6 +44,9 @@ from minimizer.same import sameness
 PATIENCE = 2
 MOST_FRUITLESS = 12
 MOST_WAITING = 8  # of one signature
+# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
+# of them would mostly try candidates that are never needed.
+SHARE_OF_WORKERS = 4
 MOST_LANES = 4
 # Programs that still run this long after an interrupt are given up: nothing about them is stored yet.
 STOP_SECONDS = 5.0
@@ -274,7 +277,7 @@ class Triage:
     def __init__(self, plan: Plan, pool: Pool, campaign: str, totals: Totals, say: Callable[[str], None]):
         self.plan, self.pool, self.campaign, self.totals, self.say = plan, pool, campaign, totals, say
         self.place = facts(plan.task)
-        self.answers = Answers(pool, plan.task)
+        self.answers = Answers(pool, plan.task, plan.workers // SHARE_OF_WORKERS)
         self.waiting: list[Suspect] = []
         self.changed = threading.Condition()
         self.busy: list[Suspect] = []

@@ -1,15 +1,16 @@
-"""`scripts/bench sensitivity`, `throughput` and `minifier`: figures that anyone can measure again."""
+"""`scripts/bench sensitivity`, `throughput`, `minimize` and `minifier`: figures that anyone can measure again."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import click
 
-from fuzzer.bench import minifier, sensitivity, throughput
+from fuzzer.bench import minifier, minimize, sensitivity, throughput
 from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
@@ -29,7 +30,7 @@ def _print(figures: dict[str, Any], as_json: bool) -> None:
             print(f"{key}:")
             for name, inner in value.items():
                 print(f"    {name}: {inner}")
-        elif key != "missed":
+        elif key not in ("missed", "rows"):
             print(f"{key}: {value}")
     for miss in figures.get("missed", []):
         print("missed:", {k: v for k, v in miss.items() if k != "text"})
@@ -99,6 +100,17 @@ def minifier_command(programs: tuple[str, ...], deadline: float, device: str, as
         rows.append(row)
     if as_json:
         print(json.dumps(minifier.summary(rows)))
+
+
+@main.command("minimize")
+@click.option("--fault", "faults", multiple=True, help="Only this one; repeatable. Default: all of corpus/planted.")
+@_options
+def minimize_command(
+    faults: tuple[str, ...], workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
+    """Shrink big programs with a planted fault each: how small, in how many compiles and seconds."""
+    say = partial(click.echo, err=as_json)
+    _print(minimize.measure(_task(device, backend, seed), workers, list(faults), say), as_json)
 
 
 if __name__ == "__main__":

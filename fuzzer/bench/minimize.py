@@ -15,7 +15,7 @@ from typing import Any
 
 from fuzzer.answers import Answers, minimize
 from fuzzer.bench import planted
-from fuzzer.diagnose import RUNS, examine_all, matching
+from fuzzer.diagnose import RUNS, matching
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
@@ -23,10 +23,13 @@ from fuzzer.execution.worker import Task
 from fuzzer.export import repro
 from fuzzer.program import Program
 from fuzzer.text import parse, show
-from fuzzer.verdict import FINDINGS, Finding, Verdict
+from fuzzer.verdict import FINDINGS, Finding
 
 PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
 REAL = ("slice_scatter_under_sum",)  # faults that some torch has by itself: tried without anything planted, too
+
+
+PLACE = {"backend": "inductor", "against": "eager", "device": "cpu"}  # a GPU's reproducer moves its inputs
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Row:
     fault      name of the planted fault; with "real" in front where nothing was planted.
     start      nodes of the starting program;  nodes  of the minimal one.
     extent     elements of its leaves;  largest  its longest dimension.
-    lines      of the reproducer, without its docstring.
+    lines      of the reproducer.
     queries    candidates run before the proof;  proof  those that showed that nothing simpler is left.
     seconds    wall time before the proof;  proof_seconds  of the proof.
     reproduced of RUNS runs of the minimal program in fresh processes with caches off, those that showed it again.
@@ -98,17 +101,18 @@ def reduction(
     label: str, program: Program, examine: Callable[[Task, str], Report], task: Task, pool: Pool
 ) -> Row | None:
     """The row of one fault; None where its program agrees."""
-    [report] = [pool.result(pool.submit(examine, task, show(program)), task)]
+    report = pool.result(pool.submit(examine, task, show(program)), task)
     verdict = next((v for v in report.verdicts if v.signature.verdict in FINDINGS), None)
     if verdict is None:
         return None
     started, steps = time.monotonic(), [time.monotonic()]
-    answers = Answers(pool, task, examine, share=1)
+    answers = Answers(pool, task, examine=examine)
     found = minimize(program, verdict, answers, note=lambda line: steps.append(time.monotonic()))
     ended = time.monotonic()
     text = show(found.program)
     fresh = [pool.submit(examine, replace(task, fresh=True), text) for _ in range(RUNS)]
     reports = [pool.result(future, task) for future in fresh]
+    seen = next((v.comparisons for report in reports if (v := matching(report, verdict.signature))), ())
     leaves = found.program.leaves
     return Row(
         label,
@@ -116,7 +120,7 @@ def reduction(
         len(found.program.nodes),
         sum(leaf.type.numel for leaf in leaves),
         max((size for leaf in leaves for size in leaf.shape), default=0),
-        lines(text, verdict),
+        len(repro(Finding(verdict.signature, verdict.detail, text, text, PLACE, 0, 0, seen)).splitlines()),
         found.queries - found.proof,
         found.proof,
         round(steps[-1] - started, 1),
@@ -125,3 +129,9 @@ def reduction(
         sum(matching(report, verdict.signature) is not None for report in reports),
         text,
     )
+
+
+def _line(row: Row) -> str:
+    size = f"{row.start} -> {row.nodes} nodes, {row.extent} elements, dims <= {row.largest}, {row.lines} lines"
+    cost = f"{row.queries} + {row.proof} compiles, {row.seconds} + {row.proof_seconds} s"
+    return f"{row.fault}: {size}; {cost}; {'minimal' if row.minimal else 'not minimal'}, {row.reproduced}/{RUNS}"
