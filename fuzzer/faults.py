@@ -257,7 +257,6 @@ FAULTS: dict[str, Fault] = {
     "relu_compile_error": injected_relu("compile_error"),
     "relu_runtime_error": injected_relu("runtime_error"),
     "gradient_in_float64": changed_gradients(torch.Tensor.double),
-    "gradients_doubled": changed_gradients(lambda tensor: tensor * 2),
     "gradient_flattened": changed_gradients(torch.Tensor.flatten),
     "gradient_missing": changed_gradients(lambda tensor: None),
     "output_in_float64": changed_outputs(torch.Tensor.double),

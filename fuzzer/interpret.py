@@ -100,12 +100,13 @@ def function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def record(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str, Recipe]:
-    """What the program's computed values held in one eager run, as `data(...)` recipes: the same bits again.
+    """What leaves and computed values held in one eager run, as `data(...)` recipes: the same bits again.
 
     Without values of more than `numel` elements, and without those that an in-place op overwrote.
     """
     overwritten = {node.args[0] for node in program.nodes if node.op.endswith("_") and node.args}
-    names = [name for node in program.nodes for name in node.outs if name not in overwritten]
+    bound = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
+    names = [name for name in bound if name not in overwritten]
     everything = replace(program, outputs=tuple(map(Output, names)))
     with torch.no_grad():
         values = function(everything)(*materialise(program.leaves, device).values())

@@ -375,12 +375,14 @@ PLAIN_OPS = ("neg", "relu")
 
 
 def plainer_op(program: Program, types: Types) -> Iterator[Program]:
-    """A node becomes a plain function of its first operand."""
+    """A node of which one result is read becomes a plain function of its first operand."""
+    read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
     for node in program.nodes:
-        if node.op not in PLAIN_OPS and len(node.outs) == 1:
+        outs = tuple(name for name in node.outs if name in read)
+        if node.op not in PLAIN_OPS and len(outs) == 1:
             for name in [name for name in node.uses if types[name].is_float][:1]:
                 for op in PLAIN_OPS:
-                    yield from change(program, node, op=op, args=(name,), attrs=())
+                    yield from change(program, node, outs=outs, op=op, args=(name,), attrs=())
 
 
 def default_setting(program: Program, types: Types) -> Iterator[Program]:

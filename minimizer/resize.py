@@ -44,6 +44,8 @@ def shrink_dim(program: Program, types: Types) -> Iterator[Program]:
             for reading in readings(size, target):
                 yield from resized(program, dict.fromkeys(axes, target), reading)
             yield from slid(program, dict.fromkeys(axes, target), size - target)
+            if any(leaf.values.name == "data" for leaf in program.leaves):
+                yield from resized(program, dict.fromkeys(axes, target), lambda v: v, end=True)
 
 
 def targets(size: int) -> tuple[int, ...]:
@@ -107,19 +109,19 @@ def together(program: Program) -> Iterator[Program]:
             yield from resized(program, sizes, reading)
 
 
-def resized(program: Program, sizes: dict[Axis, int], reading: Reading) -> Iterator[Program]:
-    """The program with some axes of its leaves resized and its attributes read anew."""
+def resized(program: Program, sizes: dict[Axis, int], reading: Reading, end: bool = False) -> Iterator[Program]:
+    """The program with some axes of its leaves resized and its attributes read anew; `end` keeps the last values."""
     yield from propose(
         program,
-        leaves=tuple(resized_leaf(leaf, sizes, reading) for leaf in program.leaves),
+        leaves=tuple(resized_leaf(leaf, sizes, reading, end) for leaf in program.leaves),
         body=edit(program.body, lambda node: reread(node, reading)),
     )
 
 
-def resized_leaf(leaf: Leaf, sizes: dict[Axis, int], reading: Reading) -> Leaf:
+def resized_leaf(leaf: Leaf, sizes: dict[Axis, int], reading: Reading, end: bool = False) -> Leaf:
     """The leaf in its new sizes. The arguments of an index recipe, such as below(n), follow like attributes do."""
     shape = tuple(sizes.get((leaf.name, axis), size) for axis, size in enumerate(leaf.shape))
-    new = leaf if shape == leaf.shape else reshaped(leaf, shape)
+    new = leaf if shape == leaf.shape else reshaped(leaf, shape, end)
     if leaf.type.is_float or new.values.name == "data":
         return new
     return replace(new, values=Recipe(new.values.name, tuple(integers(a, reading) for a in new.values.args)))
@@ -170,7 +172,7 @@ def squeezed(leaf: Leaf, axis: int) -> Leaf:
         return leaf
     shape, stride = without(leaf.shape, axis), without(leaf.stride, axis)
     stride = contiguous(shape) if leaf.stride == contiguous(leaf.shape) else stride
-    return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, shape))
+    return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, leaf.shape, shape))
 
 
 def without(values: Shape, axis: int) -> Shape:

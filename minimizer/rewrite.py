@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -207,7 +209,7 @@ def retyped(output: Output, t: TensorType) -> Output:
     if not t.is_float:
         return Output(output.value)
     stride = restride(c.shape, c.stride, t.shape)
-    values = trimmed(c.values, t.shape)
+    values = trimmed(c.values, c.shape, t.shape)
     return Output(output.value, replace(c, dtype=t.dtype, shape=t.shape, stride=stride, values=values))
 
 
@@ -228,17 +230,23 @@ def ordered(shape: Shape, stride: Shape, step: int) -> Shape:
     return tuple(found)
 
 
-def trimmed(recipe: Recipe, shape: Shape) -> Recipe:
-    """Recorded values, cut to the elements of a smaller shape; any other recipe as it is."""
-    if recipe.name != "data":
+def trimmed(recipe: Recipe, shape: Shape, new: Shape, end: bool = False) -> Recipe:
+    """Recorded values of this shape, cut to a new one: the first along each dimension, or the last; else the recipe."""
+    if recipe.name != "data" or len(recipe.args) != math.prod(shape):
         return recipe
-    return replace(recipe, args=recipe.args[: TensorType("f32", shape, contiguous(shape)).numel])
+    if len(shape) != len(new):
+        return replace(recipe, args=recipe.args[: math.prod(new)])
+    ranges = (range(old - size, old) if end else range(size) for old, size in zip(shape, new, strict=True))
+    places = itertools.product(*ranges)
+    steps = contiguous(shape)
+    kept = (sum(i * step for i, step in zip(place, steps, strict=True)) for place in places)
+    return replace(recipe, args=tuple(recipe.args[i] for i in kept))
 
 
-def reshaped(leaf: Leaf, shape: Shape) -> Leaf:
+def reshaped(leaf: Leaf, shape: Shape, end: bool = False) -> Leaf:
     """The leaf with another shape and a stride like its own."""
     stride = restride(leaf.shape, leaf.stride, shape)
-    return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, shape))
+    return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, leaf.shape, shape, end))
 
 
 def swap(leaves: Iterable[Leaf], old: Leaf, new: Leaf) -> tuple[Leaf, ...]:

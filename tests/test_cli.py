@@ -269,7 +269,7 @@ def test_export_writes_an_executable_script_and_the_draft_of_an_issue(db: Path) 
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert imported <= {"sys", "torch"}
+    assert imported <= {"os", "sys", "torch"}
     assert "relu" in issue.read_text()
 
 

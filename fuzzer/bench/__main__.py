@@ -30,7 +30,7 @@ def _print(figures: dict[str, Any], as_json: bool) -> None:
             print(f"{key}:")
             for name, inner in value.items():
                 print(f"    {name}: {inner}")
-        elif key not in ("missed", "rows"):
+        elif key not in ("missed", "rows", "minifier"):
             print(f"{key}: {value}")
     for miss in figures.get("missed", []):
         print("missed:", {k: v for k, v in miss.items() if k != "text"})
@@ -103,14 +103,15 @@ def minifier_command(programs: tuple[str, ...], deadline: float, device: str, as
 
 
 @main.command("minimize")
-@click.option("--fault", "faults", multiple=True, help="Only this one; repeatable. Default: all of corpus/planted.")
+@click.option("--fault", "faults", multiple=True, help="A program of corpus/planted or corpus/starts; repeatable. All.")
+@click.option("--minifier", "seconds", default=0.0, help="Seconds for PyTorch's minifier on each of corpus/starts.")
 @_options
 def minimize_command(
-    faults: tuple[str, ...], workers: int, seed: int, device: str, backend: str, as_json: bool
+    faults: tuple[str, ...], seconds: float, workers: int, seed: int, device: str, backend: str, as_json: bool
 ) -> None:
-    """Shrink big programs with a planted fault each: how small, in how many compiles and seconds."""
+    """Shrink big programs with one fault each: how small, in how many compiles and seconds."""
     say = partial(click.echo, err=as_json)
-    _print(minimize.measure(_task(device, backend, seed), workers, list(faults), say), as_json)
+    _print(minimize.measure(_task(device, backend, seed), workers, list(faults), say, seconds), as_json)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,21 @@
 """`scripts/bench minimize`: how small, how soon. Every candidate is compiled and judged, as in a campaign.
 
-The faults are those of `planted`, each in a program of at least 20 nodes, and pytorch #180164 where the running torch
-has it. A row's fault is made real in the worker, the minimizer knows nothing of it.
+The faults are those of `planted`, each in a program of at least 20 nodes and made real in the worker; and those of the
+programs in corpus/starts, which torch has itself or plants. The minimizer knows nothing of any of them. Side by side,
+on the latter: PyTorch's own minifier (`minifier`).
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fuzzer.answers import Answers, minimize
-from fuzzer.bench import planted
+from fuzzer.bench import minifier, planted
 from fuzzer.diagnose import RUNS, matching
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report
@@ -26,7 +27,6 @@ from fuzzer.text import parse, show
 from fuzzer.verdict import FINDINGS, Finding
 
 PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
-REAL = ("slice_scatter_under_sum",)  # faults that some torch has by itself: tried without anything planted, too
 
 
 PLACE = {"backend": "inductor", "against": "eager", "device": "cpu"}  # a GPU's reproducer moves its inputs
@@ -36,7 +36,7 @@ PLACE = {"backend": "inductor", "against": "eager", "device": "cpu"}  # a GPU's 
 class Row:
     """One reduction.
 
-    fault      name of the planted fault; with "real" in front where nothing was planted.
+    fault      name of the program, in corpus/planted or corpus/starts.
     start      nodes of the starting program;  nodes  of the minimal one.
     extent     elements of its leaves;  largest  its longest dimension.
     lines      of the reproducer.
@@ -61,40 +61,49 @@ class Row:
     program: str
 
 
-def measure(task: Task, workers: int, names: list[str], say: Callable[[str], None]) -> dict[str, Any]:
-    """Reduce every planted fault on this many workers. Raises NoMachine."""
-    task = replace(task, final=False)
-    rows = list(reductions(task, workers, names or sorted(path.stem for path in PROGRAMS.glob("*.prog")), say))
-    if not rows:
-        return {"rows": [], "faults": 0}
-    found = [row for row in rows if row.minimal]
-    return {
-        "rows": [asdict(row) for row in rows],
-        "faults": len(rows),
-        "median_nodes": statistics.median(row.nodes for row in rows),
-        "most_nodes": max(row.nodes for row in rows),
-        "largest_dim": max(row.largest for row in rows),
-        "median_queries": statistics.median(row.queries for row in rows),
-        "median_proof": statistics.median(row.proof for row in rows),
-        "median_seconds": round(statistics.median(row.seconds for row in rows), 1),
-        "most_seconds": max(row.seconds for row in rows),
-        "median_proof_seconds": round(statistics.median(row.proof_seconds for row in rows), 1),
-        "minimal_share": len(found) / len(rows),
-        "reproduced_share": sum(row.reproduced for row in rows) / (RUNS * len(rows)),
-    }
+def measure(
+    task: Task, workers: int, names: list[str], say: Callable[[str], None], minifier_seconds: float = 0.0
+) -> dict[str, Any]:
+    """Reduce every fault, or those named, on this many workers. Raises NoMachine.
 
-
-def reductions(task: Task, workers: int, names: list[str], say: Callable[[str], None]) -> Iterator[Row]:
+    With `minifier_seconds`, PyTorch's minifier has that long for each of the faults that need nothing planted.
+    """
+    starts = {name: program for name, program in minifier.starts().items() if name in names or not names}
+    planted_here = sorted(path.stem for path in PROGRAMS.glob("*.prog") if path.stem in names or not names)
     with Pool(workers, [task.place.subject.device]) as pool:
-        for name in names:
-            program = replace(parse((PROGRAMS / f"{name}.prog").read_text()), comment=())
-            runs = [(name, planted.examine, replace(task, canary=name))]
-            runs += [(f"real {name}", worker.examine, task)] if name in REAL else []
-            for label, examine, own in runs:
-                row = reduction(label, program, examine, own, pool)
-                say(f"{label}: this torch does not show it" if row is None else _line(row))
-                if row is not None:
-                    yield row
+        rows = list(reductions(replace(task, final=False), pool, planted_here, starts, say))
+    theirs = list(minifier.measure(starts, minifier_seconds, task.place.subject.device)) if minifier_seconds else []
+    for row in theirs:
+        say(f"minifier: {row}")
+    figures: dict[str, Any] = {"rows": [asdict(row) for row in rows], "faults": len(rows), "minifier": theirs}
+    if rows:
+        figures |= {
+            "median_nodes": statistics.median(row.nodes for row in rows),
+            "most_nodes": max(row.nodes for row in rows),
+            "largest_dim": max(row.largest for row in rows),
+            "median_lines": statistics.median(row.lines for row in rows),
+            "median_queries": statistics.median(row.queries for row in rows),
+            "median_proof": statistics.median(row.proof for row in rows),
+            "median_seconds": round(statistics.median(row.seconds for row in rows), 1),
+            "most_seconds": max(row.seconds for row in rows),
+            "median_proof_seconds": round(statistics.median(row.proof_seconds for row in rows), 1),
+            "minimal_share": sum(row.minimal for row in rows) / len(rows),
+            "reproduced_share": sum(row.reproduced for row in rows) / (RUNS * len(rows)),
+        }
+    return figures
+
+
+def reductions(
+    task: Task, pool: Pool, names: list[str], starts: Mapping[str, Program], say: Callable[[str], None]
+) -> Iterator[Row]:
+    cases = [(name, parse((PROGRAMS / f"{name}.prog").read_text()), planted.examine) for name in names]
+    cases += [(name, program, worker.examine) for name, program in starts.items()]
+    for name, program, examine in cases:
+        own = replace(task, canary=name) if examine is planted.examine else task
+        row = reduction(name, replace(program, comment=()), examine, own, pool)
+        say(f"{name}: this torch does not show it" if row is None else _line(row))
+        if row is not None:
+            yield row
 
 
 def reduction(

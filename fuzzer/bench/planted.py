@@ -10,7 +10,6 @@ the oracles have to find that out. The compile is a real one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report
 from fuzzer.execution.worker import Task
+from fuzzer.faults import FAULTS, changed_gradients
 from fuzzer.infer import IllTyped, infer
 from fuzzer.interpret import record
 from fuzzer.ops import OPS
@@ -27,6 +27,7 @@ from fuzzer.text import parse
 Types = Mapping[str, TensorType]
 Fault = Callable[[Program, Types], bool]
 PLANTED: dict[str, Fault] = {}
+FAULTS["gradients_doubled"] = changed_gradients(lambda gradient: gradient * 2)  # here only: no canary's
 
 
 def planted(fault: Fault) -> Fault:
@@ -307,12 +308,11 @@ def two_reductions_with_a_node_between(p: Program, types: Types) -> bool:
 
 
 @planted
-def division_by_a_small_computed_value(p: Program, types: Types) -> bool:
+def division_by_a_small_value(p: Program, types: Types) -> bool:
     """A fault of values: no operation of the program says that they are small."""
-    made = {name for node in p.nodes for name in node.outs}
-    divisions = [n for n in nodes(p, "div", "reciprocal", "rsqrt", "log") if n.op != "div" or n.uses[-1] in made]
+    divisions = list(nodes(p, "div", "reciprocal", "rsqrt", "log"))
     held = record(p) if divisions else {}
-    numbers = (x for n in divisions for x in held[n.uses[-1]].args if n.uses[-1] in held)
+    numbers = (x for n in divisions if n.uses[-1] in held for x in held[n.uses[-1]].args)
     return any(isinstance(x, float) and 0 < abs(x) < 0.125 for x in numbers)
 
 
@@ -345,9 +345,9 @@ def leaf_with_gaps(p: Program, types: Types) -> bool:
 
 @planted
 def two_gradients_of_two_outputs(p: Program, types: Types) -> bool:
-    """Two differentiated outputs of different shapes: their backwards meet in one graph."""
-    shapes = [o.cotangent.shape for o in p.outputs if o.cotangent is not None]
-    return len(set(shapes)) > 1 and math.prod(map(len, shapes)) > 0
+    """Two outputs of different shapes that nodes computed: their backwards meet in one graph."""
+    computed = {name for node in nodes(p, *DIFFERENTIABLE) for name in node.outs}
+    return len({o.cotangent.shape for o in p.outputs if o.cotangent is not None and o.value in computed}) > 1
 
 
 @planted

@@ -1,23 +1,30 @@
 """How well the minimizer shrinks: program, what the fault needs, the exact text that must be left, the queries it may
-cost. No compile: the fault is a predicate on the program, as strict as the real ones are.
+cost. No compile: the fault is a predicate on the program or on what its values hold, as strict as the real ones are.
+
+Two small programs with faults of this file; then the big random ones of corpus/planted with those of `planted`.
 
 Run `python -m tests.quality.test_shrink` for the table of queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from fuzzer.bench.planted import PLANTED
 from fuzzer.infer import IllTyped, infer
-from fuzzer.interpret import function, materialise
+from fuzzer.interpret import function, materialise, record
 from fuzzer.program import Node, Program, TensorType
 from fuzzer.text import parse, show
 from minimizer.reduce import Reduction, reduce
 from minimizer.same import Answer
+from tests.quality.left import LEFT
 
+PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
+PLANTED_HERE = sorted(path.stem for path in PROGRAMS.glob("*.prog"))
 Types = Mapping[str, TensorType]
 Fault = Callable[[Program, Types], bool]
 
@@ -141,13 +148,13 @@ ROWS = [
         slice_scatter_under_sum,
         """program(1)
 route("autograd")
-x0 = leaf(f32[1, 1], requires_grad=False, values="ones")
-x1 = leaf(f32[2, 1], values="ones")
-v0 = slice_scatter(x1, x0, start=1)
+x0 = leaf(f32[2, 1], values="ones")
+x1 = leaf(f32[1, 1], requires_grad=False, values="ones")
+v0 = slice_scatter(x0, x1, start=1)
 v1 = sum(v0, dim=0)
 backward(v1, cotangent(f32[1], values="ones"))
 """,
-        38,
+        43,
     ),
     Row(
         RANDOM,
@@ -204,7 +211,7 @@ x0 = leaf(f32[2, 1], stride=(1, 2), values="ones")
 v0 = add(x0, x0)
 backward(v0, cotangent(f32[2, 1], values="ones"))
 """,
-        26,
+        28,
     ),
     Row(
         CHAIN,
@@ -216,7 +223,7 @@ v0 = sum(x0)
 v1 = mul(x0, v0)
 backward(v1, cotangent(f32[2], values="ones"))
 """,
-        48,
+        52,
     ),
     Row(
         CHAIN,
@@ -241,7 +248,7 @@ v1 = relu(x0)
 backward(v1, cotangent(f32[()], values="ones"))
 returns(v0)
 """,
-        44,
+        46,
     ),
     Row(
         CHAIN,
@@ -252,7 +259,7 @@ x0 = leaf(f32[2, 1], values="ones")
 v0 = relu(x0)
 backward(v0, cotangent(f32[2, 1], stride=(1, 2), values="ones"))
 """,
-        19,
+        20,
     ),
     Row(
         CHAIN,
@@ -268,25 +275,56 @@ backward(v0, cotangent(f32[()], values="ones"))
 ]
 
 
-def shrink(row: Row) -> Reduction:
-    start = parse(row.start)
-    assert row.fault(start, infer(start)), "the program must have the fault to begin with"
+def shrink(start: Program, fault: Fault) -> Reduction:
+    assert fault(start, infer(start)), "the program must have the fault to begin with"
 
-    def is_same(programs: list[Program]) -> list[Answer]:
-        return [Answer.SAME if row.fault(p, infer(p)) else Answer.NONE for p in programs]
+    def is_same(programs: Sequence[Program]) -> Iterator[Answer]:
+        return (Answer.SAME if fault(p, infer(p)) else Answer.NONE for p in programs)
 
-    return reduce(start, is_same, infer=run_and_infer)
+    return reduce(start, is_same, infer=run_and_infer, record=record)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault.__name__)
 def test_what_is_left_is_what_the_fault_needs(row: Row) -> None:
-    found = shrink(row)
+    found = shrink(parse(row.start), row.fault)
     assert show(found.program) == row.left
     assert found.minimal
     assert found.queries <= row.queries, "the queries in the table are measured; fewer is better, more is a regression"
 
 
+def big(name: str) -> Program:
+    return parse((PROGRAMS / f"{name}.prog").read_text())
+
+
+@pytest.mark.parametrize("name", PLANTED_HERE)
+def test_what_is_left_of_a_big_random_program_is_what_the_fault_needs(name: str) -> None:
+    queries, left = LEFT[name]
+    found = shrink(big(name), PLANTED[name])
+    assert show(found.program) == left
+    assert found.minimal
+    assert found.queries <= queries, "the queries in the table are measured; fewer is better, more is a regression"
+
+
+def test_at_least_25_faults_are_planted_in_programs_of_20_to_40_nodes() -> None:
+    assert sorted(LEFT) == PLANTED_HERE
+    assert len(PLANTED_HERE) >= 25
+    assert all(20 <= len(big(name).nodes) <= 40 for name in PLANTED_HERE)
+
+
+def test_the_result_is_the_same_for_one_and_for_eight_workers() -> None:
+    name = "value_read_twice"  # the longest search
+    fault = PLANTED[name]
+
+    def is_same(programs: Sequence[Program]) -> list[Answer]:
+        return [Answer.SAME if fault(p, infer(p)) else Answer.NONE for p in programs]
+
+    one, eight = (reduce(big(name), is_same, workers, infer=run_and_infer, record=record) for workers in (1, 8))
+    assert (one.program, one.queries, one.history) == (eight.program, eight.queries, eight.history)
+
+
 if __name__ == "__main__":
-    for row in ROWS:
-        found = shrink(row)
-        print(f"{row.fault.__name__}: {found.queries} queries, {len(found.history)} steps\n{show(found.program)}")
+    cases = [(row.fault.__name__, parse(row.start), row.fault) for row in ROWS]
+    for name, start, fault in cases + [(name, big(name), PLANTED[name]) for name in PLANTED_HERE]:
+        found = shrink(start, fault)
+        print(f"{name}: {len(start.nodes)} nodes, {found.queries} queries, {found.proof} of them the proof")
+        print(show(found.program))
