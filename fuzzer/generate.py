@@ -150,12 +150,15 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
 
 
-def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False) -> str:
-    """Add a leaf of this type; sometimes as a view of an existing one with enough storage."""
+def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False, fixed: bool = False) -> str:
+    """Add a leaf of this type; sometimes as a view of an existing one with enough storage.
+
+    `plain`: dense and no view.  `fixed`: it does not require grad.
+    """
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
     stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
-    floating = dtype in FLOATS
+    floating = dtype in FLOATS and not fixed
     leaf = Leaf(name, dtype, shape, stride, offset, floating and rng.random() < 0.88, recipe, rng.randrange(1000))
     bases = [
         base
@@ -190,7 +193,7 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     if operand.recipe is not None:
         assert shape is not None, f"operand {operand.name} has a recipe and no shape"
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
-        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True)
+        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
     candidates = [name for name, t in draft.types.items() if operand.admits(d, t, shape)]
     if candidates and rng.random() < 0.6:
         return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]

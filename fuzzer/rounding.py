@@ -48,7 +48,7 @@ EXACT = frozenset(
     masked_select nonzero argmax argmin argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all
     pixel_shuffle pixel_unshuffle channel_shuffle searchsorted bucketize tril_indices triu_indices one_hot
     hardshrink hardshrink_backward softshrink_backward _local_scalar_dense fmod value_selecting_reduction_backward
-    unfold_copy expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy
+    unfold_copy expand_copy signbit lu_unpack set_ resize _reshape_copy lift_fresh lift_fresh_copy
     """.split()
 )
 # One IEEE operation or one library function, accurate to about a unit of its result whatever its operands.
@@ -134,6 +134,23 @@ CANCELLING = (
 # through numbers up to 8 * 3/4 before they come out below 1 (Keys 1981).
 BICUBIC, CUBIC_INNER = 2, 6.0
 
+# Algorithms of many dependent steps on a matrix: their backward error is bounded by the whole matrix's size, not by
+# each element's, and grows with the number of rows (Higham 2002, Accuracy and Stability of Numerical Algorithms).
+FACTORISING = frozenset(
+    """
+    cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
+    linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_svd _linalg_eigh linalg_qr
+    linalg_pinv linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp linalg_eig
+    _linalg_eigvals
+    """.split()
+)
+# Results that say yes or no, as 1 or 0 in the tensor's own dtype.
+FLAGS = {"multilabel_margin_loss_forward": 1}
+# Arguments that such a result is handed to.
+FLAGGED = {"multilabel_margin_loss_backward": 4}
+# Factors that are unique only up to signs: which of the results they are, columns first, then rows.
+SIGNED = {"_linalg_eigh": (1, None), "_linalg_svd": (0, 2)}
+
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 
 
@@ -177,6 +194,8 @@ def accumulation_length(step: Step) -> float:
         # operands of m*k and k*n elements and m*n results: the geometric mean of k*k
         sizes = sorted(ref.numel for ref in floats)[-2:]
         return max(1.0, math.sqrt(math.prod(sizes) / max(given, 1)))
+    if step.name in FACTORISING:  # the root of this is the number of rows
+        return float(max((size for ref in floats for size in ref.shape[-2:]), default=1) ** 2)
     if step.name.startswith("convolution"):
         weight = floats[2 if step.name.endswith("_backward") else 1]
         taps = weight.numel / max(min(weight.shape[:2], default=1), 1)
@@ -335,8 +354,8 @@ class Rounder:
 
     def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
         """Perturb the summands of an accumulation and the operands of a compound kernel."""
-        whole = step.name in ("median", "nanmedian") and len(step.args) == 1  # returns a value and no position
-        if step.name in UNORDERED and step.kwargs.get("stable") is not True and not whole:
+        position_free = step.name in ("median", "nanmedian") and len(step.args) == 1  # returns a value and no position
+        if step.name in UNORDERED and step.kwargs.get("stable") is not True and not position_free:
             return mapped((args, kwargs), self._untied)
         if step.name in ("add", "sub", "rsub") and not self.consistent:
             args = self._contracted(step, args)
@@ -346,7 +365,12 @@ class Rounder:
             args = self._regridded(number, step, args)
         unit = self.scale * self._inner_unit(number, step)
         written = {id_of(ref) for ref in step.writes}
-        return self._moved(args, step.args, unit, written), self._moved(kwargs, step.kwargs, unit, written)
+        if step.name in FLAGGED:
+            written.add(id_of(step.args[FLAGGED[step.name]]))
+        whole = step.name in FACTORISING
+        return self._moved(args, step.args, unit, written, whole), self._moved(
+            kwargs, step.kwargs, unit, written, whole
+        )
 
     def _contracted(self, step: Step, args: Any) -> Any:
         """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""
@@ -372,16 +396,19 @@ class Rounder:
         grid = args[at] + self.noise(args[at]) * self.scale * self._inner_unit(number, step)
         return (*args[:at], grid, *args[at + 1 :])
 
-    def _moved(self, tree: object, refs: object, unit: float, written: set[tuple[int, int]]) -> object:
+    def _moved(
+        self, tree: object, refs: object, unit: float, written: set[tuple[int, int]], whole: bool = False
+    ) -> object:
         if isinstance(tree, torch.Tensor):
             if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in written:
                 return tree
-            return torch.where(torch.isfinite(tree), tree + tree * self.noise(tree) * unit, tree)
+            size = tree.abs().max() if whole and tree.numel() else tree
+            return torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree)
         if isinstance(tree, list | tuple):
-            moved = [self._moved(t, r, unit, written) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
+            moved = [self._moved(t, r, unit, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
             return moved if isinstance(tree, list) else tuple(moved)
         if isinstance(tree, dict):
-            return {k: self._moved(v, refs[k], unit, written) for k, v in tree.items()}  # type: ignore[index]
+            return {k: self._moved(v, refs[k], unit, written, whole) for k, v in tree.items()}  # type: ignore[index]
         return tree
 
     def _inner_unit(self, number: int, step: Step) -> float:
@@ -405,11 +432,31 @@ class Rounder:
         self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
+        values = self._signed(step, values)
         hidden = self._cancelled(number, step, args, values)
         return [
-            self._result(number, step, ref, value, hidden) if ref.dtype.is_floating_point else value
-            for ref, value in zip(refs, values, strict=True)
+            value
+            if not ref.dtype.is_floating_point or FLAGS.get(step.name) == at
+            else self._result(number, step, ref, value, hidden)
+            for at, (ref, value) in enumerate(zip(refs, values, strict=True))
         ]
+
+    def _signed(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The columns of eigenvectors and singular vectors (with the rows that go with them), signs left to chance."""
+        columns, rows = SIGNED.get(step.name, (None, None))
+        if columns is None or values[columns].numel() == 0:
+            return values
+        moved = list(values)
+        count = values[columns].shape[-1] if rows is None else min(values[columns].shape[-1], values[rows].shape[-2])
+        drawn = torch.randint(0, 2, (count,), generator=self.generator, device=values[columns].device) * 2.0 - 1
+        wide = torch.ones(values[columns].shape[-1], dtype=torch.float64, device=drawn.device)
+        wide[:count] = drawn
+        moved[columns] = values[columns] * wide
+        if rows is not None:
+            high = torch.ones(values[rows].shape[-2], dtype=torch.float64, device=drawn.device)
+            high[:count] = drawn
+            moved[rows] = values[rows] * high[:, None]
+        return moved
 
     def _cancelled(self, number: int, step: Step, args: object, values: list[torch.Tensor]) -> float:
         """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
@@ -452,7 +499,9 @@ class Rounder:
         # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
         size = torch.ldexp(torch.ones_like(value), torch.frexp(value).exponent - 1)
         least = _underflow(ref.dtype)
-        step_size = ((size * unit).clamp_min(least) + hidden) * self.scale
+        # factors are as good as a norm of theirs says: small elements are off by as much as large ones
+        normwise = unit * float(value.abs().nan_to_num(0, 0, 0).max()) if step.name in FACTORISING else 0.0
+        step_size = ((size * unit).clamp_min(least) + hidden + normwise) * self.scale
         noise = self.noise(value)
         if ref.dtype == torch.float64:
             noise = torch.where(noise < 0, -1.0, 1.0)  # less than a unit would round back to the same number

@@ -45,8 +45,11 @@ class Single:
 
     def forward(self, node: Node | None = None) -> tuple[dict[str, torch.Tensor], Tensors]:
         """Leaves that require grad where they can, and the results."""
+        spec = OPS[self.node.op]
+        fixed = {name for name, operand in zip(self.node.args, spec.operands, strict=False) if operand.fixed}
         leaves = {
-            name: value.detach().requires_grad_(value.dtype.is_floating_point) for name, value in self.values.items()
+            name: value.detach().requires_grad_(value.dtype.is_floating_point and name not in fixed)
+            for name, value in self.values.items()
         }
         env: dict[str, Any] = dict(leaves)
         apply(node or self.node, env)

@@ -84,6 +84,7 @@ class Operand:
     count     lowest and highest number of tensors, for an operand that is a list.
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
+    fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
     """
 
     name: str = "x"
@@ -97,6 +98,7 @@ class Operand:
     count: tuple[int, int] | None = None
     absent: float = 0.0
     keyword: str | None = None
+    fixed: bool = False
 
     def admitted(self, d: Draw) -> tuple[str, ...]:
         """The dtypes it may have; for the first tensor of an op's list SAME means any that floats."""
