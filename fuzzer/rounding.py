@@ -368,9 +368,8 @@ class Rounder:
         if step.name in FLAGGED:
             written.add(id_of(step.args[FLAGGED[step.name]]))
         whole = step.name in FACTORISING
-        return self._moved(args, step.args, unit, written, whole), self._moved(
-            kwargs, step.kwargs, unit, written, whole
-        )
+        moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, written, whole)
+        return moved[0], moved[1]
 
     def _contracted(self, step: Step, args: Any) -> Any:
         """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from fuzzer.ops.scatter import any_rows, rows
 from fuzzer.ops.spec import (
@@ -59,6 +60,10 @@ def corner(d: Draw) -> Value:
 
 
 SEGMENTS = 3
+
+
+def many(extra: int) -> Callable[[Draw], Shape]:
+    return lambda d: (SEGMENTS + extra,)
 
 
 def offsets(d: Draw) -> Recipe:
@@ -122,7 +127,7 @@ TABLE = (
             "torch.segment_reduce",
             (
                 Operand(rank=(1, 3), accepts=nonempty, values=TIES),
-                Operand(name, INDEX, shape=lambda d, extra=extra: (SEGMENTS + extra,), recipe=cut, keyword=name),
+                Operand(name, INDEX, shape=many(extra), recipe=cut, keyword=name),
                 choice("reduce", "sum", "mean", "max", "min", "prod"),
                 choice("initial", None, 1, 2, default=None),
                 flag("unsafe", False),

@@ -76,6 +76,8 @@ SYMMETRIC = operand(square, is_square, "definite")
 OBLONG = operand(oblong, is_small, "separated")
 TALL = operand(tall, is_tall, "separated")
 # cholesky refuses what is not positive definite, so it takes no other value
+# nor do inv and solve take a singular one; inv_ex and solve_ex do
+REGULAR = Operand("x", WIDE, shape=square, recipe=lambda d: Recipe("separated"))
 DEFINITE = Operand("x", WIDE, shape=square, recipe=lambda d: Recipe("definite"))
 LOWER_OR_UPPER = choice("UPLO", "L", "U", default="L")
 
@@ -167,17 +169,20 @@ def last_two() -> tuple[Attribute, Attribute]:
     return replace(first, default=-2), replace(second, default=-1)
 
 
+def one_dim(d: Draw) -> Value:
+    """One dimension; None now and then, where that means a vector norm too."""
+    if (d.attrs["ord"] is None or d.x.rank == 1) and d.rng.random() < 0.5:
+        return None
+    return d.rng.randrange(-d.x.rank, d.x.rank)
+
+
 def foldable(d: Draw) -> Shape:
     """(a, b, a * b): a matrix for tensorinv and tensorsolve."""
     a, b = d.size(1, 3), d.size(1, 3)
     return (a, b, a * b)
 
 
-def is_foldable(t: TensorType) -> bool:
-    return t.numel > 0 and t.shape[0] * t.shape[1] == t.shape[2] <= 16
-
-
-FOLDABLE = Operand("x", WIDE, rank=(3, 3), accepts=is_foldable, fresh=foldable, values=("normal", "unit"))
+FOLDABLE = Operand("x", WIDE, shape=foldable, recipe=lambda d: Recipe("normal"))
 SOLVED = partner("B", sides)
 LEFT = flag("left", True)
 
@@ -187,7 +192,7 @@ TABLE = (
     outside("cholesky", DEFINITE, UPPER),
     outside("cholesky_inverse", SQUARE, UPPER),
     outside("cholesky_solve", operand(oblong, is_small), partner("L", factor_of, "separated"), UPPER),
-    function("inv", SQUARE),
+    function("inv", REGULAR),
     function("inv_ex", SQUARE, results=2),
     function(
         "pinv", OBLONG, choice("rtol", None, 0.1, 1e-3, default=None), entries=("linalg.pinv", "linalg.pinv.singular")
@@ -218,7 +223,7 @@ TABLE = (
         (
             Operand(rank=(1, 4), accepts=nonempty, values=("zeros", "normal")),
             computed("ord", "norm", of_one_dim, None),
-            computed("dim", "dim", lambda d: d.rng.randrange(-d.x.rank, d.x.rank), None),
+            computed("dim", "dim", one_dim, None),
             flag("keepdim", False),
         ),
         entries=("linalg.norm", "linalg.norm.subgradients_at_zero"),
@@ -247,7 +252,7 @@ TABLE = (
     function("lu_solve", ALONE, PIVOTS, LEFT, SOLVED, flag("adjoint", False)),
     outside("lu_solve", SIDE, partner("LU", factor_of, "separated"), PIVOTS),
     outside("lu_unpack", ALONE, PIVOTS, results=3),
-    function("solve", SQUARE, LEFT, SOLVED),
+    function("solve", REGULAR, LEFT, SOLVED),
     function("solve_ex", SQUARE, LEFT, SOLVED, results=2),
     function(
         "solve_triangular",
