@@ -15,7 +15,7 @@ import torch
 
 from fuzzer.interpret import cotangents, lines, materialise, python_value
 from fuzzer.private import CONFIGS
-from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent
+from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent, holders
 from fuzzer.routes import ROUTES
 from fuzzer.text import parse
 from fuzzer.values import TORCH_DTYPES, source
@@ -269,7 +269,7 @@ def _parts(numbers: list[str], shape: Shape) -> list[str]:
 
 def _function(program: Program) -> list[str]:
     outputs = [output.value for output in program.outputs]
-    body = [_as_written(line) for line in lines(program.body, "    ")]
+    body = [f"    {_as_written(line)}" for line in lines(program.body, outputs)]
     return [f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body, f"    return {', '.join(outputs)}"]
 
 
@@ -433,7 +433,7 @@ def _check_values(finding: Finding, program: Program, run: _Place, compiled: str
     ]
     precise = f"gradients({target}, *map(double, {run.inputs(run.base)}))"
     exact = [f"exact = {precise}"]
-    if any(isinstance(v, Dtype) for node in program.nodes for _, v in node.attrs):
+    if _named(program):
         exact = [
             "try:",
             f"    exact = {precise}",
@@ -484,9 +484,13 @@ def _unit(finding: Finding, program: Program) -> str:
 
 
 def _units(program: Program) -> set[str]:
-    named = {v.name for node in program.nodes for _, v in node.attrs if isinstance(v, Dtype)}
-    named |= {leaf.dtype for leaf in program.leaves}
+    named = _named(program) | {leaf.dtype for leaf in program.leaves}
     return {name for name in named if TORCH_DTYPES[name].is_floating_point}
+
+
+def _named(program: Program) -> set[str]:
+    """The dtypes that the program's nodes and regions name."""
+    return {value.name for s in holders(program.body) for _, value in s.attrs if isinstance(value, Dtype)}
 
 
 def _share(c: Comparison) -> float:

@@ -29,7 +29,6 @@ from fuzzer.program import (
     Cotangent,
     Dtype,
     Leaf,
-    Node,
     Program,
     Recipe,
     Region,
@@ -38,6 +37,7 @@ from fuzzer.program import (
     Value,
     contiguous,
     extent,
+    holders,
 )
 from fuzzer.text import show
 
@@ -118,14 +118,6 @@ def attributes_cost(program: Program) -> Cost:
     """How many attributes are written, then their magnitude."""
     values = [value for holder in holders(program.body) for _, value in holder.attrs]
     return (len(values), sum(map(magnitude, values)))
-
-
-def holders(body: Sequence[Statement]) -> Iterable[Node | Region]:
-    """Everything in a body that has attributes."""
-    for s in body:
-        yield s
-        if isinstance(s, Region):
-            yield from holders(s.body)
 
 
 def magnitude(value: Value) -> float:

@@ -88,10 +88,9 @@ def test_applying_nodes_one_by_one_gives_what_the_function_gives() -> None:
     assert torch.equal(env["v3"], function(program)(*materialise(program.leaves).values())[0])
 
 
-@pytest.mark.parametrize("text", ["v0 = frobnicate(x0)", "with autocast():\n    v0 = relu(x0)"])
-def test_an_unknown_op_or_region_is_named(text: str) -> None:
-    with pytest.raises(UnknownOp, match=r"frobnicate|autocast"):
-        source(parse(HEAD + "x0 = leaf(f32[4])\n" + text))
+def test_an_unknown_op_is_named() -> None:
+    with pytest.raises(UnknownOp, match="frobnicate"):
+        source(parse(HEAD + "x0 = leaf(f32[4])\nv0 = frobnicate(x0)"))
 
 
 def test_a_result_that_is_no_tensor_is_refused() -> None:
