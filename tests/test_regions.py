@@ -48,7 +48,7 @@ def regions(program: Program) -> list[Region]:
 
 def judged(program: Program, backend: str) -> tuple[str, str]:
     torch._dynamo.reset()
-    found = report(program, Task(place=Place(EAGER, Subject(backend, "cpu"))), Journal(None))
+    found = report(program, Task(place=Place(EAGER, Subject(backend, "cpu")), fresh=True), Journal(None))
     return found.verdict, found.rejected
 
 
@@ -161,7 +161,7 @@ def test_every_region_agrees_under_inductor_in_every_route_that_holds_it(route: 
 def test_every_region_agrees_on_the_gpu(route: str) -> None:
     text = NESTED if "checkpoint" in ROUTES[route].regions else PLAIN
     there = Place(Subject("eager", "cuda"), Subject("inductor", "cuda"))
-    found = report(replace(parse(text), route=Route(route)), Task(place=there), Journal(None))
+    found = report(replace(parse(text), route=Route(route)), Task(place=there, fresh=True), Journal(None))
     assert (found.verdict, found.rejected) == ("agree", "")
 
 
