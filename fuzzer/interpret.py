@@ -63,7 +63,10 @@ def call(node: Node) -> str:
     parts += [f"{key}={python_value(value)}" for key, value in node.attrs if key not in leading]
     if spec.source in PROPERTIES:
         return f"{parts[0]}.{spec.source.removeprefix('torch.Tensor.')}"
-    return f"{spec.source}({', '.join(parts)})"
+    written = f"{spec.source}({', '.join(parts)})"
+    for outer in spec.then:
+        written = f"{outer}({written})"
+    return written
 
 
 def line(node: Node) -> str:

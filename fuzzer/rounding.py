@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -48,7 +48,8 @@ EXACT = frozenset(
     masked_select nonzero argmax argmin argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all
     pixel_shuffle pixel_unshuffle channel_shuffle searchsorted bucketize tril_indices triu_indices one_hot
     hardshrink hardshrink_backward softshrink_backward _local_scalar_dense fmod value_selecting_reduction_backward
-    unfold_copy expand_copy signbit lu_unpack set_ resize _reshape_copy lift_fresh lift_fresh_copy
+    unfold_copy expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy complex conj_physical
+    _conj_physical lu_unpack
     """.split()
 )
 # One IEEE operation or one library function, accurate to about a unit of its result whatever its operands.
@@ -169,8 +170,7 @@ def is_exact(step: Step) -> bool:
 
 def _narrows(step: Step) -> bool:
     """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first."""
-    taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
-    given = [ref.dtype for ref in step.results if ref.dtype.is_floating_point]
+    taken, given = _real_dtypes(step.inputs), _real_dtypes(step.results)
     return bool(taken) and bool(given) and max(map(epsilon, given)) > min(map(epsilon, taken))
 
 
@@ -178,7 +178,9 @@ def is_primitive(step: Step) -> bool:
     """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
     scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
     whole = step.name == "div" and step.kwargs.get("rounding_mode") is not None  # the quotient decides, unseen
-    return step.name in PRIMITIVE and not scaled and not whole
+    # a product of complex numbers is a sum of products
+    plain = not any(ref.dtype.is_complex for ref in step.inputs)
+    return step.name in PRIMITIVE and plain and not scaled and not whole
 
 
 def epsilon(dtype: torch.dtype) -> float:
@@ -280,7 +282,9 @@ def _largest(step: Step, args: object, kwargs: object, change: Callable[[torch.T
     """The largest element of the step's results on changed operands; None where the step refuses them."""
 
     def changed(leaf: object) -> object:
-        return change(leaf) if isinstance(leaf, torch.Tensor) and leaf.dtype.is_floating_point else leaf
+        if not isinstance(leaf, torch.Tensor) or not (leaf.dtype.is_floating_point or leaf.dtype.is_complex):
+            return leaf
+        return change(leaf).to(leaf.dtype)
 
     moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes spoils nothing
     # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
@@ -297,7 +301,7 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
     scalars = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, float)]
     if step.name == "embedding_dense_backward" and step.args[-1] is True:
         return False  # scale_grad_by_freq divides
-    dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
+    dtypes = _real_dtypes((*step.inputs, *step.results))
     widest = max((epsilon(d) for d in dtypes), default=1.0)
     wide = step.name in WIDE and not _narrow_part(step)
     accumulator = min(widest, epsilon(torch.float32)) if wide else widest
@@ -309,10 +313,17 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
     return False
 
 
+def _real_dtypes(refs: Sequence[Ref]) -> list[torch.dtype]:
+    """Those of the floating refs, and of complex ones' parts."""
+    return [r.dtype.to_real() for r in refs if r.dtype.is_floating_point or r.dtype.is_complex]
+
+
 def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         if tree.dtype.is_floating_point:
             yield tree
+        elif tree.dtype.is_complex:
+            yield torch.view_as_real(tree.resolve_conj())
     elif isinstance(tree, list | tuple):
         for item in tree:
             yield from _float_tensors(item)
@@ -398,6 +409,10 @@ class Rounder:
     def _moved(
         self, tree: object, refs: object, unit: float, written: set[tuple[int, int]], whole: bool = False
     ) -> object:
+        if isinstance(tree, torch.Tensor) and tree.dtype.is_complex and isinstance(refs, Ref):
+            parts, real = torch.view_as_real(tree.resolve_conj()), replace(refs, dtype=refs.dtype.to_real())
+            moved_parts: Any = self._moved(parts, real, unit, written, whole)
+            return torch.view_as_complex(moved_parts.contiguous())
         if isinstance(tree, torch.Tensor):
             if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in written:
                 return tree
@@ -412,7 +427,7 @@ class Rounder:
 
     def _inner_unit(self, number: int, step: Step) -> float:
         """u * sqrt(n) in the precision the kernel computes in: float32 inside half-precision kernels."""
-        dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
+        dtypes = _real_dtypes((*step.inputs, *step.results))
         if not dtypes:
             return 0.0
         coarsest = max(dtypes, key=epsilon)
@@ -434,11 +449,16 @@ class Rounder:
         values = self._signed(step, values)
         hidden = self._cancelled(number, step, args, values)
         return [
-            value
-            if not ref.dtype.is_floating_point or FLAGS.get(step.name) == at
-            else self._result(number, step, ref, value, hidden)
+            self._result_of_any(number, step, ref, value, hidden) if FLAGS.get(step.name) != at else value
             for at, (ref, value) in enumerate(zip(refs, values, strict=True))
         ]
+
+    def _result_of_any(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
+        """Real and imaginary parts move each by itself; what is no float does not move."""
+        if ref.dtype.is_complex:
+            parts, real = torch.view_as_real(value.resolve_conj()), replace(ref, dtype=ref.dtype.to_real())
+            return torch.view_as_complex(self._result(number, step, real, parts, hidden).contiguous())
+        return self._result(number, step, ref, value, hidden) if ref.dtype.is_floating_point else value
 
     def _signed(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """The columns of eigenvectors and singular vectors (with the rows that go with them), signs left to chance."""
@@ -461,6 +481,9 @@ class Rounder:
         """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
         if "gelu" in step.name:  # 1 + erf(x) and 1 + tanh(x) near -1
             return 4.0 * self._inner_unit(number, step)
+        if step.name.startswith("_fft_"):  # each element is off by what the largest is off by
+            largest = [float(t.abs().max()) for t in _float_tensors(values) if t.numel()]
+            return self._inner_unit(number, step) * max(largest, default=0.0)
         if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
             factors = list(_float_tensors(args))[:1]
             return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0

@@ -214,6 +214,8 @@ class OpSpec:
     source          the torch callable as a person writes it, e.g. "torch.slice_scatter"; called with the operands by
                     position (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
     params          operands and attributes in the order in which they are drawn.
+    then            torch callables that are applied to the result, one after another: torch.view_as_real, where that is
+                    complex.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
     effects         "" or "writes the first operand" for in-place ops.
@@ -231,6 +233,7 @@ class OpSpec:
     effects: str = ""
     entries: tuple[str, ...] = FROM_SOURCE
     since: str = ""
+    then: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:
