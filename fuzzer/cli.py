@@ -45,6 +45,7 @@ def explained(command: Callable[..., Any]) -> Callable[..., Any]:
         from fuzzer.export import ExportError
         from fuzzer.infer import IllTyped
         from fuzzer.interpret import UnknownOp
+        from fuzzer.regions import UnknownRegion
         from fuzzer.routes import UnknownRoute
         from fuzzer.settings import UnknownSetting
         from fuzzer.store import StoreError
@@ -55,8 +56,8 @@ def explained(command: Callable[..., Any]) -> Callable[..., Any]:
         except NoMachine as error:
             raise Refusal(str(error), NO_MACHINE) from None
         except (
-            UsageError, ParseError, StoreError, ExportError, IllTyped, UnknownOp, UnknownRoute, UnknownSetting,
-            UnknownRecipe,
+            UsageError, ParseError, StoreError, ExportError, IllTyped, UnknownOp, UnknownRegion, UnknownRoute,
+            UnknownSetting, UnknownRecipe,
         ) as error:  # fmt: skip
             raise Refusal(str(error)) from None
         except OSError as error:  # a folder or file that cannot be written

@@ -15,7 +15,7 @@ import torch
 
 from fuzzer.interpret import cotangents, lines, materialise, python_value
 from fuzzer.private import CONFIGS
-from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent
+from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent, holders
 from fuzzer.routes import ROUTES
 from fuzzer.text import parse
 from fuzzer.values import TORCH_DTYPES, source
@@ -258,7 +258,7 @@ def _parts(numbers: list[str], shape: Shape) -> list[str]:
 
 def _function(program: Program) -> list[str]:
     outputs = [output.value for output in program.outputs]
-    body = [_as_written(line) for line in lines(program.body, "    ")]
+    body = [f"    {_as_written(line)}" for line in lines(program.body, outputs)]
     last = f"    {outputs[0]} = "
     if len(outputs) == 1 and body and body[-1].startswith(last):
         body[-1] = body[-1].replace(last, "    return ", 1)
@@ -424,7 +424,7 @@ def _check_values(finding: Finding, program: Program, run: _Place, compiled: str
     pick = f'["{one.name}"]' + (".cpu()" if run.moves else "") if one else ""
     # compiled first: then nothing of eager's is in freed memory
     text = [f"compiled = {compiled}{pick}", f"eager = {eager}{pick}", f"exact = {exact}{pick}"]
-    if any(isinstance(v, Dtype) for node in program.nodes for _, v in node.attrs):
+    if _named(program):
         text[2:] = ["try:", f"    {text[2]}", "except RuntimeError:  # a dtype named in f does not go with it"]
         text.append("    exact = eager")
     if one:
@@ -498,9 +498,13 @@ def _unit(finding: Finding, program: Program, e: str) -> str:
 
 
 def _units(program: Program) -> set[str]:
-    named = {v.name for node in program.nodes for _, v in node.attrs if isinstance(v, Dtype)}
-    named |= {leaf.dtype for leaf in program.leaves}
+    named = _named(program) | {leaf.dtype for leaf in program.leaves}
     return {name for name in named if TORCH_DTYPES[name].is_floating_point}
+
+
+def _named(program: Program) -> set[str]:
+    """The dtypes that the program's nodes and regions name."""
+    return {value.name for s in holders(program.body) for _, value in s.attrs if isinstance(value, Dtype)}
 
 
 def _share(c: Comparison) -> float:

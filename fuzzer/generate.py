@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fuzzer import settings as compiler_settings
-from fuzzer.infer import type_of
+from fuzzer.infer import IllTyped, infer, type_of
 from fuzzer.interpret import apply, cotangents, function, materialise, strided
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform
@@ -31,12 +31,17 @@ from fuzzer.program import (
     Output,
     Program,
     Recipe,
+    Region,
     Shape,
+    Statement,
     TensorType,
     contiguous,
     extent,
+    holders,
+    walk,
 )
-from fuzzer.routes import autograd
+from fuzzer.regions import REGIONS, RegionSpec
+from fuzzer.routes import ROUTES, autograd
 from fuzzer.routes import draw as draw_route
 from fuzzer.values import GENERAL, fill
 
@@ -150,12 +155,15 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
 
 
-def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False) -> str:
-    """Add a leaf of this type; sometimes as a view of an existing one with enough storage."""
+def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False, fixed: bool = False) -> str:
+    """Add a leaf of this type; sometimes as a view of an existing one with enough storage.
+
+    `plain`: dense and no view.  `fixed`: it does not require grad.
+    """
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
     stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
-    floating = dtype in FLOATS
+    floating = dtype in FLOATS and not fixed
     leaf = Leaf(name, dtype, shape, stride, offset, floating and rng.random() < 0.88, recipe, rng.randrange(1000))
     bases = [
         base
@@ -190,7 +198,7 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     if operand.recipe is not None:
         assert shape is not None, f"operand {operand.name} has a recipe and no shape"
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
-        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True)
+        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
     candidates = [name for name, t in draft.types.items() if operand.admits(d, t, shape)]
     if candidates and rng.random() < 0.6:
         return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]
@@ -333,7 +341,7 @@ def generate(
         draft = Draft(rng, limits, weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes}))
         draw_body(draft, groups)
         close(draft, ops)
-        program = finish(draft, routes, device, fixed)
+        program = enclose(finish(draft, routes, device, fixed), rng)
         if informative(program):
             break
     return program
@@ -462,6 +470,52 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         tuple(sorted(drawn.items())),
     )
     return prune(program)
+
+
+def enclose(program: Program, rng: random.Random) -> Program:
+    """Some programs with runs of their statements in regions, which may nest; as it was where none can stand."""
+    for kind in ROUTES[program.route.name].regions:
+        while rng.random() < REGIONS[kind].share:
+            attrs = tuple((name, rng.choice(values)) for name, values in REGIONS[kind].attributes.items())
+            region = Region(kind, attrs, program.body)
+            for body in (wrap(rng, program.body, region), (region,)):
+                enclosed = recast(program, replace(program, body=body), REGIONS[kind])
+                if enclosed is not None:
+                    program = enclosed
+                    break
+    return program
+
+
+def wrap(rng: random.Random, body: tuple[Statement, ...], like: Region) -> tuple[Statement, ...]:
+    """A run of the body's statements in this region; half of the time inside a region that is there already."""
+    inner = [(i, s) for i, s in enumerate(body) if isinstance(s, Region)]
+    if inner and rng.random() < 0.5:
+        i, region = rng.choice(inner)
+        return (*body[:i], replace(region, body=wrap(rng, region.body, like)), *body[i + 1 :])
+    start = rng.randrange(len(body))
+    end = rng.randint(start + 1, len(body))
+    return (*body[:start], replace(like, body=body[start:end]), *body[end:])
+
+
+def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | None:
+    """The enclosed program with each cotangent of its output's dtype.
+
+    None where the region breaks a type, changes none though that is its purpose, or runs again what must run once.
+    """
+    again = [s for s in holders(enclosed.body) if isinstance(s, Region) and REGIONS[s.kind].recomputes]
+    if any(OPS[node.op].effects for region in again for node in walk(region.body)):
+        return None
+    try:
+        before, types = infer(program), infer(enclosed)
+    except IllTyped:
+        return None
+    if types == before and not spec.recomputes:
+        return None
+    outputs = (
+        o if o.cotangent is None else replace(o, cotangent=replace(o.cotangent, dtype=types[o.value].dtype))
+        for o in enclosed.outputs
+    )
+    return replace(enclosed, outputs=tuple(outputs))
 
 
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:

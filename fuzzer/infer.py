@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from fuzzer.interpret import UnknownOp, apply
+from fuzzer.interpret import UnknownOp, apply, run_each
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import REQUIRED
 from fuzzer.private import fake_mode
 from fuzzer.program import Node, Program, TensorType, extent
+from fuzzer.regions import UnknownRegion
 from fuzzer.values import NAMES, TORCH_DTYPES
 
 
@@ -29,7 +30,8 @@ def type_of(tensor: torch.Tensor) -> TensorType:
 def infer(program: Program) -> dict[str, TensorType]:
     """The type of every name of the program. Raises IllTyped where torch refuses a node.
 
-    Cotangents are not looked at: `check_cotangents` does that.
+    Cotangents are not looked at: `check_cotangents` does that. Under autocast the types are those of the CPU; where
+    CUDA's autocast gives an output another dtype, autograd casts its cotangent.
     """
     types: dict[str, TensorType] = {}
     room: dict[str, int] = {}  # elements of each leaf's storage; fake tensors do not check it
@@ -46,18 +48,24 @@ def infer(program: Program) -> dict[str, TensorType]:
             except (RuntimeError, TypeError) as error:
                 raise IllTyped(f"{leaf.name}: {error}") from None
             types[leaf.name] = leaf.type
-        for node in program.nodes:
-            check_required(node)
-            try:
-                apply(node, env)
-            except UnknownOp as error:
-                raise IllTyped(str(error)) from None
-            except Exception as error:  # torch raises nearly every type here; it is the answer to our question
-                reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-                raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {reason}") from None
-            for name in node.outs:
-                types[name] = type_of(env[name])
+        try:
+            run_each(program.body, lambda node: _type_node(node, env, types))
+        except UnknownRegion as error:
+            raise IllTyped(str(error)) from None
     return types
+
+
+def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) -> None:
+    check_required(node)
+    try:
+        apply(node, env)
+    except UnknownOp as error:
+        raise IllTyped(str(error)) from None
+    except Exception as error:  # torch raises nearly every type here; it is the answer to our question
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {reason}") from None
+    for name in node.outs:
+        types[name] = type_of(env[name])
 
 
 def check_required(node: Node) -> None:

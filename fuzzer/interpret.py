@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from fuzzer import regions
 from fuzzer.ops import OPS
-from fuzzer.program import Argument, Dtype, Leaf, Node, Output, Program, Recipe, Region, Statement, Value, extent
+from fuzzer.program import Argument, Dtype, Leaf, Node, Output, Program, Recipe, Region, Statement, Value, extent, walk
 from fuzzer.values import TORCH_DTYPES, fill
 
 NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
@@ -63,7 +64,10 @@ def call(node: Node) -> str:
     parts += [f"{key}={python_value(value)}" for key, value in node.attrs if key not in leading]
     if spec.source in PROPERTIES:
         return f"{parts[0]}.{spec.source.removeprefix('torch.Tensor.')}"
-    return f"{spec.source}({', '.join(parts)})"
+    written = f"{spec.source}({', '.join(parts)})"
+    for outer in spec.then:
+        written = f"{outer}({written})"
+    return written
 
 
 def line(node: Node) -> str:
@@ -74,22 +78,32 @@ def line(node: Node) -> str:
     return f"{', '.join(node.outs)}{comma} = {written}"
 
 
-def lines(body: Sequence[Statement], indent: str = "") -> list[str]:
-    """The body's statements as Python source."""
+def lines(body: Sequence[Statement], after: Collection[str]) -> list[str]:
+    """The body's statements as Python source; `after` are the names that are read once it has run."""
     found: list[str] = []
-    for s in body:
-        if isinstance(s, Region):
-            raise UnknownOp(f"no region {s.kind!r}; this backfuzz knows none yet")
-        found.append(indent + line(s))
+    for i, s in enumerate(body):
+        found += [line(s)] if isinstance(s, Node) else _region(s, {*_read(body[i + 1 :]), *after})
     return found
+
+
+def _read(body: Sequence[Statement]) -> list[str]:
+    return [name for node in walk(tuple(body)) for name in node.uses]
+
+
+def _region(region: Region, after: set[str]) -> list[str]:
+    spec = regions.find(region)
+    bound = [name for node in walk(region.body) for name in node.outs]
+    reads = [name for name in dict.fromkeys(_read(region.body)) if name not in bound]
+    results = [name for name in bound if name in after] or bound
+    return spec.write(region, regions.Inside(lines(region.body, results), reads, results))
 
 
 def source(program: Program, name: str = "f") -> str:
     """The program as a Python function of its leaves that returns the tuple of its outputs."""
-    body = lines(program.body, "    ")
-    returned = ", ".join(o.value for o in program.outputs)
+    outputs = [o.value for o in program.outputs]
     head = f"def {name}({', '.join(leaf.name for leaf in program.leaves)}):"
-    return "\n".join([head, *body, f"    return ({returned},)"]) + "\n"
+    body = regions.indented([*lines(program.body, outputs), f"return ({', '.join(outputs)},)"])
+    return "\n".join([head, *body]) + "\n"
 
 
 def function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
@@ -129,6 +143,16 @@ def apply(node: Node, env: dict[str, Any]) -> None:
     for name in node.outs:
         if not isinstance(env[name], torch.Tensor):
             raise TypeError(f"{node.op}: result {name} is a {type(env[name]).__name__}, not a tensor")
+
+
+def run_each(body: Sequence[Statement], run: Callable[[Node], None]) -> None:
+    """run(node) for every node in order, under what its regions enter (for the CPU)."""
+    for s in body:
+        if isinstance(s, Node):
+            run(s)
+        else:
+            with regions.find(s).context(s):
+                run_each(s.body, run)
 
 
 def materialise(leaves: Sequence[Leaf], device: str = "cpu") -> dict[str, torch.Tensor]:

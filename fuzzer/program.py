@@ -216,6 +216,14 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Node]:
             yield from walk(statement.body)
 
 
+def holders(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    """The nodes and regions of a body, each region before what it holds."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Region):
+            yield from holders(statement.body)
+
+
 def check(program: Program) -> None:
     """Raise `ProgramError` where an invariant of the module's docstring does not hold."""
     bound: dict[str, Leaf | Node] = {}

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -48,7 +48,8 @@ EXACT = frozenset(
     masked_select nonzero argmax argmin argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all
     pixel_shuffle pixel_unshuffle channel_shuffle searchsorted bucketize tril_indices triu_indices one_hot
     hardshrink hardshrink_backward softshrink_backward _local_scalar_dense fmod value_selecting_reduction_backward
-    unfold_copy expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy
+    unfold_copy expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy complex conj_physical
+    _conj_physical lu_unpack
     """.split()
 )
 # One IEEE operation or one library function, accurate to about a unit of its result whatever its operands.
@@ -134,6 +135,23 @@ CANCELLING = (
 # through numbers up to 8 * 3/4 before they come out below 1 (Keys 1981).
 BICUBIC, CUBIC_INNER = 2, 6.0
 
+# Algorithms of many dependent steps on a matrix: their backward error is bounded by the whole matrix's size, not by
+# each element's, and grows with the number of rows (Higham 2002, Accuracy and Stability of Numerical Algorithms).
+FACTORISING = frozenset(
+    """
+    cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
+    linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_svd _linalg_eigh linalg_qr
+    linalg_pinv linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp linalg_eig
+    _linalg_eigvals
+    """.split()
+)
+# Results that say yes or no, as 1 or 0 in the tensor's own dtype.
+FLAGS = {"multilabel_margin_loss_forward": 1}
+# Arguments that such a result is handed to.
+FLAGGED = {"multilabel_margin_loss_backward": 4}
+# Factors that are unique only up to signs: which of the results they are, columns first, then rows.
+SIGNED = {"_linalg_eigh": (1, None), "_linalg_svd": (0, 2)}
+
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 
 
@@ -152,8 +170,7 @@ def is_exact(step: Step) -> bool:
 
 def _narrows(step: Step) -> bool:
     """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first."""
-    taken = [ref.dtype for ref in step.inputs if ref.dtype.is_floating_point]
-    given = [ref.dtype for ref in step.results if ref.dtype.is_floating_point]
+    taken, given = _real_dtypes(step.inputs), _real_dtypes(step.results)
     return bool(taken) and bool(given) and max(map(epsilon, given)) > min(map(epsilon, taken))
 
 
@@ -161,7 +178,9 @@ def is_primitive(step: Step) -> bool:
     """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
     scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
     whole = step.name == "div" and step.kwargs.get("rounding_mode") is not None  # the quotient decides, unseen
-    return step.name in PRIMITIVE and not scaled and not whole
+    # a product of complex numbers is a sum of products
+    plain = not any(ref.dtype.is_complex for ref in step.inputs)
+    return step.name in PRIMITIVE and plain and not scaled and not whole
 
 
 def epsilon(dtype: torch.dtype) -> float:
@@ -177,6 +196,8 @@ def accumulation_length(step: Step) -> float:
         # operands of m*k and k*n elements and m*n results: the geometric mean of k*k
         sizes = sorted(ref.numel for ref in floats)[-2:]
         return max(1.0, math.sqrt(math.prod(sizes) / max(given, 1)))
+    if step.name in FACTORISING:  # the root of this is the number of rows
+        return float(max((size for ref in floats for size in ref.shape[-2:]), default=1) ** 2)
     if step.name.startswith("convolution"):
         weight = floats[2 if step.name.endswith("_backward") else 1]
         taps = weight.numel / max(min(weight.shape[:2], default=1), 1)
@@ -261,7 +282,9 @@ def _largest(step: Step, args: object, kwargs: object, change: Callable[[torch.T
     """The largest element of the step's results on changed operands; None where the step refuses them."""
 
     def changed(leaf: object) -> object:
-        return change(leaf) if isinstance(leaf, torch.Tensor) and leaf.dtype.is_floating_point else leaf
+        if not isinstance(leaf, torch.Tensor) or not (leaf.dtype.is_floating_point or leaf.dtype.is_complex):
+            return leaf
+        return change(leaf).to(leaf.dtype)
 
     moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes spoils nothing
     # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
@@ -278,7 +301,7 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
     scalars = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, float)]
     if step.name == "embedding_dense_backward" and step.args[-1] is True:
         return False  # scale_grad_by_freq divides
-    dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
+    dtypes = _real_dtypes((*step.inputs, *step.results))
     widest = max((epsilon(d) for d in dtypes), default=1.0)
     wide = step.name in WIDE and not _narrow_part(step)
     accumulator = min(widest, epsilon(torch.float32)) if wide else widest
@@ -290,10 +313,17 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
     return False
 
 
+def _real_dtypes(refs: Sequence[Ref]) -> list[torch.dtype]:
+    """Those of the floating refs, and of complex ones' parts."""
+    return [r.dtype.to_real() for r in refs if r.dtype.is_floating_point or r.dtype.is_complex]
+
+
 def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         if tree.dtype.is_floating_point:
             yield tree
+        elif tree.dtype.is_complex:
+            yield torch.view_as_real(tree.resolve_conj())
     elif isinstance(tree, list | tuple):
         for item in tree:
             yield from _float_tensors(item)
@@ -335,8 +365,8 @@ class Rounder:
 
     def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
         """Perturb the summands of an accumulation and the operands of a compound kernel."""
-        whole = step.name in ("median", "nanmedian") and len(step.args) == 1  # returns a value and no position
-        if step.name in UNORDERED and step.kwargs.get("stable") is not True and not whole:
+        position_free = step.name in ("median", "nanmedian") and len(step.args) == 1  # returns a value and no position
+        if step.name in UNORDERED and step.kwargs.get("stable") is not True and not position_free:
             return mapped((args, kwargs), self._untied)
         if step.name in ("add", "sub", "rsub") and not self.consistent:
             args = self._contracted(step, args)
@@ -346,7 +376,11 @@ class Rounder:
             args = self._regridded(number, step, args)
         unit = self.scale * self._inner_unit(number, step)
         written = {id_of(ref) for ref in step.writes}
-        return self._moved(args, step.args, unit, written), self._moved(kwargs, step.kwargs, unit, written)
+        if step.name in FLAGGED:
+            written.add(id_of(step.args[FLAGGED[step.name]]))
+        whole = step.name in FACTORISING
+        moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, written, whole)
+        return moved[0], moved[1]
 
     def _contracted(self, step: Step, args: Any) -> Any:
         """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""
@@ -372,21 +406,28 @@ class Rounder:
         grid = args[at] + self.noise(args[at]) * self.scale * self._inner_unit(number, step)
         return (*args[:at], grid, *args[at + 1 :])
 
-    def _moved(self, tree: object, refs: object, unit: float, written: set[tuple[int, int]]) -> object:
+    def _moved(
+        self, tree: object, refs: object, unit: float, written: set[tuple[int, int]], whole: bool = False
+    ) -> object:
+        if isinstance(tree, torch.Tensor) and tree.dtype.is_complex and isinstance(refs, Ref):
+            parts, real = torch.view_as_real(tree.resolve_conj()), replace(refs, dtype=refs.dtype.to_real())
+            moved_parts: Any = self._moved(parts, real, unit, written, whole)
+            return torch.view_as_complex(moved_parts.contiguous())
         if isinstance(tree, torch.Tensor):
             if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in written:
                 return tree
-            return torch.where(torch.isfinite(tree), tree + tree * self.noise(tree) * unit, tree)
+            size = tree.abs().max() if whole and tree.numel() else tree
+            return torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree)
         if isinstance(tree, list | tuple):
-            moved = [self._moved(t, r, unit, written) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
+            moved = [self._moved(t, r, unit, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
             return moved if isinstance(tree, list) else tuple(moved)
         if isinstance(tree, dict):
-            return {k: self._moved(v, refs[k], unit, written) for k, v in tree.items()}  # type: ignore[index]
+            return {k: self._moved(v, refs[k], unit, written, whole) for k, v in tree.items()}  # type: ignore[index]
         return tree
 
     def _inner_unit(self, number: int, step: Step) -> float:
         """u * sqrt(n) in the precision the kernel computes in: float32 inside half-precision kernels."""
-        dtypes = [ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point]
+        dtypes = _real_dtypes((*step.inputs, *step.results))
         if not dtypes:
             return 0.0
         coarsest = max(dtypes, key=epsilon)
@@ -405,16 +446,44 @@ class Rounder:
         self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
+        values = self._signed(step, values)
         hidden = self._cancelled(number, step, args, values)
         return [
-            self._result(number, step, ref, value, hidden) if ref.dtype.is_floating_point else value
-            for ref, value in zip(refs, values, strict=True)
+            self._result_of_any(number, step, ref, value, hidden) if FLAGS.get(step.name) != at else value
+            for at, (ref, value) in enumerate(zip(refs, values, strict=True))
         ]
+
+    def _result_of_any(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
+        """Real and imaginary parts move each by itself; what is no float does not move."""
+        if ref.dtype.is_complex:
+            parts, real = torch.view_as_real(value.resolve_conj()), replace(ref, dtype=ref.dtype.to_real())
+            return torch.view_as_complex(self._result(number, step, real, parts, hidden).contiguous())
+        return self._result(number, step, ref, value, hidden) if ref.dtype.is_floating_point else value
+
+    def _signed(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The columns of eigenvectors and singular vectors (with the rows that go with them), signs left to chance."""
+        columns, rows = SIGNED.get(step.name, (None, None))
+        if columns is None or values[columns].numel() == 0:
+            return values
+        moved = list(values)
+        count = values[columns].shape[-1] if rows is None else min(values[columns].shape[-1], values[rows].shape[-2])
+        drawn = torch.randint(0, 2, (count,), generator=self.generator, device=values[columns].device) * 2.0 - 1
+        wide = torch.ones(values[columns].shape[-1], dtype=torch.float64, device=drawn.device)
+        wide[:count] = drawn
+        moved[columns] = values[columns] * wide
+        if rows is not None:
+            high = torch.ones(values[rows].shape[-2], dtype=torch.float64, device=drawn.device)
+            high[:count] = drawn
+            moved[rows] = values[rows] * high[:, None]
+        return moved
 
     def _cancelled(self, number: int, step: Step, args: object, values: list[torch.Tensor]) -> float:
         """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
         if "gelu" in step.name:  # 1 + erf(x) and 1 + tanh(x) near -1
             return 4.0 * self._inner_unit(number, step)
+        if step.name.startswith("_fft_"):  # each element is off by what the largest is off by
+            largest = [float(t.abs().max()) for t in _float_tensors(values) if t.numel()]
+            return self._inner_unit(number, step) * max(largest, default=0.0)
         if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
             factors = list(_float_tensors(args))[:1]
             return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
@@ -452,7 +521,9 @@ class Rounder:
         # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
         size = torch.ldexp(torch.ones_like(value), torch.frexp(value).exponent - 1)
         least = _underflow(ref.dtype)
-        step_size = ((size * unit).clamp_min(least) + hidden) * self.scale
+        # factors are as good as a norm of theirs says: small elements are off by as much as large ones
+        normwise = unit * float(value.abs().nan_to_num(0, 0, 0).max()) if step.name in FACTORISING else 0.0
+        step_size = ((size * unit).clamp_min(least) + hidden + normwise) * self.scale
         noise = self.noise(value)
         if ref.dtype == torch.float64:
             noise = torch.where(noise < 0, -1.0, 1.0)  # less than a unit would round back to the same number

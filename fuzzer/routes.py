@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from fuzzer.program import Attributes, Program, Route
+from fuzzer.program import Attributes, Program, Region, Route, holders
+from fuzzer.regions import REGIONS
 from fuzzer.settings import in_force
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -127,18 +128,23 @@ class RouteSpec:
     weight    how often it is drawn, relative to the others that are chosen.
     options   those it takes, with their defaults.
     settings  those that it needs in force.
+    regions   kinds that a program may hold there.
     """
 
     run: Callable[..., Results]
     weight: float
     options: dict[str, Any]
     settings: Attributes = ()
+    regions: tuple[str, ...] = tuple(REGIONS)
 
+
+# torch.func has no saved-tensor hooks, which checkpoint is made of.
+DURING_VJP = tuple(kind for kind in REGIONS if kind != "checkpoint")
 
 # Most programs take the two routes that differ most: with a partitioner between forward and backward, and without.
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}),
-    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}),
+    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP),
     "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
 }
 
@@ -159,4 +165,7 @@ def find(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
     for name in options:
         if name not in spec.options:
             raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {', '.join(spec.options)}")
+    for region in holders(program.body):
+        if isinstance(region, Region) and region.kind in REGIONS and region.kind not in spec.regions:
+            raise UnknownRoute(f"route {program.route.name} cannot hold a region {region.kind}")
     return spec, {**spec.options, **options}

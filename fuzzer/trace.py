@@ -19,13 +19,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 @dataclass(frozen=True)
 class Ref:
-    """A tensor in a trace: its storage's number, dtype, sizes, strides and offset (elements)."""
+    """A tensor in a trace: its storage's number, dtype, sizes, strides and offset (elements).
+
+    conj: it reads its storage's complex numbers conjugated (a lazy conjugation is a view).
+    """
 
     storage: int
     dtype: torch.dtype
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int
+    conj: bool = False
 
     @property
     def numel(self) -> int:
@@ -149,7 +153,8 @@ class Recorder(TorchDispatchMode):
             self.trace.sizes[number] = elements
             if not known:
                 self.trace.initial[number] = _flat(tensor, elements).clone()
-        return Ref(number, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
+        geometry = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+        return Ref(number, tensor.dtype, *geometry, conj=tensor.is_conj())
 
     def _tree(self, tree: Any, known: bool = False) -> Any:
         return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)
@@ -178,7 +183,7 @@ class Recorder(TorchDispatchMode):
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
         flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()
-        return flat.double() if flat.dtype.is_floating_point else flat
+        return widened(flat)
 
 
 def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
@@ -267,7 +272,8 @@ class Replay:
         """The tensor of a Ref: float64 where eager had a float, else eager's dtype."""
         if ref.storage in self.odd:
             return self.odd[ref.storage]
-        return torch.as_strided(self.buffers[ref.storage], ref.shape, ref.stride, ref.offset)
+        found = torch.as_strided(seen_as(self.buffers[ref.storage], ref.dtype), ref.shape, ref.stride, ref.offset)
+        return found.conj() if ref.conj else found
 
     def step(self, number: int, step: Step) -> None:
         if step.recorded:
@@ -300,8 +306,7 @@ class Replay:
                 value.copy_(moved)
 
     def _store(self, ref: Ref, value: torch.Tensor) -> None:
-        if value.dtype.is_floating_point:
-            value = value.double()  # a factory that was given no dtype makes the default one
+        value = widened(value).resolve_conj()  # a factory that was given no dtype makes the default one
         if tuple(value.shape) != ref.shape:
             # workspaces (cudnn's reserve, embedding_bag's offsets) depend on the dtype: kept as the replay made them
             if ref.dtype.is_floating_point and value.dtype.is_floating_point and ref.numel and value.numel():
@@ -324,6 +329,8 @@ class Replay:
             return self.device
         if isinstance(leaf, torch.dtype) and leaf.is_floating_point:
             return torch.float64
+        if isinstance(leaf, torch.dtype) and leaf.is_complex:
+            return torch.complex128
         if isinstance(leaf, float) and dtype not in (None, torch.float64):
             # kernels read scalars in the precision that they compute in
             return round_to(leaf, torch.float32) if self.perturbation is None else self.perturbation.scalar(leaf, dtype)
@@ -336,7 +343,16 @@ def round_to(value: float, dtype: torch.dtype) -> float:
 
 
 def widened(flat: torch.Tensor) -> torch.Tensor:
-    """float64 where it was floating. Raises Unreplayable for complex tensors."""
+    """float64 where it was floating, complex128 where it was complex."""
     if flat.dtype.is_complex:
-        raise Unreplayable("a complex tensor")
+        return flat.to(torch.complex128)
     return flat.double() if flat.dtype.is_floating_point else flat
+
+
+def seen_as(flat: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A flat buffer as its complex numbers, or as their real and imaginary parts in turn, for a Ref of this dtype."""
+    if dtype.is_complex and not flat.dtype.is_complex:
+        return torch.view_as_complex(flat[: flat.numel() // 2 * 2].reshape(-1, 2))
+    if dtype.is_floating_point and flat.dtype.is_complex:
+        return torch.view_as_real(flat).flatten()
+    return flat

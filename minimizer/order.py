@@ -31,7 +31,6 @@ from fuzzer.program import (
     Cotangent,
     Dtype,
     Leaf,
-    Node,
     Program,
     Recipe,
     Region,
@@ -40,6 +39,7 @@ from fuzzer.program import (
     Value,
     contiguous,
     extent,
+    holders,
 )
 from fuzzer.text import show
 
@@ -128,14 +128,6 @@ def disorder(program: Program) -> int:
     read = [name for node in program.nodes for name in node.uses]
     places = [read.index(leaf.name) for leaf in program.leaves if leaf.name in read]
     return sum(a > b for a, b in itertools.combinations(places, 2))
-
-
-def holders(body: Sequence[Statement]) -> Iterable[Node | Region]:
-    """Everything in a body that has attributes."""
-    for s in body:
-        yield s
-        if isinstance(s, Region):
-            yield from holders(s.body)
 
 
 def magnitude(value: Value) -> float:

@@ -168,6 +168,21 @@ def unwrap_region(program: Program, types: Types) -> Iterator[Program]:
         yield from propose(program, body=body)
 
 
+def narrow_region(program: Program, types: Types) -> Iterator[Program]:
+    """A region's first statement runs before it; then its last one after it."""
+
+    def narrowed(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
+        for i, s in enumerate(body):
+            if isinstance(s, Region):
+                if len(s.body) > 1:
+                    yield (*body[:i], s.body[0], replace(s, body=s.body[1:]), *body[i + 1 :])
+                    yield (*body[:i], replace(s, body=s.body[:-1]), s.body[-1], *body[i + 1 :])
+                yield from ((*body[:i], replace(s, body=inner), *body[i + 1 :]) for inner in narrowed(s.body))
+
+    for body in narrowed(program.body):
+        yield from propose(program, body=body)
+
+
 # ---------------------------------------------------------------- leaves
 
 
@@ -419,6 +434,7 @@ REDUCERS: tuple[Reducer, ...] = (
     bypass_node,
     drop_node,
     unwrap_region,
+    narrow_region,
     drop_operand,
     merge_leaves,
     default_setting,

@@ -70,6 +70,17 @@ backward(v0, cotangent(f32[9, 11], stride=(0, 1), seed=11))
 
 WORST = Comparison("x0.grad", (0,), eager=1.0, compiled=0.0, float64=1.0, floor=0.0, wrong=1, total=2)
 
+REGIONS = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 4], values="integers", seed=1)
+with autocast(dtype=bf16):
+    v0 = mm(x0, x0)
+    with checkpoint():
+        v1 = relu(v0)
+        v2 = sum(v1, dim=(1,))
+backward(v2, cotangent(bf16[4], values="ones"))
+"""
+
 
 def finding(program: str, verdict: str = "wrong", **changes: Any) -> Finding:
     made = Finding(
@@ -177,6 +188,12 @@ def test_dynamic_and_other_backends_reach_torch_compile() -> None:
     assert 'torch.compile(f, backend="aot_eager", fullgraph=True, dynamic=True)' in text
 
 
+def test_regions_stand_in_the_script_as_people_write_them() -> None:
+    text = repro(finding(REGIONS))
+    assert "    with torch.autocast(x0.device.type, dtype=torch.bfloat16):\n        v0 = torch.mm(x0, x0)\n" in text
+    assert "        v2 = torch.utils.checkpoint.checkpoint(block, v0, use_reentrant=False)\n" in text
+
+
 def test_two_places_are_run_against_each_other() -> None:
     text = repro(finding(RELU, place={"backend": "eager@cuda", "against": "eager@cpu", "device": "cuda"}))
     assert 'compiled = gradients(f, *inputs("cuda"))' in text
@@ -213,6 +230,7 @@ RUNS = {
     "compile error": (RELU.replace("accuracy", "compile_error"), "raises", 1, "compiled raises"),
     "compile error gone": (TWO_OPS, "raises", 0, "both ran"),
     "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),
+    "regions": (REGIONS, "wrong", 0, "agree"),
     "crash gone": (TWO_OPS, "crashes", 0, "ended well"),
 }
 

@@ -45,8 +45,11 @@ class Single:
 
     def forward(self, node: Node | None = None) -> tuple[dict[str, torch.Tensor], Tensors]:
         """Leaves that require grad where they can, and the results."""
+        spec = OPS[self.node.op]
+        fixed = {name for name, operand in zip(self.node.args, spec.operands, strict=False) if operand.fixed}
         leaves = {
-            name: value.detach().requires_grad_(value.dtype.is_floating_point) for name, value in self.values.items()
+            name: value.detach().requires_grad_(value.dtype.is_floating_point and name not in fixed)
+            for name, value in self.values.items()
         }
         env: dict[str, Any] = dict(leaves)
         apply(node or self.node, env)
@@ -148,7 +151,7 @@ def test_every_default_may_be_left_out() -> None:
             omitted.update(set(optional) - written)
         stuck += [(name, key) for key in optional if not omitted[key]]
     # always written: a mode that is the entry's own, and what makes an op what its entry says it is
-    assert {key for _, key in stuck} <= {"mode", "training", "stable", "p"}, stuck
+    assert {key for _, key in stuck} <= {"mode", "training", "stable", "p", "hermitian", "full_matrices"}, stuck
 
 
 def test_every_source_names_a_callable() -> None:

@@ -399,3 +399,29 @@ def test_a_negative_or_small_factor_hides_no_summands() -> None:
     limits = [floor(lambda c, a, b, f=f: [torch.addmm(c, a, b, alpha=f)], start, a, b) for f in (1, -1)]
     assert limits[1] > 0  # 14336 - 64 * 225 = -64, but sums of 14400 are no bfloat16 integers
     assert limits[0] > 0
+
+
+def test_signs_of_eigenvectors_and_singular_vectors_are_left_to_chance_and_their_squares_are_not() -> None:
+    x = torch.diag(torch.arange(2.0, 7.0)) + 0.1 * torch.ones(5, 5)
+    for factor in (lambda x: torch.linalg.eigh(x).eigenvectors, lambda x: torch.linalg.svd(x).U):
+        assert floor(lambda x, f=factor: [f(x)], x) > 1
+        assert floor(lambda x, f=factor: [f(x).square()], x) < 1e-4
+    model, _ = modelled(lambda x: [(lambda u, s, v: (u * s) @ v)(*torch.linalg.svd(x))], x)
+    assert float(model.spread(32).floor(FIRST_FACTOR)[0].max()) < 1e-4  # rows and columns flip together
+
+
+def test_small_elements_of_a_factorisation_are_off_by_as_much_as_large_ones() -> None:
+    x = torch.diag(torch.tensor([1.0, 2.0, 1000.0])) + 1e-3
+    found = floors(lambda x: [torch.linalg.inv(x)], x)[0]
+    assert float(found[0, 0]) > 1e-5  # a row of 1000 stands beside
+    assert floor(lambda x: [x.reciprocal()], x) < 1e-2
+
+
+def test_complex_numbers_move_in_both_their_parts() -> None:
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.view_as_real(torch.fft.fft(x))]
+
+    model, results = modelled(run, torch.randn(16, generator=torch.Generator().manual_seed(1)))
+    found = model.spread(32).floor(FIRST_FACTOR)[0]
+    assert bool((found > 0).all())
+    assert bool(((results[0].double() - model.reference[0]).abs() <= found).all())

@@ -13,7 +13,7 @@ import torch
 from hypothesis import find, given, settings
 
 from fuzzer.infer import check_cotangents, infer, type_of
-from fuzzer.interpret import apply, cotangents, function, materialise
+from fuzzer.interpret import apply, cotangents, function, materialise, run_each
 from fuzzer.ops import OPS
 from fuzzer.program import FLOATS, Program, canonical, contiguous, rename
 from fuzzer.strategies import programs
@@ -52,8 +52,7 @@ def test_inferred_types_are_what_eager_computes(program: Program) -> None:
     check_cotangents(program, types)
     env: dict[str, Any] = dict(materialise(program.leaves))
     with torch.no_grad():
-        for node in program.nodes:
-            apply(node, env)
+        run_each(program.body, lambda node: apply(node, env))
     for name, inferred in types.items():
         real = type_of(env[name])
         assert (inferred.dtype, inferred.shape) == (real.dtype, real.shape), name

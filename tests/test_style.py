@@ -22,6 +22,7 @@ ORDER = (
     "fuzzer.ops",
     "fuzzer.settings",
     "fuzzer.values",
+    "fuzzer.regions",
     "fuzzer.interpret",
     "fuzzer.infer",
     "fuzzer.routes",

@@ -211,5 +211,15 @@ def test_views_cost_no_step_and_steps_name_their_ops() -> None:
 
 
 def test_what_cannot_be_replayed_says_which_op_and_why() -> None:
-    with pytest.raises(Unreplayable, match="complex"):
-        replayed(lambda x: [torch.view_as_real(x * 2)], torch.zeros(3, dtype=torch.complex64))
+    with pytest.raises(Unreplayable, match="quantize"):
+        replayed(lambda x: [torch.quantize_per_tensor(x, 0.1, 0, torch.qint8).dequantize()], torch.zeros(3))
+
+
+def test_complex_numbers_are_replayed_also_as_their_parts_and_conjugated() -> None:
+    def parts(x: torch.Tensor) -> list[torch.Tensor]:
+        z = torch.view_as_complex(x)
+        return [torch.view_as_real(z * z.conj()), torch.view_as_real(torch.fft.fft(z).conj().resolve_conj())]
+
+    for wide, eager in replayed(parts, torch.arange(8.0).reshape(4, 2)):
+        assert wide.dtype == torch.float64
+        torch.testing.assert_close(wide, eager.double())

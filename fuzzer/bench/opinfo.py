@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -26,6 +27,7 @@ from fuzzer.ops.spec import Limits, OpSpec
 from fuzzer.program import FLOATS
 from fuzzer.text import identify, parse
 
+HARVEST = Path(__file__).parents[2] / "corpus" / "opinfo.json"
 SINGLE = Limits(max_nodes=1, max_numel=512)
 
 
@@ -78,6 +80,21 @@ def coverage(entries: list[str]) -> Coverage:
         {e: EXCLUDED[e] for e in entries if e in EXCLUDED and e not in reached},
         [e for e in entries if e not in reached and e not in EXCLUDED],
     )
+
+
+# ---------------------------------------------------------------- attributes
+
+
+def undrawn(reached: dict[str, list[str]]) -> dict[str, list[str]]:
+    """By entry: arguments that the database's samples give by name, of which no covering op has a parameter."""
+    harvest = json.loads(HARVEST.read_text())
+    found: dict[str, list[str]] = {}
+    for entry, names in reached.items():
+        drawn = {parameter.name for name in names for parameter in OPS[name].params}
+        given = harvest.get(entry, {}).get("arguments", {})
+        if left := sorted(name for name in given if not name.isdigit() and name not in drawn):
+            found[entry] = left
+    return found
 
 
 # ---------------------------------------------------------------- rejections
@@ -186,6 +203,7 @@ def show_rejections(draws: int, names: list[str]) -> dict[str, Any]:
 @click.command()
 @click.option("--compile", "run", is_flag=True, help="Reach each entry by a compiled program; slow.")
 @click.option("--rejections", "rejecting", is_flag=True, help="Draw each op alone, run it in eager: what is refused?")
+@click.option("--attributes", is_flag=True, help="Arguments of the harvested samples that no op draws.")
 @click.option("--op", "only", multiple=True, help="Only these ops.")
 @click.option(
     "--draws", default=20, show_default=True, type=click.IntRange(1), help="Programs an op, for --rejections."
@@ -198,6 +216,7 @@ def show_rejections(draws: int, names: list[str]) -> dict[str, Any]:
 def main(
     run: bool,
     rejecting: bool,
+    attributes: bool,
     only: tuple[str, ...],
     draws: int,
     seed: int,
@@ -215,7 +234,11 @@ def main(
     else:
         found = coverage(wanted(database()))
         told = {"reached": found.reached, "excluded": found.excluded, "missing": found.missing}
-        if run:
+        if attributes:
+            told["undrawn"] = undrawn(found.reached)
+            for entry, names in told["undrawn"].items():
+                click.echo(f"{entry:44} {', '.join(names)}")
+        elif run:
             place = Place(Subject("eager", device), Subject(backend, device))
             told["compiled"] = show_compiled(found, place, workers, seed, only)
             entries = told["compiled"]["entries"]

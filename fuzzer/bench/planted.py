@@ -27,7 +27,7 @@ from fuzzer.text import parse
 Types = Mapping[str, TensorType]
 Fault = Callable[[Program, Types], bool]
 PLANTED: dict[str, Fault] = {}
-FAULTS["gradients_doubled"] = changed_gradients(lambda gradient: gradient * 2)  # here only: no canary's
+DOUBLED = changed_gradients(lambda gradient: gradient * 2)
 
 
 def planted(fault: Fault) -> Fault:
@@ -38,6 +38,7 @@ def planted(fault: Fault) -> Fault:
 def examine(task: Task, text: str) -> Report:
     """Like `worker.examine`, with the fault that `task.canary` names planted. Raises ParseError."""
     program = parse(text)
+    FAULTS["gradients_doubled"] = DOUBLED  # in this worker only: no canary plants it
     try:
         there = PLANTED[task.canary](program, infer(program))
     except IllTyped as error:

@@ -30,6 +30,7 @@ from fuzzer.ops.spec import Limits, OpSpec
 from fuzzer.oracles import detectable, verdicts
 from fuzzer.private import reset_compiler
 from fuzzer.program import Attributes, Program
+from fuzzer.regions import UnknownRegion
 from fuzzer.settings import UnknownSetting, in_force
 from fuzzer.text import ParseError, parse, show
 from fuzzer.trace import Recorder, Unreplayable
@@ -233,7 +234,7 @@ def report(program: Program, task: Task, journal: Journal, choosy: bool = False)
     """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
     text = show(program)
     journal.begin(text)
-    refused = (Refused, UnknownOp, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
+    refused = (Refused, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
     try:
         trial = run_reference(program, task, journal)
         journal.phase("reference judge")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 from fuzzer.ops.scatter import any_rows, rows
 from fuzzer.ops.spec import (
     BOOL,
@@ -12,11 +15,12 @@ from fuzzer.ops.spec import (
     OpSpec,
     below_extent,
     choice,
+    computed,
     dim,
     flag,
     nonempty,
 )
-from fuzzer.program import Recipe, Shape
+from fuzzer.program import Recipe, Shape, Value
 
 FAMILY = "accumulation"
 
@@ -44,6 +48,34 @@ def along(d: Draw) -> Shape:
 
 def each_way(d: Draw) -> Recipe:
     return Recipe("below", (min(d.x.shape),))
+
+
+def small(d: Draw) -> Shape:
+    return tuple(d.size(1, 8) for _ in range(d.rng.randint(1, 3)))
+
+
+def corner(d: Draw) -> Value:
+    """Some of the first elements along each dimension."""
+    return tuple(d.rng.randint(1, size) for size in d.x.shape)
+
+
+SEGMENTS = 3
+
+
+def many(extra: int) -> Callable[[Draw], Shape]:
+    return lambda d: (SEGMENTS + extra,)
+
+
+def offsets(d: Draw) -> Recipe:
+    """From 0 to the number of rows, in order; a segment may be empty."""
+    rows = d.x.shape[0]
+    return Recipe("data", (0, *sorted(d.rng.randint(0, rows) for _ in range(SEGMENTS - 1)), rows))
+
+
+def lengths(d: Draw) -> Recipe:
+    """They add up to the number of rows."""
+    ends: tuple[int, ...] = offsets(d).args  # type: ignore[assignment]
+    return Recipe("data", tuple(end - start for start, end in itertools.pairwise(ends)))
 
 
 MATRIX = Operand(rank=(2, 2), accepts=nonempty)
@@ -75,6 +107,34 @@ TABLE = (
             Operand("index", INDEX, shape=places, recipe=place),
             Operand("source", SAME, shape=lambda d: d.operands[1].shape),
         ),
+    ),
+    OpSpec(
+        "as_strided_scatter",
+        FAMILY,
+        "torch.as_strided_scatter",
+        (
+            # eager refuses other layouts where they require grad (an internal assertion, torch 2.11 and 2.13)
+            Operand(shape=small, recipe=lambda d: Recipe("normal")),
+            computed("size", "shape", corner),
+            computed("stride", "shape", lambda d: d.x.stride),
+            Operand("src", SAME, shape=lambda d: d.attrs["size"], keyword="src"),  # type: ignore[arg-type,return-value]
+        ),
+    ),
+    *(
+        OpSpec(
+            f"segment_reduce_{name}",
+            FAMILY,
+            "torch.segment_reduce",
+            (
+                Operand(rank=(1, 3), accepts=nonempty, values=TIES),
+                Operand(name, INDEX, shape=many(extra), recipe=cut, keyword=name),
+                choice("reduce", "sum", "mean", "max", "min", "prod"),
+                choice("initial", None, 1, 2, default=None),
+                flag("unsafe", False),
+            ),
+            entries=(f"_segment_reduce.{name}",),
+        )
+        for name, extra, cut in (("lengths", 0, lengths), ("offsets", 1, offsets))
     ),
     OpSpec(
         "masked_index",

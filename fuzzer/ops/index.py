@@ -61,6 +61,12 @@ def both_ways(d: Draw) -> Recipe:
     return Recipe("between", (-least, least - 1)) if d.rng.random() < 0.5 else Recipe("below", (least,))
 
 
+def first_dimension(d: Draw) -> Recipe:
+    """Valid along the first dimension, also counted from the end."""
+    size = d.x.shape[0]
+    return Recipe("between", (-size, size - 1))
+
+
 TABLE = (
     OpSpec(
         "gather",
@@ -100,6 +106,13 @@ TABLE = (
             dim(),
             Operand("indices", INDEX, shape=along, recipe=below_extent, keyword="indices"),
         ),
+    ),
+    OpSpec(
+        "getitem",
+        FAMILY,
+        "torch.Tensor.__getitem__",
+        (Operand(rank=(1, 5), accepts=nonempty), Operand("index", INDEX, shape=positions, recipe=first_dimension)),
+        entries=("__getitem__",),
     ),
     OpSpec(
         "index",

@@ -170,6 +170,19 @@ TABLE = (
         ),
         entries=("nn.functional.channel_shuffle",),
     ),
+    *(
+        OpSpec(
+            name,
+            FAMILY,
+            f"torch.nn.functional.{name}",
+            (
+                Operand(rank=(4, 4), accepts=nonempty, fresh=images(2, most=10)),
+                computed("size", "size", target, None),
+                computed("scale_factor", "real", scale, None),
+            ),
+        )
+        for name in ("upsample_nearest", "upsample_bilinear")
+    ),
     grid_sample(2, "bilinear", "nearest", "bicubic"),
     grid_sample(3, "bilinear", "nearest"),
     OpSpec(

@@ -73,7 +73,43 @@ PROBABILITIES = Operand(
     shape=lambda d: tuple(d.size(1, 12) for _ in range(d.rng.randint(0, 3))), recipe=lambda d: Recipe("probabilities")
 )
 
+
 TABLE = (
+    loss(
+        "gaussian_nll_loss",
+        INPUT,
+        TARGET,
+        # as a number: of a tensor torch looks at the values, and takes no path that compiles
+        real("var", 0.1, 3, (1.0,)),
+        flag("full", False),
+        choice("eps", 1e-6, 0.5, default=1e-6),
+    ),
+    loss(
+        "multilabel_margin_loss",
+        Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty),
+        Operand("target", INDEX, shape=like, recipe=lambda d: Recipe("between", (-1, d.x.shape[-1] - 1))),
+    ),
+    loss(
+        "triplet_margin_with_distance_loss",
+        Operand("anchor", rank=(1, 3), accepts=nonempty),
+        Operand("positive", SAME, shape=like),
+        Operand("negative", SAME, shape=like),
+        real("margin", 0.1, 2, (1.0, 0.5), 1.0),
+        flag("swap", False),
+    ),
+    OpSpec(
+        "linear_cross_entropy",
+        FAMILY,
+        "torch.nn.functional.linear_cross_entropy",
+        (
+            Operand(rank=(2, 2), accepts=nonempty, fresh=lambda d: (d.size(1, 8), d.size(1, 8))),
+            Operand("linear_weight", SAME, shape=lambda d: (d.size(1, 8), d.x.shape[1])),
+            Operand("target", INDEX, shape=rows, recipe=lambda d: Recipe("below", (d.operands[1].shape[0],))),
+            REDUCTION,
+            real("label_smoothing", 0, 1, (0.0, 0.1), 0.0),
+        ),
+        since="2.13",
+    ),
     loss("mse_loss", INPUT, TARGET),
     loss("l1_loss", Operand(accepts=nonempty, values=("integers",)), TARGET),
     loss("smooth_l1_loss", INPUT, TARGET, real("beta", 0, 2, (1.0, 0.0, 0.5), 1.0)),

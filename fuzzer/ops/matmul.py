@@ -97,6 +97,16 @@ def scale(d: Draw) -> Value:
     return d.rng.choice((None, None, 0.5, 1.0))
 
 
+def queries(d: Draw) -> Shape:
+    """(length, batch, features) or without the batch; the heads divide the features."""
+    features = int(d.attrs["num_heads"]) * d.size(1, 4)  # type: ignore[arg-type]
+    return (d.size(1, 8), *((d.size(1, 3),) if d.rng.random() < 0.7 else ()), features)
+
+
+def keys(d: Draw) -> Shape:
+    return (d.size(1, 8), *d.x.shape[1:])
+
+
 def short(d: Draw) -> Shape:
     return tuple(d.size(1, 6) for _ in range(d.rng.randint(0, 2)))
 
@@ -238,6 +248,59 @@ TABLE = (
             ),
             Operand("other", SAME, shape=like),
         ),
+    ),
+    OpSpec(
+        "torch_cross",
+        FAMILY,
+        "torch.cross",
+        (
+            Operand(
+                rank=(1, 4),
+                accepts=lambda t: 3 in t.shape,
+                fresh=lambda d: (*(d.size(1, 8) for _ in range(d.rng.randint(0, 2))), 3, *d.rng.choice(((), (4,)))),
+            ),
+            computed("dim", "dim", lambda d: d.rng.choice([i for i, size in enumerate(d.x.shape) if size == 3])),
+            Operand("other", SAME, shape=like),
+        ),
+        entries=("cross",),
+    ),
+    OpSpec(
+        "pdist",
+        FAMILY,
+        "torch.nn.functional.pdist",
+        (
+            Operand(
+                dtypes=WIDE,
+                rank=(2, 2),
+                accepts=lambda t: t.shape[0] > 1 and t.shape[1] > 0,
+                fresh=lambda d: (d.rng.randint(2, 8), d.size(1, 8)),
+            ),
+            choice("p", 2.0, 1.0, 3.0, 0.5, float("inf"), default=2.0),
+        ),
+    ),
+    OpSpec(
+        "multi_head_attention",
+        FAMILY,
+        "torch.nn.functional.multi_head_attention_forward",
+        (
+            choice("num_heads", 1, 2, 3),
+            Operand("query", rank=(2, 3), shape=queries),
+            Operand("key", SAME, shape=keys),
+            Operand("value", SAME, shape=lambda d: second(d)),
+            computed("embed_dim_to_check", "integer", lambda d: d.x.shape[-1]),
+            named("in_proj_weight", dtypes=SAME, shape=lambda d: (3 * d.x.shape[-1], d.x.shape[-1])),
+            named("in_proj_bias", dtypes=SAME, shape=lambda d: (3 * d.x.shape[-1],)),
+            choice("bias_k", None),
+            choice("bias_v", None),
+            flag("add_zero_attn"),
+            choice("dropout_p", 0.0),
+            named("out_proj_weight", dtypes=SAME, shape=lambda d: (d.x.shape[-1],) * 2),
+            named("out_proj_bias", dtypes=SAME, shape=last),
+            choice("training", False, default=True),
+            flag("average_attn_weights", True),
+        ),
+        results=2,
+        entries=("nn.functional.multi_head_attention_forward",),
     ),
     OpSpec(
         "cdist",

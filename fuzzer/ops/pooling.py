@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from fuzzer.ops.spec import (
+    INDEX,
+    SAME,
     WIDE,
     Attribute,
     Draw,
@@ -15,11 +18,12 @@ from fuzzer.ops.spec import (
     flag,
     has_spatial,
     images,
+    like,
     per_dimension,
     scalar_or_tuple,
     spatial_rank,
 )
-from fuzzer.program import FLOATS, Value
+from fuzzer.program import FLOATS, Recipe, Shape, Value
 
 FAMILY = "pooling"
 
@@ -108,7 +112,78 @@ def lp_pool(spatial: int) -> OpSpec:
     return pool("lp_pool", spatial, norm, kernel(spatial), stride(spatial), flag("ceil_mode", False))
 
 
+def fractional_window(spatial: int) -> Attribute:
+    """Smaller than the input: three dimensions know no window as large as it."""
+    return computed(
+        "kernel_size", "size", each(spatial, lambda d, i: d.rng.randint(1, min(extents(d, spatial)[i] - 1, 4)))
+    )
+
+
+def fractional_target(spatial: int) -> Attribute:
+    """So small that windows of the drawn size fit."""
+
+    def size(d: Draw, i: int) -> int:
+        window = per_dimension(d.attrs["kernel_size"], spatial)[i]
+        return d.rng.randint(1, extents(d, spatial)[i] - window)
+
+    return computed("output_size", "size", each(spatial, size))
+
+
+def fractional(spatial: int) -> OpSpec:
+    """Its random samples are given, so that nothing is drawn."""
+    operand = Operand(
+        rank=(spatial + 2,) * 2,
+        accepts=has_spatial(spatial, 2),
+        fresh=images(spatial, 2, 12 if spatial < 3 else 6),
+        values=("ties", "integers", "normal"),
+    )
+    samples = Operand(
+        "_random_samples",
+        SAME,
+        shape=lambda d: (*d.x.shape[:2], spatial),
+        recipe=lambda d: Recipe("uniform"),
+        keyword="_random_samples",
+        fixed=True,
+    )
+    name = f"fractional_max_pool{spatial}d"
+    params = (operand, fractional_window(spatial), fractional_target(spatial), samples)
+    return OpSpec(name, FAMILY, f"torch.nn.functional.{name}", params)
+
+
+def pooled(spatial: int) -> Callable[[Draw], Shape]:
+    """One row of pooled elements for each channel: an index can then name distinct places."""
+    return lambda d: (d.size(1, 2), d.size(1, 3), *(1,) * (spatial - 1), d.size(1, 6))
+
+
+def unpool(spatial: int) -> OpSpec:
+    """Windows that do not overlap, as large as the output allows."""
+
+    def places(d: Draw) -> Recipe:
+        window = per_dimension(d.attrs["kernel_size"], spatial)
+        return Recipe("permutation", (math.prod(window) * d.x.shape[-1],))
+
+    name = f"max_unpool{spatial}d"
+    rank = spatial + 2
+    return OpSpec(
+        name,
+        FAMILY,
+        f"torch.nn.functional.{name}",
+        (
+            Operand(
+                rank=(rank, rank),
+                accepts=lambda t: t.numel > 0 and t.shape[2:-1] == (1,) * (spatial - 1),
+                fresh=pooled(spatial),
+            ),
+            computed("kernel_size", "size", each(spatial, lambda d, i: d.rng.randint(1, 3))),
+            Operand("indices", INDEX, shape=like, recipe=places),
+        ),
+        entries=(f"nn.functional.{name}", f"nn.functional.{name}.grad"),
+    )
+
+
 TABLE = (
+    *map(fractional, (2, 3)),
+    *map(unpool, (1, 2, 3)),
     *map(max_pool, (1, 2, 3)),
     *map(avg_pool, (1, 2, 3)),
     *(pool("adaptive_avg_pool", spatial, target(spatial)) for spatial in (1, 2, 3)),

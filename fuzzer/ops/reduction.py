@@ -15,6 +15,7 @@ from fuzzer.ops.spec import (
     computed,
     dim,
     dims,
+    expandable,
     flag,
     nonempty,
     real,
@@ -89,12 +90,18 @@ def some_for_norm(d: Draw) -> Value:
     return tuple(sorted(d.rng.sample(range(d.x.rank), d.rng.randint(1, most))))
 
 
+def reduced(d: Draw) -> Value:
+    """A shape that expands to x's."""
+    return expandable(d, d.x.shape)
+
+
 KEEPDIM_WITH_DIM = computed("keepdim", "flag", keep_if_dim, False)
 CORRECTION = choice("correction", 1, 0, 2, default=1)
 
 TABLE = (
     reduction("sum", some(), KEEPDIM_WITH_DIM, cast(), full=False),
     reduction("mean", some(), KEEPDIM_WITH_DIM, cast(), full=False),
+    reduction("sum_to_size", computed("size", "shape", reduced), source="torch.Tensor.sum_to_size", full=False),
     reduction("nansum", some(), KEEPDIM, full=False),
     reduction("nanmean", some(), KEEPDIM, full=False),
     reduction("amax", some(default=()), KEEPDIM, values=TIES),

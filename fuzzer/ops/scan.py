@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from fuzzer.ops.spec import Attribute, Operand, OpSpec, cast, choice, dim, integer, nonempty
+from fuzzer.ops.spec import Attribute, Draw, Operand, OpSpec, cast, choice, dim, dims, integer, nonempty
+from fuzzer.program import Shape, TensorType
 
 FAMILY = "scan"
 
 
 def scan(name: str, *attributes: Attribute, values: tuple[str, ...] = (), results: int = 1) -> OpSpec:
     return OpSpec(name, FAMILY, f"torch.{name}", (Operand(values=values), dim(), *attributes), results)
+
+
+def wide_enough(t: TensorType) -> bool:
+    """At least three elements along each dimension: what a second-order edge takes."""
+    return t.rank > 0 and min(t.shape) >= 3
+
+
+def wide(d: Draw) -> Shape:
+    return tuple(d.rng.randint(3, 8) for _ in range(d.rng.randint(1, 3)))
 
 
 TABLE = (
@@ -18,6 +28,18 @@ TABLE = (
     scan("cummax", values=("ties", "integers"), results=2),
     scan("cummin", values=("ties", "integers"), results=2),
     OpSpec("diff", FAMILY, "torch.diff", (Operand(rank=(1, 5)), integer("n", 0, 3, 1), dim(default=-1))),
+    OpSpec(
+        "gradient",
+        FAMILY,
+        "torch.gradient",
+        (
+            Operand(rank=(1, 4), accepts=wide_enough, fresh=wide),
+            dims(),
+            choice("spacing", 1.0, 0.5, 2.0, default=1.0),
+            choice("edge_order", 1, 2, default=1),
+        ),
+        results=lambda d: len(d.attrs["dim"]),  # type: ignore[arg-type]
+    ),
     OpSpec(
         "trapezoid",
         FAMILY,

@@ -1,13 +1,14 @@
 """Sorting and selecting by order.
 
 Where values tie, torch leaves it open which of them `topk` and `kthvalue` name: the rounding model leaves the choice to
-chance. `sort` is asked for a stable order. Not here: `mode` (the gradient goes to any one of the most frequent, and
-torch does not say which) and `topk(sorted=False)` (its order is nobody's promise).
+chance. `sort` is asked for a stable order. `mode` takes distinct values only: torch does not say which of the most
+frequent gets the gradient. Not here: `topk(sorted=False)` (its order is nobody's promise).
 """
 
 from __future__ import annotations
 
-from fuzzer.ops.spec import Attribute, Operand, OpSpec, choice, dim, extent_of, flag, integer, nonempty
+from fuzzer.ops.spec import Attribute, Draw, Operand, OpSpec, choice, dim, extent_of, flag, integer, nonempty
+from fuzzer.program import Recipe, Shape
 
 FAMILY = "sort"
 
@@ -18,9 +19,25 @@ def sort(name: str, *attributes: Attribute, results: int = 2, differentiable: bo
     return OpSpec(name, FAMILY, f"torch.{name}", (Operand(accepts=nonempty), *attributes), results, differentiable)
 
 
+def few(d: Draw) -> Shape:
+    """So few elements that numbering them gives distinct values in every dtype."""
+    return tuple(d.size(1, 6) for _ in range(d.rng.randint(0, 3)))
+
+
 TABLE = (
     sort("sort", dim(default=-1), flag("descending", False), STABLE),
     sort("argsort", dim(default=-1), flag("descending", False), STABLE, results=1, differentiable=False),
+    OpSpec(
+        "mode",
+        FAMILY,
+        "torch.mode",
+        (
+            Operand(shape=few, recipe=lambda d: Recipe("arange")),
+            dim(default=-1),
+            flag("keepdim", False),
+        ),
+        results=2,
+    ),
     sort("msort", results=1),
     sort("topk", dim(default=-1), integer("k", 0, extent_of), flag("largest", True)),
     sort("kthvalue", dim(default=-1), integer("k", 1, extent_of), flag("keepdim", False)),

@@ -84,6 +84,7 @@ class Operand:
     count     lowest and highest number of tensors, for an operand that is a list.
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
+    fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
     """
 
     name: str = "x"
@@ -97,6 +98,7 @@ class Operand:
     count: tuple[int, int] | None = None
     absent: float = 0.0
     keyword: str | None = None
+    fixed: bool = False
 
     def admitted(self, d: Draw) -> tuple[str, ...]:
         """The dtypes it may have; for the first tensor of an op's list SAME means any that floats."""
@@ -212,6 +214,8 @@ class OpSpec:
     source          the torch callable as a person writes it, e.g. "torch.slice_scatter"; called with the operands by
                     position (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
     params          operands and attributes in the order in which they are drawn.
+    then            torch callables that are applied to the result, one after another: torch.view_as_real, where that is
+                    complex.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
     effects         "" or "writes the first operand" for in-place ops.
@@ -229,6 +233,7 @@ class OpSpec:
     effects: str = ""
     entries: tuple[str, ...] = FROM_SOURCE
     since: str = ""
+    then: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:
