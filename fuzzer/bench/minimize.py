@@ -24,7 +24,7 @@ from fuzzer.execution.worker import Task
 from fuzzer.export import repro
 from fuzzer.program import Program
 from fuzzer.text import parse, show
-from fuzzer.verdict import FINDINGS, Finding
+from fuzzer.verdict import FINDINGS, Finding, Verdict
 
 PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
 
@@ -100,20 +100,20 @@ def reductions(
     cases += [(name, program, worker.examine) for name, program in starts.items()]
     for name, program, examine in cases:
         own = replace(task, canary=name) if examine is planted.examine else task
-        row = reduction(name, replace(program, comment=()), examine, own, pool)
-        say(f"{name}: this torch does not show it" if row is None else _line(row))
-        if row is not None:
+        program = replace(program, comment=())
+        report = pool.result(pool.submit(examine, own, show(program)), own)
+        if report.verdicts and report.verdict in FINDINGS:
+            row = reduction(name, program, report.verdicts[0], examine, own, pool)
+            say(_line(row))
             yield row
+        else:
+            say(f"{name}: not shown here ({report.verdict} {report.rejected})".rstrip())
 
 
 def reduction(
-    label: str, program: Program, examine: Callable[[Task, str], Report], task: Task, pool: Pool
-) -> Row | None:
-    """The row of one fault; None where its program agrees."""
-    report = pool.result(pool.submit(examine, task, show(program)), task)
-    verdict = next((v for v in report.verdicts if v.signature.verdict in FINDINGS), None)
-    if verdict is None:
-        return None
+    label: str, program: Program, verdict: Verdict, examine: Callable[[Task, str], Report], task: Task, pool: Pool
+) -> Row:
+    """The row of one fault, which shows as this verdict."""
     started, steps = time.monotonic(), [time.monotonic()]
     answers = Answers(pool, task, examine=examine)
     found = minimize(program, verdict, answers, note=lambda line: steps.append(time.monotonic()))

@@ -148,7 +148,7 @@ def sub_of_size_one_dim(p: Program, types: Types) -> bool:
 @planted
 def matmul_with_a_long_inner_dim(p: Program, types: Types) -> bool:
     """A dropped tail of a blocked product."""
-    return any(operand(n, types).shape[-1] >= 5 and operand(n, types).rank == 2 for n in nodes(p, "matmul", "mm"))
+    return any(operand(n, types).shape[-1] >= 3 and operand(n, types).rank == 2 for n in nodes(p, "matmul", "mm"))
 
 
 @planted
