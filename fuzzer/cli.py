@@ -142,7 +142,9 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @workers_option
 @backend_option
 @compare_option
-@click.option("--routes", default="autograd,vjp", show_default=True, help="Routes to draw from, with commas.")
+@click.option(
+    "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
+)
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
 @db_option
 @json_option
@@ -156,7 +158,7 @@ def fuzz(
     workers: int | None,
     backend: str,
     compare: tuple[str, str] | None,
-    routes: str,
+    routes: str | None,
     assignments: Sequence[str],
     db: Path,
     as_json: bool,
@@ -172,10 +174,11 @@ def fuzz(
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
     from fuzzer.execution.pool import default_workers
-    from fuzzer.routes import ROUTES
+    from fuzzer.routes import ANY_BACKEND, ROUTES
     from fuzzer.view import Lines, Live
 
-    chosen = tuple(part.strip() for part in routes.split(",") if part.strip())
+    given = ",".join(ANY_BACKEND) if routes is None else routes
+    chosen = tuple(part.strip() for part in given.split(",") if part.strip())
     if not chosen:
         raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
     for route in chosen:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -44,6 +44,8 @@ def repro(finding: Finding) -> str:
     settings = [f"{_setting(name)} = {_value(value)}" for name, value in dict((*program.settings, *needed)).items()]
     configs = {name.rpartition(".config.")[0] + ".config" for name in settings} | {CONFIGS["inductor"]}
     body = _function(program)
+    if program.route.name == "compiled_autograd":
+        configs.add("torch._dynamo.compiled_autograd")
     torches = ["import torch", *(f"import {name}" for name in sorted(configs))]
     if re.search(r"\bF\.", "\n".join(body)):
         torches.append("import torch.nn.functional as F")
@@ -85,13 +87,15 @@ class _Place:
         return f'inputs("{device}")' if self.moves else "inputs()"
 
     def call(self, program: Program, backend: str) -> str:
-        """The function as this backend runs it."""
+        """What `gradients` is given first: the function as this backend runs it, or what compiles it."""
         target = "step" if program.route.name == "vjp" else "f"
         if backend == "eager":
-            return target
+            return "None" if program.route.name == "compiled_autograd" else target
         options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
         if dict(program.route.options).get("dynamic"):
             options += ", dynamic=True"
+        if program.route.name == "compiled_autograd":
+            return f"lambda g: torch.compile(g{options})"
         return f"torch.compile({target}{options})"
 
 
@@ -281,7 +285,8 @@ def _as_written(line: str) -> str:
 
 def _gradients(program: Program) -> list[str]:
     """`gradients(f, *inputs)`: every output and gradient by name."""
-    writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice}
+    writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice, "accumulate": _accumulate,
+               "compiled_autograd": _compiled_autograd}  # fmt: skip
     if program.route.name not in writers:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(writers)}")
     return writers[program.route.name](program)
@@ -315,20 +320,46 @@ def _autograd(program: Program) -> list[str]:
 
 
 def _backward_twice(program: Program) -> list[str]:
+    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
+    return _into_grad(program, "gradients", lambda call, pull: [call, *loop, f"    {pull[:-1]}, retain_graph=True)"])
+
+
+def _accumulate(program: Program) -> list[str]:
+    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
+    return _into_grad(program, "gradients", lambda call, pull: [*loop, f"    {call}", f"    {pull}"])
+
+
+def _compiled_autograd(program: Program) -> list[str]:
+    given = ", ".join(_input_names(program))
+    dynamic = bool(dict(program.route.options).get("dynamic"))
+    return [
+        *_into_grad(program, "backward", lambda call, pull: [call, pull]),
+        "",
+        "",
+        f"def gradients(compile, {given}):",
+        "    if compile is None:",
+        f"        return backward(f, {given})",
+        f"    with torch._dynamo.compiled_autograd._enable(compile, dynamic={dynamic}):  # compiles what autograd runs",
+        f"        return backward(compile(f), {given})",
+    ]
+
+
+def _into_grad(program: Program, name: str, run: Callable[[str, str], list[str]]) -> list[str]:
+    """A function of f and the inputs that leaves the gradients in `.grad`; run(forward, backward) gives its lines."""
     names = _input_names(program)
     leaves = [leaf.name for leaf in program.leaves]
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    if not (wanted and seeded):
-        return _autograd(program)
-    given = ", ".join(names[len(leaves) :])
+    call = f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"
+    pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
+    lines = run(call, pull) if wanted and seeded else [call]
+    if wanted and seeded:
+        targets = ", ".join(f"g{i}" for i in range(len(wanted)))
+        lines.append(f"    {targets} = {', '.join(f'{leaf}.grad' for leaf in wanted)}")
     return [
-        f"def gradients({', '.join(['f', *names])}):",
-        f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})",
-        "    for _ in range(2):  # the second gradient is added to the first",
-        f"        torch.autograd.backward([{', '.join(seeded)}], [{given}], retain_graph=True)",
-        f"    {', '.join(f'g{i}' for i in range(len(wanted)))} = {', '.join(f'{name}.grad' for name in wanted)}",
-        f"    return {_results(program, wanted)}",
+        f"def {name}({', '.join(['f', *names])}):",
+        *lines,
+        f"    return {_results(program, wanted if seeded else [])}",
     ]
 
 

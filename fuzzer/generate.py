@@ -41,7 +41,7 @@ from fuzzer.program import (
     walk,
 )
 from fuzzer.regions import REGIONS, RegionSpec
-from fuzzer.routes import ROUTES, autograd
+from fuzzer.routes import ROUTES, autograd, uncompiled
 from fuzzer.routes import draw as draw_route
 from fuzzer.values import GENERAL, fill
 
@@ -420,7 +420,7 @@ def _dry_gradients(program: Program) -> dict[str, torch.Tensor | None] | None:
     leaves = materialise(program.leaves)
     try:
         seeds = cotangents(program)
-        return autograd(program, function(program), leaves, seeds, lambda f: f, lambda name: None).gradients
+        return autograd(program, function(program), leaves, seeds, uncompiled, lambda name: None).gradients
     except Exception:  # torch's refusal, of whatever type, is the answer
         return None
 

@@ -82,9 +82,9 @@ def read_journal(text: str) -> tuple[str, str]:
 
 
 def compiler(subject: Subject, options: dict[str, Any]) -> routes.Compile:
-    """torch.compile for this backend; the identity for eager."""
+    """torch.compile for this backend; none for eager."""
     if subject.backend == "eager":
-        return lambda f: f
+        return routes.uncompiled
     dynamic = bool(options.get("dynamic"))
     return functools.partial(torch.compile, backend=subject.backend, dynamic=dynamic, fullgraph=True)
 
