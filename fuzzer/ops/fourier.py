@@ -112,6 +112,7 @@ TABLE = (
         "stft",
         Operand(dtypes=WIDE, rank=(1, 2), accepts=lambda t: t.shape[-1] >= 12, fresh=long),
         computed("n_fft", "integer", lambda d: d.rng.randint(4, 8)),
+        Operand("window", SAME, shape=lambda d: (d.attrs["n_fft"],), absent=0.4, keyword="window"),
         computed("hop_length", "integer", lambda d: d.rng.choice((None, 1, 2, 3)), None),
         flag("center", True),
         flag("normalized", False),
