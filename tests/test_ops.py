@@ -151,7 +151,15 @@ def test_every_default_may_be_left_out() -> None:
             omitted.update(set(optional) - written)
         stuck += [(name, key) for key in optional if not omitted[key]]
     # always written: a mode that is the entry's own, and what makes an op what its entry says it is
-    assert {key for _, key in stuck} <= {"mode", "training", "stable", "p", "hermitian", "full_matrices"}, stuck
+    assert {key for _, key in stuck} <= {
+        "mode",
+        "training",
+        "stable",
+        "p",
+        "hermitian",
+        "full_matrices",
+        "return_indices",
+    }, stuck
 
 
 def test_every_source_names_a_callable() -> None:

@@ -160,8 +160,9 @@ def offset_inside(d: Draw) -> Value:
     """None (x's own), or as many elements later as the drawn sizes and strides leave room for."""
     if not dense(d.x) or d.rng.random() < 0.5:
         return None
-    sizes, strides = d.attrs["size"], d.attrs["stride"]
-    reach = sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))  # type: ignore[arg-type,operator]
+    sizes: Shape = d.attrs["size"]  # type: ignore[assignment]
+    strides: Shape = d.attrs["stride"]  # type: ignore[assignment]
+    reach = sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
     return d.rng.randint(0, d.x.numel - 1 - reach)
 
 
