@@ -172,11 +172,13 @@ DYNAMIC = 0.1  # the share of programs that are compiled with symbolic sizes, wh
 class RouteSpec:
     """A route: its function, how it is drawn, and what it needs.
 
-    weight    how often it is drawn, relative to the others that are chosen.
-    options   those it takes, with their defaults.
-    settings  those that it needs in force.
-    regions   kinds that a program may hold there.
-    backends  those that can run it; none given: any.
+    weight         how often it is drawn, relative to the others that are chosen.
+    options        those it takes, with their defaults.
+    settings       those that it needs in force.
+    regions        kinds that a program may hold there.
+    backends       those that can run it; none given: any.
+    writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
+                   forward would not find what the first one did.
     """
 
     run: Callable[..., Results]
@@ -185,6 +187,7 @@ class RouteSpec:
     settings: Attributes = ()
     regions: tuple[str, ...] = tuple(REGIONS)
     backends: tuple[str, ...] = ()
+    writes_leaves: bool = True
 
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of.
@@ -193,9 +196,9 @@ DURING_VJP = tuple(kind for kind in REGIONS if kind != "checkpoint")
 # Most programs take the two routes that differ most: with a partitioner between forward and backward, and without.
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}),
-    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP),
+    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, writes_leaves=False),
     "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
-    "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}),
+    "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False),
     "compiled_autograd": RouteSpec(compiled_autograd, 0.07, {"dynamic": False}),
 }
 # What a campaign draws from unless it is told otherwise.

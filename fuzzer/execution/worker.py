@@ -29,7 +29,7 @@ from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits, OpSpec
 from fuzzer.oracles import detectable, verdicts
 from fuzzer.private import reset_compiler
-from fuzzer.program import Attributes, Program
+from fuzzer.program import Attributes, Program, written_leaves
 from fuzzer.regions import UnknownRegion
 from fuzzer.settings import UnknownSetting, in_force
 from fuzzer.text import ParseError, parse, show
@@ -166,6 +166,7 @@ def observe(
         results.gradients,
         phase=entered[0],
         seconds=time.perf_counter() - started,
+        written={name: leaves[name].detach() for name in written_leaves(program)},
         touched=touched,
     )
 
@@ -207,6 +208,7 @@ def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
     if reference.raised is not None:
         raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
     targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
+    targets |= {name: recorder.ref(t) for name, t in reference.written.items()}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
     pending = Observation(PENDING)
     return Trial(program, task.place, reference, pending, recorder.trace, targets | gradients, task.final)

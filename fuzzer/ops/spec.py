@@ -205,6 +205,9 @@ def computed(name: str, kind: str, draw: Callable[[Draw], Value], default: Any =
 FROM_SOURCE: tuple[str, ...] = ("from the source",)
 
 
+WRITES = "writes the first operand"
+
+
 @dataclass(frozen=True)
 class OpSpec:
     """One op.
@@ -218,7 +221,7 @@ class OpSpec:
                     complex.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
-    effects         "" or "writes the first operand" for in-place ops.
+    effects         "" or WRITES for in-place ops.
     entries         entries of torch's own database of ops (`op_db`) that it reaches: those whose function, or an exact
                     alias of it, it calls. Left out: the one named like its source.
     since           the first torch release that has it, differentiable where the entry says so.
@@ -261,6 +264,16 @@ def nonempty(t: TensorType) -> bool:
 def dense(t: TensorType) -> bool:
     """At least one element, row-major without gaps: what `view` and `as_strided` can take for granted."""
     return t.numel > 0 and t.stride == contiguous(t.shape)
+
+
+def writable(t: TensorType) -> bool:
+    """Whether no two elements share a place, as far as sizes and strides tell: what may be written in place."""
+    reach = 0
+    for step, size in sorted((step, size) for size, step in zip(t.shape, t.stride, strict=True) if size > 1):
+        if step <= reach:
+            return False
+        reach += step * (size - 1)
+    return True
 
 
 def like(d: Draw) -> Shape:
