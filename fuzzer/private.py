@@ -7,6 +7,7 @@ reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
+schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
@@ -122,3 +123,14 @@ def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[A
     reader = InputReader(save_dir=folder)
     load_args(reader)
     return reader.args
+
+
+def schema_parameters(function: Any) -> Iterator[list[str]]:
+    """The parameters' names, in order, of each overload of the ATen operation that a torch function is named after."""
+    if isinstance(function, torch._ops.OpOverload):
+        overloads = [function]
+    else:
+        packet = getattr(torch.ops.aten, function.__name__, None)
+        overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+    for overload in overloads:
+        yield [argument.name for argument in overload._schema.arguments]

@@ -129,7 +129,7 @@ WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
 class Attribute:
     """A parameter that is no tensor: how to draw it, its default (absent from the text), and its kind for people.
 
-    leads: torch wants it by position, before the operands.
+    leads: torch wants it by position, before the operands.  options: those of a choice.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Attribute:
     draw: Callable[[Draw], Value]
     default: Any = REQUIRED
     leads: bool = False
+    options: tuple[Value, ...] = ()
 
 
 def flag(name: str, default: Any = REQUIRED) -> Attribute:
@@ -146,7 +147,7 @@ def flag(name: str, default: Any = REQUIRED) -> Attribute:
 
 def choice(name: str, *options: Value, default: Any = REQUIRED) -> Attribute:
     """One of a few values, each as likely."""
-    return Attribute(name, "choice", lambda d: d.rng.choice(options), default)
+    return Attribute(name, "choice", lambda d: d.rng.choice(options), default, options=options)
 
 
 def integer(
