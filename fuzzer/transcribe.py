@@ -281,7 +281,7 @@ def indexed(x: torch.Tensor, index: Any) -> torch.Tensor:
 def sources() -> dict[str, list[OpSpec]]:
     """The ops by the names under which torch may report a call of their source."""
     found: dict[str, list[OpSpec]] = {}
-    for spec in OPS.values():
+    for spec in (s for s in OPS.values() if not s.then):
         function = functools.reduce(getattr, spec.source.split(".")[1:], torch)
         owner, _, last = spec.source.rpartition(".")
         if owner != "torch.masked":  # its functions take themselves apart unseen, and masked.sum is no sum
@@ -295,7 +295,8 @@ def called(func: Any) -> str:
     """The name under which torch reports a call of this function."""
     if isinstance(func, torch._ops.OpOverload):
         return str(func)
-    return getattr(func.__self__ if func.__name__ == "__get__" else func, "__name__", "")
+    name = getattr(func.__self__ if func.__name__ == "__get__" else func, "__name__", "")
+    return name.removesuffix("_with_indices")  # F.max_pool2d with return_indices is reported so
 
 
 Reading = tuple[OpSpec, list[Any], tuple[tuple[str, Value], ...]]
