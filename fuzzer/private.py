@@ -120,6 +120,7 @@ def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[A
     """Fresh inputs of a repro that PyTorch's minifier wrote, from the folder where it stored them (else random)."""
     from torch._dynamo.debug_utils import InputReader
 
+    torch.manual_seed(0)  # what is random is the same every time
     reader = InputReader(save_dir=folder)
     load_args(reader)
     return reader.args
