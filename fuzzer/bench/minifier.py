@@ -9,9 +9,10 @@ What it can express, by its source (torch/_dynamo/repro/after_dynamo.py and afte
 
 - Level 4 looks at values only. A compiler that raises goes through without a launcher, and compiled code that raises
   counts as accurate (`same_two_models` returns True). Level 2 is the one for exceptions, and looks at nothing else.
-- "dynamo" at level 4 calls what inductor returned with one list, because it carries AOTAutograd's `_boxed_call`, and
-  it takes its inputs one by one: it raises, and counts as accurate, whatever it would compute. (It would compare input
-  gradients of a loss of its own, the mean of the outputs: the program's cotangents are no part of it.)
+- "dynamo" calls what inductor returned with one list, because it carries AOTAutograd's `_boxed_call`, and it takes its
+  inputs one by one: it raises, whatever it would compute. At level 4 that counts as accurate; at level 2 that exception
+  is minified for, unless the compiler raised first. (Level 4 would compare input gradients of a loss of its own, the
+  mean of the outputs: the program's cotangents are no part of it.)
 - "aot" compares what each of the two graphs, forward and backward, returns.
 - Both compare copies of the inputs. A copy of a tensor that overlaps itself (an expanded one) has other strides, and
   the compiled code's stride assertion then raises: see above.
