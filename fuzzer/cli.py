@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from fuzzer.execution.messages import Place, Report, UsageError, parse_subject
+from fuzzer.execution.messages import UNCOMPILED, Place, Report, UsageError, parse_subject
 from fuzzer.text import ParseError, parse
 from fuzzer.verdict import FINDINGS, Finding
 
@@ -75,7 +75,10 @@ db_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 device_option = click.option("--device", default=None, help="cpu, cuda or cuda:N. Default: cuda if there is a GPU.")
 backend_option = click.option(
-    "--backend", default="inductor", show_default=True, help="The torch.compile backend on trial."
+    "--backend",
+    default="inductor",
+    show_default=True,
+    help="On trial: a torch.compile backend, or flag_gems: eager with FlagGems' operators.",
 )
 compare_option = click.option(
     "--compare",
@@ -108,14 +111,16 @@ def pick_device(device: str | None) -> str:
 
 
 def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Place:
-    """The two sides of a trial. Raises UsageError for an unknown backend."""
+    """The two sides of a trial. Raises UsageError for an unknown backend, NoMachine where flag_gems cannot run."""
+    from fuzzer.execution.pool import check_flag_gems
+
     if compare:
         place = Place(parse_subject(compare[0], device), parse_subject(compare[1], device))
     else:
         place = Place(parse_subject("eager", device), parse_subject(backend, device))
     import torch
 
-    known = {"eager", *torch.compiler.list_backends(exclude_tags=())}
+    known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
     for side in (place.reference, place.subject):
         if not DEVICE.fullmatch(side.device):
             raise UsageError(f"a device is cpu, cuda or cuda:N, not {side.device!r}")
@@ -123,6 +128,8 @@ def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Pl
             raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
     if place.reference.backend != "eager":
         raise UsageError(f"the reference side records ATen operations, so it is eager, not {place.reference.backend!r}")
+    if place.subject.backend == "flag_gems":
+        check_flag_gems(place.subject.device)
     return place
 
 

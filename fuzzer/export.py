@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from fuzzer.execution.messages import UNCOMPILED
 from fuzzer.interpret import cotangents, lines, materialise, python_value
 from fuzzer.private import CONFIGS
 from fuzzer.program import (
@@ -60,6 +61,8 @@ def repro(finding: Finding) -> str:
     if program.route.name == "compiled_autograd":
         configs.add("torch._dynamo.compiled_autograd")
     torches = ["import torch", *(f"import {name}" for name in sorted(configs))]
+    if run.gems:
+        torches.insert(0, "import flag_gems")
     if re.search(r"\bF\.", "\n".join(body)):
         torches.append("import torch.nn.functional as F")
     parts = [
@@ -70,6 +73,7 @@ def repro(finding: Finding) -> str:
         *_inputs(program, run),
         body,
         _gradients(program),
+        *([_GEMS] if run.gems else []),
         _check(finding, program, run),
     ]
     text = ""
@@ -95,6 +99,8 @@ class _Place:
         self.moves = {self.device, self.base} != {"cpu"}
         needs = ["if not torch.cuda.is_available():", '    print("needs a CUDA device")', "    sys.exit(2)"]
         self.needs = needs if self.moves else []
+        self.gems = self.backend == "flag_gems"
+        self.start = "in_flag_gems(gradients, " if self.gems else "gradients("
 
     def inputs(self, device: str) -> str:
         return f'inputs("{device}")' if self.moves else "inputs()"
@@ -102,7 +108,7 @@ class _Place:
     def call(self, program: Program, backend: str) -> str:
         """What `gradients` is given first: the function as this backend runs it, or what compiles it."""
         target = "step" if program.route.name == "vjp" else "f"
-        if backend == "eager":
+        if backend in UNCOMPILED:
             return "None" if program.route.name == "compiled_autograd" else target
         options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
         if dict(program.route.options).get("dynamic"):
@@ -116,6 +122,8 @@ def _side(text: str, device: str) -> tuple[str, str]:
     backend, _, own = text.partition("@")
     return backend, (own or device).partition(":")[0]
 
+
+_GEMS = ["def in_flag_gems(call, *args):", "    with flag_gems.use_gems():", "        return call(*args)"]
 
 _FAILS = [
     "def could_not_run(*error):",
@@ -406,7 +414,7 @@ def _vjp(program: Program) -> list[str]:
 
 
 def _check(finding: Finding, program: Program, run: _Place) -> list[str]:
-    compiled = f"gradients({run.call(program, run.backend)}, *{run.inputs(run.device)})"
+    compiled = f"{run.start}{run.call(program, run.backend)}, *{run.inputs(run.device)})"
     eager = f"gradients({run.call(program, run.against)}, *{run.inputs(run.base)})"
     verdict = finding.signature.verdict
     if verdict in PATIENCE:
@@ -457,7 +465,7 @@ def _check_inputs(program: Program, run: _Place) -> list[str]:
     allowed = [f"    if name in {written}:  # the function itself writes to it", "        continue"] if written else []
     return [
         f"given = {run.inputs(run.device)}",
-        f"gradients({run.call(program, run.backend)}, *given)",
+        f"{run.start}{run.call(program, run.backend)}, *given)",
         "wrong = False",
         f"for name, now, then in zip({names}, given, {run.inputs(run.device)}):",
         *allowed,

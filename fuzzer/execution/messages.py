@@ -19,9 +19,13 @@ class UsageError(ValueError):
     """A command line that asks for what does not exist; one line for people."""
 
 
+# Backends that compile nothing: eager, and eager with FlagGems' Triton operators in place of ATen's.
+UNCOMPILED = ("eager", "flag_gems")
+
+
 @dataclass(frozen=True)
 class Subject:
-    """One side of a comparison: a torch.compile backend (or "eager") on a device."""
+    """One side of a comparison: a torch.compile backend, or one of UNCOMPILED, on a device."""
 
     backend: str = "inductor"
     device: str = "cpu"

@@ -6,6 +6,7 @@ test becomes an outcome.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -20,7 +21,18 @@ from typing import Any
 import torch
 
 from fuzzer import interpret, routes
-from fuzzer.execution.messages import PENDING, RAISED, RAN, Observation, Place, Raised, Report, Subject, Trial
+from fuzzer.execution.messages import (
+    PENDING,
+    RAISED,
+    RAN,
+    UNCOMPILED,
+    Observation,
+    Place,
+    Raised,
+    Report,
+    Subject,
+    Trial,
+)
 from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped
@@ -82,11 +94,20 @@ def read_journal(text: str) -> tuple[str, str]:
 
 
 def compiler(subject: Subject, options: dict[str, Any]) -> routes.Compile:
-    """torch.compile for this backend; none for eager."""
-    if subject.backend == "eager":
+    """torch.compile for this backend; none for those that compile nothing."""
+    if subject.backend in UNCOMPILED:
         return routes.uncompiled
     dynamic = bool(options.get("dynamic"))
     return functools.partial(torch.compile, backend=subject.backend, dynamic=dynamic, fullgraph=True)
+
+
+def operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
+    """The operators that a side runs with: FlagGems' for `flag_gems`, which registers them over ATen's, else ATen's."""
+    if subject.backend != "flag_gems":
+        return contextlib.nullcontext()
+    import flag_gems
+
+    return flag_gems.use_gems()
 
 
 def synchronise(device: str) -> None:
@@ -150,7 +171,8 @@ def observe(
         held |= {f"c{i}": Held(tensor) for i, tensor in enumerate(cotangents)}
         poison(subject.device)
         if recorder is None:
-            results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
+            with operators(subject):
+                results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
         else:
             with recorder:
                 results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
