@@ -136,6 +136,8 @@ def facts(task: Task) -> dict[str, str]:
     }
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         found["triton"] = importlib.metadata.version("triton")
+    if place.subject.backend == "flag_gems":
+        found["flag_gems"] = importlib.metadata.version("flag_gems")
     if place.subject.device.startswith("cuda"):
         found["gpu"] = _first_line("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     else:

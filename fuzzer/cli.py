@@ -10,12 +10,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fuzzer.execution.messages import Place, Report, UsageError, parse_subject
+from fuzzer.execution.messages import UNCOMPILED, Place, Report, UsageError, parse_subject
 from fuzzer.text import ParseError, parse
 from fuzzer.verdict import FINDINGS, Finding
 
@@ -74,7 +75,10 @@ db_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 device_option = click.option("--device", default=None, help="cpu, cuda or cuda:N. Default: cuda if there is a GPU.")
 backend_option = click.option(
-    "--backend", default="inductor", show_default=True, help="The torch.compile backend on trial."
+    "--backend",
+    default="inductor",
+    show_default=True,
+    help="On trial: a torch.compile backend, or flag_gems: eager with FlagGems' operators.",
 )
 compare_option = click.option(
     "--compare",
@@ -107,14 +111,16 @@ def pick_device(device: str | None) -> str:
 
 
 def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Place:
-    """The two sides of a trial. Raises UsageError for an unknown backend."""
+    """The two sides of a trial. Raises UsageError for an unknown backend, NoMachine where flag_gems cannot run."""
+    from fuzzer.execution.pool import check_flag_gems
+
     if compare:
         place = Place(parse_subject(compare[0], device), parse_subject(compare[1], device))
     else:
         place = Place(parse_subject("eager", device), parse_subject(backend, device))
     import torch
 
-    known = {"eager", *torch.compiler.list_backends(exclude_tags=())}
+    known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
     for side in (place.reference, place.subject):
         if not DEVICE.fullmatch(side.device):
             raise UsageError(f"a device is cpu, cuda or cuda:N, not {side.device!r}")
@@ -122,6 +128,8 @@ def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Pl
             raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
     if place.reference.backend != "eager":
         raise UsageError(f"the reference side records ATen operations, so it is eager, not {place.reference.backend!r}")
+    if place.subject.backend == "flag_gems":
+        check_flag_gems(place.subject.device)
     return place
 
 
@@ -142,7 +150,9 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @workers_option
 @backend_option
 @compare_option
-@click.option("--routes", default="autograd,vjp", show_default=True, help="Routes to draw from, with commas.")
+@click.option(
+    "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
+)
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
 @db_option
 @json_option
@@ -156,7 +166,7 @@ def fuzz(
     workers: int | None,
     backend: str,
     compare: tuple[str, str] | None,
-    routes: str,
+    routes: str | None,
     assignments: Sequence[str],
     db: Path,
     as_json: bool,
@@ -172,10 +182,11 @@ def fuzz(
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
     from fuzzer.execution.pool import default_workers
-    from fuzzer.routes import ROUTES
+    from fuzzer.routes import ANY_BACKEND, ROUTES
     from fuzzer.view import Lines, Live
 
-    chosen = tuple(part.strip() for part in routes.split(",") if part.strip())
+    given = ",".join(ANY_BACKEND) if routes is None else routes
+    chosen = tuple(part.strip() for part in given.split(",") if part.strip())
     if not chosen:
         raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
     for route in chosen:
@@ -371,6 +382,64 @@ def minimize_one(
     if row["finding"] is None and not quiet:
         click.echo(f"{label}: {row['class']}; nothing to store ({row['note'] or 'it agrees'})")
     return row
+
+
+@main.command(name="import")
+@click.argument("reference", metavar="FILE.py[:FUNCTION]")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The file to write. Default: FUNCTION.prog.")
+@explained
+def import_(reference: str, out: Path | None) -> None:
+    """Write a Python function as a program: it is called once, and every torch call that it makes becomes a node.
+
+    FILE.py is run; the tuple `inputs` in it holds the tensors that FUNCTION is called with. FUNCTION may be left out
+    where the file defines one function, and may be a torch.nn.Module. Inputs and parameters become leaves, with their
+    types and layouts; with their values too where they have at most 64 elements.
+
+    Exit codes: 0 written; 2 something in the function cannot be expressed (all of it is named), or usage.
+    """
+    from fuzzer.text import show
+    from fuzzer.transcribe import Inexpressible, transcribe
+
+    path, _, wanted = reference.partition(":")
+    name, function, inputs = user_function(path, wanted)
+    try:
+        program, drawn = transcribe(function, inputs)
+    except Inexpressible as error:
+        for call in error.calls:
+            click.echo(f"cannot be expressed: {call}", err=True)
+        raise UsageError(
+            f"{reference}: {len(error.calls)} call(s) that no op says; `backfuzz ops` lists the ops"
+        ) from None
+    told = (f"{', '.join(drawn)} hold drawn values, not those of the function's inputs.",) if drawn else ()
+    target = out or Path(f"{name}.prog")
+    if out is None and target.exists():
+        raise UsageError(f"{target} exists; --out names another file, or this one to replace it")
+    target.write_text(show(replace(program, comment=(f"The function {name} of {Path(path).name}.", *told))))
+    click.echo(str(target))
+
+
+def user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tuple[Any, ...]]:
+    """(name, function, inputs) of a Python file. Raises UsageError."""
+    import runpy
+
+    import torch
+
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no such file; `backfuzz import` takes FILE.py or FILE.py:FUNCTION")
+    try:
+        space = runpy.run_path(path, run_name="backfuzz_import")
+    except Exception as error:  # the user's own code
+        raise UsageError(f"{path} raised {type(error).__name__}: {error}") from None
+    inputs = space.get("inputs")
+    if not (isinstance(inputs, tuple | list) and inputs and all(isinstance(t, torch.Tensor) for t in inputs)):
+        raise UsageError(f"{path}: it has no tuple of tensors called `inputs` to call the function with")
+    own = [key for key, v in space.items() if callable(v) and getattr(v, "__module__", "") == "backfuzz_import"]
+    if not wanted and len(own) != 1:
+        raise UsageError(f"{path} defines {', '.join(own) or 'no function'}: name one, {path}:FUNCTION")
+    function = space.get(wanted or own[0])
+    if not callable(function):
+        raise UsageError(f"{path}: no function {wanted!r}; it defines {', '.join(own) or 'none'}")
+    return wanted or own[0], function, tuple(inputs)
 
 
 # ---------------------------------------------------------------- the ledger

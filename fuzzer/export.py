@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from fuzzer.execution.messages import UNCOMPILED
 from fuzzer.interpret import cotangents, lines, materialise, python_value
 from fuzzer.private import CONFIGS
-from fuzzer.program import Cotangent, Dtype, Leaf, Program, Recipe, Shape, Value, canonical, contiguous, extent, holders
+from fuzzer.program import (
+    Cotangent,
+    Dtype,
+    Leaf,
+    Program,
+    Recipe,
+    Shape,
+    Value,
+    canonical,
+    contiguous,
+    extent,
+    holders,
+    written_leaves,
+)
 from fuzzer.routes import ROUTES
 from fuzzer.text import parse
 from fuzzer.values import TORCH_DTYPES, source
@@ -46,11 +60,14 @@ def repro(finding: Finding) -> str:
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join(body)) else ""
     imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
     imports += [f"import {name}" for name in configs]
+    imports += ["import torch._dynamo.compiled_autograd"] if program.route.name == "compiled_autograd" else []
+    imports += ["import flag_gems"] if run.gems else []
     parts = [
         [*_header(finding), *imports, FAILS, *run.needs, *settings],
         *_inputs(program, run),
         body,
         _gradients(program),
+        *([_GEMS] if run.gems else []),
         _check(finding, program, run),
     ]
     return "\n\n".join("\n".join(part).replace("\n\n\n", "\n\n") for part in parts) + "\n"
@@ -73,18 +90,22 @@ class _Place:
         # as in the trial: TF32 keeps 10 bits of the factors
         convolves = any(node.op.startswith("conv") for node in parse(finding.program).nodes)
         self.needs = ["torch.backends.cudnn.allow_tf32 = False"] if self.moves and convolves else []
+        self.gems = self.backend == "flag_gems"
+        self.start = "in_flag_gems(gradients, " if self.gems else "gradients("
 
     def inputs(self, device: str) -> str:
         return f'inputs("{device}")' if self.moves else "inputs()"
 
     def call(self, program: Program, backend: str) -> str:
-        """The function as this backend runs it."""
+        """What `gradients` is given first: the function as this backend runs it, or what compiles it."""
         target = "step" if program.route.name == "vjp" else "f"
-        if backend == "eager":
-            return target
+        if backend in UNCOMPILED:
+            return "None" if program.route.name == "compiled_autograd" else target
         options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
         if dict(program.route.options).get("dynamic"):
             options += ", dynamic=True"
+        if program.route.name == "compiled_autograd":
+            return f"lambda g: torch.compile(g{options})"
         return f"torch.compile({target}{options})"
 
 
@@ -95,6 +116,7 @@ def _side(text: str, device: str) -> tuple[str, str]:
 
 # An exception that nobody catches would end Python with 1, which says that the fault is there.
 FAILS = "sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(2))"
+_GEMS = ["def in_flag_gems(call, *args):", "    with flag_gems.use_gems():", "        return call(*args)"]
 
 
 def _setting(name: str) -> str:
@@ -275,7 +297,8 @@ def _as_written(line: str) -> str:
 
 def _gradients(program: Program) -> list[str]:
     """`gradients(f, *inputs)`: every output and gradient by name."""
-    writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice}
+    writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice, "accumulate": _accumulate,
+               "compiled_autograd": _compiled_autograd}  # fmt: skip
     if program.route.name not in writers:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(writers)}")
     return writers[program.route.name](program)
@@ -283,6 +306,7 @@ def _gradients(program: Program) -> list[str]:
 
 def _results(program: Program, wanted: list[str]) -> str:
     pairs = [f'"{output.value}": {output.value}' for output in program.outputs]
+    pairs += [f'"{name}": {name}' for name in written_leaves(program)]
     pairs += [f'"{name}.grad": g{i}' for i, name in enumerate(wanted)]
     one = "{" + ", ".join(pairs) + "}"
     if len(one) <= WIDTH - 10:
@@ -309,20 +333,46 @@ def _autograd(program: Program) -> list[str]:
 
 
 def _backward_twice(program: Program) -> list[str]:
+    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
+    return _into_grad(program, "gradients", lambda call, pull: [call, *loop, f"    {pull[:-1]}, retain_graph=True)"])
+
+
+def _accumulate(program: Program) -> list[str]:
+    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
+    return _into_grad(program, "gradients", lambda call, pull: [*loop, f"    {call}", f"    {pull}"])
+
+
+def _compiled_autograd(program: Program) -> list[str]:
+    given = ", ".join(_input_names(program))
+    dynamic = bool(dict(program.route.options).get("dynamic"))
+    return [
+        *_into_grad(program, "backward", lambda call, pull: [call, pull]),
+        "",
+        "",
+        f"def gradients(compile, {given}):",
+        "    if compile is None:",
+        f"        return backward(f, {given})",
+        f"    with torch._dynamo.compiled_autograd._enable(compile, dynamic={dynamic}):  # compiles what autograd runs",
+        f"        return backward(compile(f), {given})",
+    ]
+
+
+def _into_grad(program: Program, name: str, run: Callable[[str, str], list[str]]) -> list[str]:
+    """A function of f and the inputs that leaves the gradients in `.grad`; run(forward, backward) gives its lines."""
     names = _input_names(program)
     leaves = [leaf.name for leaf in program.leaves]
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    if not (wanted and seeded):
-        return _autograd(program)
-    given = ", ".join(names[len(leaves) :])
+    call = f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"
+    pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
+    lines = run(call, pull) if wanted and seeded else [call]
+    if wanted and seeded:
+        targets = ", ".join(f"g{i}" for i in range(len(wanted)))
+        lines.append(f"    {targets} = {', '.join(f'{leaf}.grad' for leaf in wanted)}")
     return [
-        f"def gradients({', '.join(['f', *names])}):",
-        f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})",
-        "    for _ in range(2):  # the second gradient is added to the first",
-        f"        torch.autograd.backward([{', '.join(seeded)}], [{given}], retain_graph=True)",
-        f"    {', '.join(f'g{i}' for i in range(len(wanted)))} = {', '.join(f'{name}.grad' for name in wanted)}",
-        f"    return {_results(program, wanted)}",
+        f"def {name}({', '.join(['f', *names])}):",
+        *lines,
+        f"    return {_results(program, wanted if seeded else [])}",
     ]
 
 
@@ -355,7 +405,7 @@ def _vjp(program: Program) -> list[str]:
 
 
 def _check(finding: Finding, program: Program, run: _Place) -> list[str]:
-    compiled = f"gradients({run.call(program, run.backend)}, *{run.inputs(run.device)})"
+    compiled = f"{run.start}{run.call(program, run.backend)}, *{run.inputs(run.device)})"
     eager = f"gradients({run.call(program, run.against)}, *{run.inputs(run.base)})"
     verdict = finding.signature.verdict
     if verdict in PATIENCE:
@@ -401,12 +451,13 @@ def _check_raises(compiled: str, eager: str, run: _Place) -> list[str]:
 
 
 def _check_inputs(program: Program, run: _Place) -> list[str]:
-    names = [*_input_names(program)]
+    names, written = _input_names(program), written_leaves(program)
+    allowed = f" if n not in {written}" if written else ""  # the function itself writes to those
     return [
         f"given = {run.inputs(run.device)}",
-        f"gradients({run.call(program, run.backend)}, *given)",
+        f"{run.start}{run.call(program, run.backend)}, *given)",
         f"pairs = zip({names}, given, {run.inputs(run.device)})",
-        "equal = {name: torch.equal(now.nan_to_num(), then.nan_to_num()) for name, now, then in pairs}",
+        f"equal = {{n: torch.equal(now.nan_to_num(), then.nan_to_num()) for n, now, then in pairs{allowed}}}",
         'print(*[f"{name} was written to" for name in equal if not equal[name]] or ["the inputs are untouched"])',
         "sys.exit(int(not all(equal.values())))",
     ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from fuzzer import settings as compiler_settings
 from fuzzer.infer import IllTyped, infer, type_of
 from fuzzer.interpret import apply, cotangents, function, materialise, strided
 from fuzzer.ops import OPS
-from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform
+from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform, writable
 from fuzzer.program import (
     FLOATS,
     NORMAL,
@@ -38,10 +38,11 @@ from fuzzer.program import (
     contiguous,
     extent,
     holders,
-    walk,
+    needed,
+    writes,
 )
 from fuzzer.regions import REGIONS, RegionSpec
-from fuzzer.routes import ROUTES, autograd
+from fuzzer.routes import ROUTES, autograd, uncompiled
 from fuzzer.routes import draw as draw_route
 from fuzzer.values import GENERAL, fill
 
@@ -54,6 +55,8 @@ REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+# "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
+UNWRITABLE_VIEWS = ("as_strided", "unfold")
 CLOSED = 0.75  # the share of loose results that are closed
 CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
 
@@ -64,34 +67,95 @@ class Rejected(ValueError):
 
 @dataclass
 class Draft:
-    """A program being written: what is bound, its real value, and what depends on a leaf that requires grad."""
+    """A program being written: what is bound, its real value, and what depends on a leaf that requires grad.
+
+    uses    how often each value is read, counted anew from the last write to its memory.
+    dead    names that an in-place node wrote to.
+    anchor  the value that the next node's first operand shall be, where it fits.
+    target  the value that the node being drawn writes to.
+    may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
+    """
 
     rng: random.Random
     limits: Limits
     dtype: str
+    may_write_leaves: bool = True
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     env: dict[str, Any] = field(default_factory=dict)
     types: dict[str, TensorType] = field(default_factory=dict)
     tracked: set[str] = field(default_factory=set)
     uses: dict[str, int] = field(default_factory=dict)
-    anchor: str = ""  # the value that the next node's first operand shall be, where it fits
+    dead: set[str] = field(default_factory=set)
+    anchor: str = ""
+    target: str = ""
 
-    def mark(self) -> tuple[int, int]:
-        return len(self.leaves), len(self.nodes)
+    def mark(self) -> tuple[int, int, frozenset[str]]:
+        return len(self.leaves), len(self.nodes), frozenset(self.tracked)
 
-    def undo(self, mark: tuple[int, int]) -> None:
-        """Forget what was drawn after `mark`."""
-        gone = [leaf.name for leaf in self.leaves[mark[0] :]]
-        gone += [name for node in self.nodes[mark[1] :] for name in node.outs]
-        for node in self.nodes[mark[1] :]:
-            for name in node.uses:
-                self.uses[name] = self.uses.get(name, 1) - 1
+    def undo(self, mark: tuple[int, int, frozenset[str]]) -> None:
+        """Forget what was drawn after `mark`; what was written in place since gets its values back."""
+        undone = self.nodes[mark[1] :]
+        gone = [leaf.name for leaf in self.leaves[mark[0] :]] + [name for node in undone for name in node.outs]
         del self.leaves[mark[0] :], self.nodes[mark[1] :]
         for name in gone:
-            for table in (self.env, self.types, self.uses):
+            for table in (self.env, self.types):
                 table.pop(name, None)
-            self.tracked.discard(name)
+        self.tracked = set(mark[2])
+        if any(writes(node) for node in undone):
+            self.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in self.leaves]))
+            for node in self.nodes:
+                apply(node, self.env)
+        self.uses.clear()
+        self.dead.clear()
+        for node in self.nodes:
+            self.count(node)
+
+    def count(self, node: Node) -> None:
+        """Note what a node reads, and what it makes dead or unread by writing."""
+        for name in node.uses:
+            self.uses[name] = self.uses.get(name, 0) + 1
+        target = writes(node)
+        if target is not None:
+            self.dead.add(target)
+            for name in self.sharing(target):
+                self.uses[name] = 0
+
+    def readable(self) -> Iterator[tuple[str, TensorType]]:
+        """The values that an operand may be: what a node writes to it does not read through another operand."""
+        locked = self.memory(self.target) if self.target else None
+        for name, t in self.types.items():
+            if name not in self.dead and self.memory(name) != locked:
+                yield name, t
+
+    def sharing(self, name: str) -> list[str]:
+        """The live values in the memory of this one, itself among them."""
+        memory = self.memory(name)
+        return [other for other in self.types if other not in self.dead and self.memory(other) == memory]
+
+    def memory(self, name: str) -> int:
+        return self.env[name].untyped_storage()._cdata
+
+    def views(self, name: str) -> Iterator[Node]:
+        """The nodes that made this value a view, the last one first."""
+        made = {out: node for node in self.nodes for out in node.outs}
+        while name in made and made[name].uses and self.memory(made[name].uses[0]) == self.memory(name):
+            yield made[name]
+            name = made[name].uses[0]
+
+    def written_memory(self) -> set[int]:
+        return {self.memory(name) for name in self.dead}
+
+    def may_write(self, name: str) -> bool:
+        """Whether autograd and the compilers let an in-place op write here.
+
+        Not where a leaf requires grad; nor where two leaves share memory, which AOTAutograd refuses ("does not yet
+        handle non-differentiable view input mutations"); nor through views that functionalization refuses.
+        """
+        if any(node.op in UNWRITABLE_VIEWS for node in self.views(name)):
+            return False
+        here = [leaf for leaf in self.leaves if self.memory(leaf.name) == self.memory(name)]
+        return not here or (self.may_write_leaves and len(here) == 1 and not here[0].requires_grad)
 
 
 def weighted(rng: random.Random, weights: dict[str, float]) -> str:
@@ -155,20 +219,34 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
 
 
-def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool = False, fixed: bool = False) -> str:
+def new_leaf(
+    draft: Draft,
+    dtype: str,
+    shape: Shape,
+    recipe: Recipe,
+    plain: bool = False,
+    fixed: bool = False,
+    written: bool = False,
+) -> str:
     """Add a leaf of this type; sometimes as a view of an existing one with enough storage.
 
-    `plain`: dense and no view.  `fixed`: it does not require grad.
+    plain: dense and no view;  fixed: it does not require grad;  written: neither, and it may be written in place.
     """
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
     stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
-    floating = dtype in FLOATS and not fixed
-    leaf = Leaf(name, dtype, shape, stride, offset, floating and rng.random() < 0.88, recipe, rng.randrange(1000))
+    floating = dtype in FLOATS
+    if written and not writable(TensorType(dtype, shape, stride)):
+        stride = contiguous(shape)
+    tracked = floating and not fixed and not written and rng.random() < 0.88
+    leaf = Leaf(name, dtype, shape, stride, offset, tracked, recipe, rng.randrange(1000))
+    taken = draft.written_memory() | ({draft.memory(draft.target)} if draft.target else set())
     bases = [
         base
         for base in draft.leaves
         if base.base is None
+        and not written
+        and draft.memory(base.name) not in taken
         and (base.dtype, base.values) == (dtype, recipe)
         and extent(base.shape, base.stride, base.offset) >= extent(shape, stride, offset)
     ]
@@ -188,6 +266,20 @@ def new_leaf(draft: Draft, dtype: str, shape: Shape, recipe: Recipe, plain: bool
 # ---------------------------------------------------------------- operands
 
 
+def draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
+    """The name of a value that an in-place op may write, or of a new leaf for it."""
+    rng = draft.rng
+    candidates = [name for name, t in draft.readable() if operand.admits(d, t, None) and draft.may_write(name)]
+    if candidates and (draft.anchor in candidates or rng.random() < 0.9 or not draft.may_write_leaves):
+        weights = [preference(draft, name) for name in candidates]
+        return draft.anchor if draft.anchor in candidates else rng.choices(candidates, weights)[0]
+    if not draft.may_write_leaves:
+        raise Rejected("no value may be written in place")
+    dtype = operand_dtype(draft, operand, d)
+    shape = fresh_shape(draft, operand, d, dtype)
+    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values), written=True)
+
+
 def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     """The name of an existing value that may stand here, or of a new leaf."""
     rng = draft.rng
@@ -199,7 +291,7 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         assert shape is not None, f"operand {operand.name} has a recipe and no shape"
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
         return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
-    candidates = [name for name, t in draft.types.items() if operand.admits(d, t, shape)]
+    candidates = [name for name, t in draft.readable() if operand.admits(d, t, shape)]
     if candidates and rng.random() < 0.6:
         return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]
     if shape is None:
@@ -246,8 +338,13 @@ def draw_node(draft: Draft, spec: OpSpec) -> Node:
             if not same_value(value, parameter.default):
                 attrs.append((parameter.name, value))
             continue
-        arg = draw_argument(draft, parameter, d, first=not args)
-        args.append(arg)
+        if spec.effects and not args:
+            draft.target = draw_written(draft, parameter, d)
+            d.operands.append(draft.types[draft.target])
+            args.append(draft.target)
+        else:
+            args.append(draw_argument(draft, parameter, d, first=not args))
+    draft.target = ""
     while args and args[-1] is None:
         args.pop()
     count = spec.results(d) if callable(spec.results) else spec.results
@@ -281,6 +378,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
     """The dry run of one node. Raises Rejected where torch refuses it."""
+    draft.nodes.append(node)
     with torch.no_grad():
         try:
             apply(node, draft.env)
@@ -291,14 +389,12 @@ def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
         draft.types[name] = type_of(draft.env[name])
     if spec.differentiable and any(u in draft.tracked for u in node.uses):
         draft.tracked.update(name for name in carriers(draft, node) if draft.types[name].is_float)
-    for name in node.uses:
-        draft.uses[name] = draft.uses.get(name, 0) + 1
-    draft.nodes.append(node)
+    draft.count(node)
 
 
 def carriers(draft: Draft, node: Node) -> Sequence[str]:
     """The results that depend on an operand with a gradient: not all of meshgrid's, and not on reshape_as's second."""
-    if len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].is_float):
+    if writes(node) or (len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].is_float)):
         return node.outs
     env: dict[str, Any] = {u: draft.env[u].detach().requires_grad_(u in draft.tracked) for u in node.uses}
     apply(node, env)
@@ -307,7 +403,9 @@ def carriers(draft: Draft, node: Node) -> Sequence[str]:
 
 def teaches(draft: Draft, node: Node) -> bool:
     """Whether the node's floating results are finite, of sane size and not all zero."""
-    for name in node.outs:
+    shown = [name for out in node.outs for name in draft.sharing(out)] if writes(node) else node.outs
+    # what a write through a view changed is seen in its base
+    for name in [name for name in shown if name not in node.outs] or node.outs:
         value = draft.env[name]
         if not value.dtype.is_floating_point or value.numel() == 0:
             continue
@@ -338,7 +436,8 @@ def generate(
     for spec in ops.values():
         groups.setdefault(spec.family, []).append(spec)
     for _ in range(REDRAWS):
-        draft = Draft(rng, limits, weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes}))
+        dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+        draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
         draw_body(draft, groups)
         close(draft, ops)
         program = enclose(finish(draft, routes, device, fixed), rng)
@@ -357,16 +456,78 @@ def draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
         if len(draft.nodes) >= limits.max_nodes:  # full, and nothing in it carries a gradient
-            draft.undo((0, 0))
+            draft.undo((0, 0, frozenset()))
         spec = rng.choice(groups[rng.choice(list(groups))])
-        mark = draft.mark()
-        node = draw_node(draft, spec)
-        if not all(fits(leaf, limits) for leaf in draft.leaves[mark[0] :]):
-            draft.undo(mark)
-            continue
+        if not spec.effects:
+            add_node(draft, spec)
+        else:
+            prepare_write(draft, groups)
+            add_write(draft, spec)
+            draft.anchor = ""
+
+
+def add_node(draft: Draft, spec: OpSpec) -> bool:
+    """Draw and run a node of this op; whether it stayed. Raises Rejected where torch refuses it."""
+    mark = draft.mark()
+    node = draw_node(draft, spec)
+    if all(fits(leaf, draft.limits) for leaf in draft.leaves[mark[0] :]):
         run_node(draft, node, spec)
-        if not teaches(draft, node) and rng.random() < 0.97:
-            draft.undo(mark)
+        if teaches(draft, node) or draft.rng.random() >= 0.97:
+            return True
+    draft.undo(mark)
+    return False
+
+
+def prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
+    """Often draw a result for an in-place op to write to, and then a view of it, through which it writes."""
+    rng = draft.rng
+    results = [name for node in draft.nodes for name in node.outs if name not in draft.dead and draft.may_write(name)]
+    ordinary = [family for family, specs in groups.items() if not any(spec.effects for spec in specs)]
+    if not results and ordinary and rng.random() < 0.75:
+        add_node(draft, rng.choice(groups[rng.choice(ordinary)]))
+        results = [name for node in draft.nodes[-1:] for name in node.outs if draft.may_write(name)]
+    views = [spec for spec in groups.get("view", ()) if spec.results == 1]  # torch forbids it for views of several
+    if results and views and len(draft.nodes) < draft.limits.max_nodes and rng.random() < 0.5:
+        draft.anchor = rng.choice(results)
+        if add_node(draft, rng.choice(views)):
+            draft.anchor = draft.nodes[-1].outs[0]
+
+
+def add_write(draft: Draft, spec: OpSpec) -> None:
+    """Draw a node of this in-place op, which stays where eager can still compute all gradients."""
+    mark = draft.mark()
+    try:
+        stays = len(draft.nodes) < draft.limits.max_nodes and add_node(draft, spec)
+    except Rejected:
+        stays = False
+    shared = draft.sharing(draft.nodes[-1].outs[0]) if stays else []
+    tracked = tracked_in_eager(draft) if stays else None
+    if tracked is None:
+        draft.target = ""
+        draft.undo(mark)
+    else:
+        # a base carries the gradient of what was written through its view
+        draft.tracked |= {name for name in shared if name in tracked and spec.differentiable}
+
+
+def tracked_in_eager(draft: Draft) -> set[str] | None:
+    """The names that require grad in eager; None where an in-place node makes it raise.
+
+    In the forward: a view of several, a partial overlap. In the backward: what it needs has been overwritten.
+    """
+    leaves = materialise(draft.leaves)
+    env: dict[str, Any] = dict(leaves)
+    wanted = [leaves[leaf.name] for leaf in draft.leaves if leaf.requires_grad]
+    try:
+        for node in draft.nodes:
+            apply(node, env)
+        results = {name: env[name] for node in draft.nodes for name in node.outs if env[name].requires_grad}
+        if results and wanted:
+            ones = [torch.ones_like(t) for t in results.values()]
+            torch.autograd.grad(list(results.values()), wanted, ones, allow_unused=True)
+    except Exception:  # torch's refusal, of whatever type, is the answer
+        return None
+    return {name for name, t in env.items() if isinstance(t, torch.Tensor) and t.requires_grad}
 
 
 def close(draft: Draft, ops: dict[str, OpSpec]) -> None:
@@ -391,8 +552,9 @@ def close(draft: Draft, ops: dict[str, OpSpec]) -> None:
 
 
 def loose_results(draft: Draft) -> list[str]:
-    """Results that no node uses."""
-    return [name for node in draft.nodes for name in node.outs if not draft.uses.get(name)]
+    """Results that no node uses, or none since they were written to through another name."""
+    names = [name for node in draft.nodes for name in node.outs]
+    return [name for name in names if name not in draft.dead and not draft.uses.get(name)]
 
 
 def informative(program: Program) -> bool:
@@ -420,7 +582,7 @@ def _dry_gradients(program: Program) -> dict[str, torch.Tensor | None] | None:
     leaves = materialise(program.leaves)
     try:
         seeds = cotangents(program)
-        return autograd(program, function(program), leaves, seeds, lambda f: f, lambda name: None).gradients
+        return autograd(program, function(program), leaves, seeds, uncompiled, lambda name: None).gradients
     except Exception:  # torch's refusal, of whatever type, is the answer
         return None
 
@@ -442,9 +604,11 @@ def _in_float64(program: Program) -> Program:
 def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:
     """Choose outputs and cotangents, the route and the settings."""
     rng = draft.rng
-    route = draw_route(rng, routes)
+    writes_leaf = any(draft.memory(leaf.name) in draft.written_memory() for leaf in draft.leaves)
+    route = draw_route(rng, [name for name in routes if ROUTES[name].writes_leaves or not writes_leaf])
     loose = loose_results(draft)
-    inner = [name for node in draft.nodes for name in node.outs if draft.uses.get(name) and rng.random() < 0.08]
+    used = [name for name, uses in draft.uses.items() if uses and name.startswith("v") and name not in draft.dead]
+    inner = [name for name in used if rng.random() < 0.08]
     outputs: list[Output] = []
     for name in [*loose, *inner]:
         if name in draft.tracked:
@@ -453,7 +617,8 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
             # i64 results are mostly positions, and which of several equal elements is named is nobody's promise
             outputs.append(Output(name))
     if not any(o.cotangent for o in outputs):
-        tracked = [name for name in draft.types if name in draft.tracked and name.startswith("v")]
+        alive = [name for name in draft.types if name.startswith("v") and name not in draft.dead]
+        tracked = [name for name in alive if name in draft.tracked]
         if not tracked:
             raise Rejected("no result carries a gradient")
         name = tracked[-1]
@@ -503,7 +668,7 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
     None where the region breaks a type, changes none though that is its purpose, or runs again what must run once.
     """
     again = [s for s in holders(enclosed.body) if isinstance(s, Region) and REGIONS[s.kind].recomputes]
-    if any(OPS[node.op].effects for region in again for node in walk(region.body)):
+    if again and any(map(writes, enclosed.nodes)):  # what it reads could be overwritten before it runs again
         return None
     try:
         before, types = infer(program), infer(enclosed)
@@ -531,13 +696,8 @@ def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
 
 def prune(program: Program) -> Program:
     """Without the nodes that no output needs. Leaves stay: an unused leaf is part of what is tried."""
-    needed = {o.value for o in program.outputs}
-    kept: list[Node] = []
-    for node in reversed(program.nodes):
-        if needed & set(node.outs):
-            needed |= set(node.uses)
-            kept.append(node)
-    used = needed | {leaf.base for leaf in program.leaves if leaf.base is not None}
+    kept, live = needed(program)
+    used = live | {leaf.base for leaf in program.leaves if leaf.base is not None}
     extra = [leaf.name for leaf in program.leaves if leaf.name not in used][:1]
     leaves = tuple(leaf for leaf in program.leaves if leaf.name in used or leaf.name in extra)
-    return replace(program, leaves=leaves, body=tuple(reversed(kept)))
+    return replace(program, leaves=leaves, body=tuple(node for node in program.nodes if node.outs in kept))

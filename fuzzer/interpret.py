@@ -16,8 +16,25 @@ import torch
 
 from fuzzer import regions
 from fuzzer.ops import OPS
-from fuzzer.program import Argument, Dtype, Leaf, Node, Output, Program, Recipe, Region, Statement, Value, extent, walk
-from fuzzer.values import TORCH_DTYPES, fill
+from fuzzer.ops.spec import writable
+from fuzzer.program import (
+    Argument,
+    Dtype,
+    Leaf,
+    Node,
+    Output,
+    Program,
+    Recipe,
+    Region,
+    Statement,
+    TensorType,
+    Value,
+    extent,
+    families,
+    walk,
+    writes,
+)
+from fuzzer.values import NAMES, TORCH_DTYPES, fill
 
 NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
 # Sources that are properties of a tensor: read, not called.
@@ -116,9 +133,10 @@ def function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
 def record(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str, Recipe]:
     """What leaves and computed values held in one eager run, as `data(...)` recipes: the same bits again.
 
-    Without values of more than `numel` elements, and without those that an in-place op overwrote.
+    Without values of more than `numel` elements, and without those that an in-place op may have changed later.
     """
-    overwritten = {node.args[0] for node in program.nodes if node.op.endswith("_") and node.args}
+    family = families(program)
+    overwritten = set[str]().union(*(family[target] for node in program.nodes if (target := writes(node))))
     bound = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
     names = [name for name in bound if name not in overwritten]
     everything = replace(program, outputs=tuple(map(Output, names)))
@@ -178,21 +196,12 @@ def strided(values: torch.Tensor, stride: Sequence[int], offset: int = 0, room: 
     shape = tuple(values.shape)
     storage = torch.zeros(max(extent(shape, tuple(stride), offset), room), dtype=values.dtype)
     view = torch.as_strided(storage, shape, tuple(stride), offset)
-    if any(step == 0 and size > 1 for size, step in zip(shape, stride, strict=True)) or _overlaps(shape, stride):
+    if not writable(TensorType(NAMES[values.dtype], shape, tuple(stride))):
         positions = torch.as_strided(torch.arange(storage.numel()), shape, tuple(stride), offset)
         storage[positions.flatten()] = values.flatten()
     else:
         view.copy_(values)
     return view
-
-
-def _overlaps(shape: Sequence[int], stride: Sequence[int]) -> bool:
-    reach = 0
-    for step, size in sorted((step, size) for size, step in zip(shape, stride, strict=True) if size > 1):
-        if step <= reach:
-            return True
-        reach += step * (size - 1)
-    return False
 
 
 def _placed(leaf: Leaf) -> torch.Tensor:

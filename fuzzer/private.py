@@ -5,7 +5,9 @@ config_module        torch._inductor.config, torch._functorch.config, torch._dyn
 config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
+compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
+schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
@@ -56,6 +58,13 @@ def preload() -> None:
 def reset_compiler() -> None:
     """Forget every compiled frame."""
     torch._dynamo.reset()
+
+
+def compiled_backward(compile: Callable[..., Any], dynamic: bool) -> contextlib.AbstractContextManager[None]:
+    """Have autograd hand the graph of every backward to compile(graph), and run what that returns."""
+    from torch._dynamo import compiled_autograd
+
+    return compiled_autograd._enable(compile, dynamic)
 
 
 def print_native_stacks() -> None:
@@ -111,6 +120,18 @@ def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[A
     """Fresh inputs of a repro that PyTorch's minifier wrote, from the folder where it stored them (else random)."""
     from torch._dynamo.debug_utils import InputReader
 
+    torch.manual_seed(0)  # what is random is the same every time
     reader = InputReader(save_dir=folder)
     load_args(reader)
     return reader.args
+
+
+def schema_parameters(function: Any) -> Iterator[list[str]]:
+    """The parameters' names, in order, of each overload of the ATen operation that a torch function is named after."""
+    if isinstance(function, torch._ops.OpOverload):
+        overloads = [function]
+    else:
+        packet = getattr(torch.ops.aten, function.__name__, None)
+        overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+    for overload in overloads:
+        yield [argument.name for argument in overload._schema.arguments]

@@ -6,8 +6,8 @@ It does not say where it runs. This module knows no torch.
 
 Invariants, checked when a Program is made (`ProgramError` names the offender):
 
-* every name is bound once and bound before it is used; a name that an in-place op (trailing underscore) consumed is
-  dead afterwards;
+* every name is bound once and bound before it is used; the name that an in-place op (trailing underscore) writes to is
+  dead afterwards, while other names of the same memory show the write;
 * an output names a value; no value is an output twice;
 * the shape, stride and offset of a leaf describe elements at non-negative positions; only a floating leaf requires
   grad; a leaf_view has the dtype of its base.
@@ -224,6 +224,53 @@ def holders(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from holders(statement.body)
 
 
+def writes(node: Node) -> str | None:
+    """The name of the operand that an in-place node overwrites."""
+    first = node.args[0] if node.args else None
+    return first if node.op.endswith("_") and isinstance(first, str) else None
+
+
+def families(program: Program) -> dict[str, set[str]]:
+    """For each name, the names that may share its memory: linked through first operands, since only torch knows which
+    ops make views."""
+    found = {leaf.name: {leaf.name} for leaf in program.leaves}
+    links: list[tuple[tuple[str, ...], str | None]] = [((leaf.name,), leaf.base) for leaf in program.leaves]
+    links += [(node.outs, node.uses[0] if node.uses else None) for node in program.nodes]
+    for names, source in links:
+        family = set(names).union(found.get(source, ()) if source else (), *(found.get(n, ()) for n in names))
+        for member in family:
+            found[member] = family
+    return found
+
+
+def needed(program: Program) -> tuple[set[tuple[str, ...]], set[str]]:
+    """(results of the nodes, names) that the outputs need.
+
+    An in-place node whose result is not read is needed while a later statement reads what may share its memory.
+    """
+    family = families(program)
+    live = {output.value for output in program.outputs}
+    kept: set[tuple[str, ...]] = set()
+    for node in reversed(program.nodes):
+        target = writes(node)
+        if not live.isdisjoint(node.outs) or (target is not None and not live.isdisjoint(family[target])):
+            kept.add(node.outs)
+            live.update(node.uses)
+    live.update(leaf.base for leaf in program.leaves if leaf.name in live and leaf.base is not None)
+    return kept, live
+
+
+def written_leaves(program: Program) -> list[str]:
+    """The leaves that in-place nodes may write to, in order; those that require grad cannot be among them."""
+    family = families(program)
+    targets = [target for node in program.nodes if (target := writes(node)) is not None]
+    return [
+        leaf.name
+        for leaf in program.leaves
+        if not leaf.requires_grad and any(leaf.name in family[target] for target in targets)
+    ]
+
+
 def check(program: Program) -> None:
     """Raise `ProgramError` where an invariant of the module's docstring does not hold."""
     bound: dict[str, Leaf | Node] = {}
@@ -262,8 +309,9 @@ def check(program: Program) -> None:
             use(name, where)
         for name in node.outs:
             bind(name, where, node)
-        if node.op.endswith("_") and node.args and isinstance(node.args[0], str):
-            dead.add(node.args[0])
+        written = writes(node)
+        if written is not None:
+            dead.add(written)
 
     def check_output(output: Output) -> None:
         use(output.value, "output")

@@ -1,12 +1,13 @@
 """The ways a gradient gets compiled, one function each.
 
 A route takes the program as a Python function, its leaves and cotangents, `compile` (torch.compile with its arguments
-bound, or the identity for the eager run) and `phase` (called with a name before each step, so that a death finds its
+bound, or `uncompiled` for the eager run) and `phase` (called with a name before each step, so that a death finds its
 owner). It returns the outputs and, for every leaf that requires grad, the gradient or None.
 """
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,17 @@ from typing import Any
 
 import torch
 
+from fuzzer.private import compiled_backward
 from fuzzer.program import Attributes, Program, Region, Route, holders
 from fuzzer.regions import REGIONS
 from fuzzer.settings import in_force
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The `compile` of an eager run."""
+    return function
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,48 @@ def backward_twice(
         phase("backward")
         for _ in range(2):
             torch.autograd.backward(differentiated(program, outputs), list(cotangents), retain_graph=True)
-    gradients = {name: leaves[name].grad for name in wanted(program)}
-    return Results(tuple(out.detach() for out in outputs), gradients)
+    return accumulated(program, leaves, outputs)
+
+
+def accumulate(
+    program: Program,
+    function: Callable[..., Any],
+    leaves: dict[str, torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    compile: Compile,
+    phase: Callable[[str], None],
+) -> Results:
+    """Forward and backward, both twice, as in training in small batches: the second adds to the first's `.grad`."""
+    compiled = compile(function)
+    for _ in range(2):
+        phase("forward")
+        outputs = compiled(*leaves.values())
+        phase("backward")
+        torch.autograd.backward(differentiated(program, outputs), list(cotangents))
+    return accumulated(program, leaves, outputs)
+
+
+def accumulated(program: Program, leaves: dict[str, torch.Tensor], outputs: Sequence[torch.Tensor]) -> Results:
+    """The outputs, and the gradients as they lie in `.grad`."""
+    return Results(tuple(out.detach() for out in outputs), {name: leaves[name].grad for name in wanted(program)})
+
+
+def compiled_autograd(
+    program: Program,
+    function: Callable[..., Any],
+    leaves: dict[str, torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    compile: Compile,
+    phase: Callable[[str], None],
+) -> Results:
+    """autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs."""
+    dynamic = bool(find(program)[1]["dynamic"])
+    with contextlib.nullcontext() if compile is uncompiled else compiled_backward(compile, dynamic):
+        phase("forward")
+        outputs = compile(function)(*leaves.values())
+        phase("backward")
+        torch.autograd.backward(differentiated(program, outputs), list(cotangents))
+    return accumulated(program, leaves, outputs)
 
 
 DYNAMIC = 0.1  # the share of programs that are compiled with symbolic sizes, where the route has the choice
@@ -125,10 +172,13 @@ DYNAMIC = 0.1  # the share of programs that are compiled with symbolic sizes, wh
 class RouteSpec:
     """A route: its function, how it is drawn, and what it needs.
 
-    weight    how often it is drawn, relative to the others that are chosen.
-    options   those it takes, with their defaults.
-    settings  those that it needs in force.
-    regions   kinds that a program may hold there.
+    weight         how often it is drawn, relative to the others that are chosen.
+    options        those it takes, with their defaults.
+    settings       those that it needs in force.
+    regions        kinds that a program may hold there.
+    backends       those that can run it; none given: any.
+    writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
+                   forward would not find what the first one did.
     """
 
     run: Callable[..., Results]
@@ -136,6 +186,8 @@ class RouteSpec:
     options: dict[str, Any]
     settings: Attributes = ()
     regions: tuple[str, ...] = tuple(REGIONS)
+    backends: tuple[str, ...] = ()
+    writes_leaves: bool = True
 
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of.
@@ -144,9 +196,13 @@ DURING_VJP = tuple(kind for kind in REGIONS if kind != "checkpoint")
 # Most programs take the two routes that differ most: with a partitioner between forward and backward, and without.
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}),
-    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP),
+    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, writes_leaves=False),
     "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
+    "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False),
+    "compiled_autograd": RouteSpec(compiled_autograd, 0.07, {"dynamic": False}),
 }
+# What a campaign draws from unless it is told otherwise.
+ANY_BACKEND = tuple(name for name, spec in ROUTES.items() if not spec.backends)
 
 
 def draw(rng: random.Random, names: Sequence[str]) -> Route:

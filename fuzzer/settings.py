@@ -43,7 +43,12 @@ class Setting:
 
 
 CPU, CUDA, NOWHERE = ("cpu",), ("cuda",), ()
-TRAINING = ("autograd", "backward_twice")  # a forward and a backward graph, split by the partitioner
+TRAINING = (
+    "autograd",
+    "backward_twice",
+    "accumulate",
+    "compiled_autograd",
+)  # a forward and a backward graph, split by the partitioner
 INFERENCE = ("vjp",)  # one graph, under no_grad
 PADS: Attributes = (("inductor.disable_padding_cpu", False),)
 PADS_ALL: Attributes = (*PADS, ("inductor.padding_stride_threshold", 0))
@@ -140,7 +145,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("functorch.ban_recompute_reductions", (False,), routes=TRAINING),
     Setting("functorch.max_dist_from_bw", (1,), routes=TRAINING),
     Setting("functorch.cse", (False,), routes=TRAINING),
-    Setting("functorch.donated_buffer", (False,), routes=("autograd",)),
+    Setting("functorch.donated_buffer", (False,), routes=("autograd", "accumulate")),
     Setting("functorch.guess_tangent_strides_as_outputs", (True, False), routes=TRAINING),
     Setting("functorch.view_replay_for_aliased_outputs", (False,), routes=TRAINING),
 )

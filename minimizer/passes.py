@@ -28,6 +28,7 @@ from fuzzer.program import (
     Statement,
     Value,
     contiguous,
+    writes,
 )
 from minimizer.order import RECIPES, recipe_cost
 from minimizer.resize import drop_dim, shrink_dim, swap_dims
@@ -43,7 +44,6 @@ from minimizer.rewrite import (
     substitute,
     swap,
     with_attrs,
-    writes,
 )
 
 Reducer = Callable[[Program, Types], Iterator[Program]]
@@ -400,6 +400,13 @@ def plainer_op(program: Program, types: Types) -> Iterator[Program]:
                     yield from change(program, node, outs=outs, op=op, args=(name,), attrs=())
 
 
+def out_of_place(program: Program, types: Types) -> Iterator[Program]:
+    """A node that writes its first operand gives a new value instead."""
+    for node in program.nodes:
+        if writes(node) is not None:
+            yield from change(program, node, op=node.op.removesuffix("_"))
+
+
 def default_setting(program: Program, types: Types) -> Iterator[Program]:
     """No settings; then all but one."""
     yield from propose(program, settings=())
@@ -451,6 +458,7 @@ REDUCERS: tuple[Reducer, ...] = (
     default_attribute,
     round_values,
     simplest_cotangent,
+    out_of_place,
     plainer_op,
     order_leaves,
 )

@@ -25,6 +25,8 @@ from fuzzer.program import (
     Statement,
     TensorType,
     contiguous,
+    needed,
+    writes,
 )
 
 
@@ -99,43 +101,11 @@ def substitute(program: Program, names: Mapping[str, str]) -> Iterator[Program]:
     yield from propose(program, leaves=leaves, body=body, outputs=outputs)
 
 
-def writes(node: Node) -> str | None:
-    """The name of the operand that an in-place node overwrites."""
-    first = node.args[0] if node.args else None
-    return first if node.op.endswith("_") and isinstance(first, str) else None
-
-
 def prune(program: Program) -> Program:
-    """The program without leaves and nodes that no output needs.
-
-    An in-place node whose result is not read stays while a later statement reads a value that may share its storage
-    (linked through first operands, since only torch knows which ops make views); `drop_node` proposes to remove it.
-    """
-    family = families(program)
-    live = {output.value for output in program.outputs}
-    kept: set[tuple[str, ...]] = set()
-    for node in reversed(program.nodes):
-        target = writes(node)
-        if not live.isdisjoint(node.outs) or (target is not None and not live.isdisjoint(family[target])):
-            kept.add(node.outs)
-            live.update(node.uses)
-    for leaf in reversed(program.leaves):
-        if leaf.name in live and leaf.base is not None:
-            live.add(leaf.base)
+    """The program without leaves and nodes that no output needs; `drop_node` proposes to remove unread writes."""
+    kept, live = needed(program)
     leaves = tuple(leaf for leaf in program.leaves if leaf.name in live)
     return replace(program, leaves=leaves, body=edit(program.body, lambda n: n if n.outs in kept else None))
-
-
-def families(program: Program) -> dict[str, set[str]]:
-    """For each name, the names that may share its storage."""
-    found = {leaf.name: {leaf.name} for leaf in program.leaves}
-    links: list[tuple[tuple[str, ...], str | None]] = [((leaf.name,), leaf.base) for leaf in program.leaves]
-    links += [(node.outs, node.uses[0] if node.uses else None) for node in program.nodes]
-    for names, source in links:
-        family = set(names).union(found.get(source, ()) if source else (), *(found.get(n, ()) for n in names))
-        for member in family:
-            found[member] = family
-    return found
 
 
 # ---------------------------------------------------------------- cuts
@@ -153,6 +123,8 @@ def cut(
     wanted = [name for node in kept for name in node.uses] + [output.value for output in outputs]
     missing = [name for name in dict.fromkeys(wanted) if name not in bound]
     fresh = tuple(fresh_leaf(program, name, types[name], i) for i, name in enumerate(missing))
+    written = {writes(node) for node in kept}  # which no leaf that requires grad may be
+    fresh = tuple(replace(leaf, requires_grad=False) if leaf.name in written else leaf for leaf in fresh)
     alike = fresh if plain else tuple(replaced_by(leaf, types) for leaf in fresh)
     if plain or alike != fresh:
         body = edit(program.body, lambda n: n if n in kept else None)

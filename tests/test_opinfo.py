@@ -7,8 +7,9 @@ from collections import Counter
 
 import pytest
 
-from fuzzer.bench.opinfo import Coverage, NoDatabase, coverage, database, rejections, wanted
-from fuzzer.ops import OPS
+from fuzzer.bench.opinfo import Coverage, NoDatabase, compiled, coverage, database, rejections, shows, wanted
+from fuzzer.execution.messages import Place, Subject
+from fuzzer.ops import OPS, families
 from fuzzer.ops.excluded import EXCLUDED
 
 
@@ -46,3 +47,17 @@ def test_few_draws_of_a_sample_of_ops_are_refused() -> None:
     refused = rejections(4, names)
     assert sum(map(len, refused.values())) <= 0.05 * 4 * len(names), refused
     assert all(len(reasons) <= 2 for reasons in refused.values()), refused
+
+
+@pytest.mark.slow
+def test_a_sample_of_ops_is_reached_by_compiled_programs_with_a_detectable_gradient() -> None:
+    # one op of every family
+    names = [specs[-1].name for specs in families().values()]
+    place = Place(Subject("eager", "cpu"), Subject("inductor", "cpu"))
+    tried: dict[str, list[str]] = {name: [] for name in names}
+    shown = set()
+    for name, _, report in compiled(names, place, workers=2):
+        tried[name].append(report.rejected or report.verdict)
+        if shows(report, name):
+            shown.add(name)
+    assert not {name: tried[name] for name in names if name not in shown}

@@ -18,7 +18,7 @@ from fuzzer.generate import Draft, Rejected, draw_node
 from fuzzer.interpret import PROPERTIES, apply
 from fuzzer.ops import OPS, families
 from fuzzer.ops.spec import REQUIRED, Limits, Operand
-from fuzzer.program import DTYPES, FLOATS, Dtype, Leaf, Node
+from fuzzer.program import DTYPES, FLOATS, Dtype, Leaf, Node, writes
 from fuzzer.values import fill
 
 DRAWS = 10
@@ -44,7 +44,7 @@ class Single:
     values: dict[str, torch.Tensor]
 
     def forward(self, node: Node | None = None) -> tuple[dict[str, torch.Tensor], Tensors]:
-        """Leaves that require grad where they can, and the results."""
+        """Leaves that require grad where they can, and the results. A leaf that is written is cloned first."""
         spec = OPS[self.node.op]
         fixed = {name for name, operand in zip(self.node.args, spec.operands, strict=False) if operand.fixed}
         leaves = {
@@ -52,6 +52,10 @@ class Single:
             for name, value in self.values.items()
         }
         env: dict[str, Any] = dict(leaves)
+        written = writes(self.node)
+        if written is not None:
+            env[written] = torch.empty_strided(env[written].shape, env[written].stride(), dtype=env[written].dtype)
+            env[written].copy_(leaves[written])
         apply(node or self.node, env)
         return leaves, tuple(env[name] for name in self.node.outs)
 
@@ -151,7 +155,15 @@ def test_every_default_may_be_left_out() -> None:
             omitted.update(set(optional) - written)
         stuck += [(name, key) for key in optional if not omitted[key]]
     # always written: a mode that is the entry's own, and what makes an op what its entry says it is
-    assert {key for _, key in stuck} <= {"mode", "training", "stable", "p", "hermitian", "full_matrices"}, stuck
+    assert {key for _, key in stuck} <= {
+        "mode",
+        "training",
+        "stable",
+        "p",
+        "hermitian",
+        "full_matrices",
+        "return_indices",
+    }, stuck
 
 
 def test_every_source_names_a_callable() -> None:

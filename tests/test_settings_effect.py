@@ -124,19 +124,19 @@ def tried(device: str) -> list[tuple[Setting, Value]]:
     return [(setting, value) for setting in known for value in setting.values]
 
 
-def programs_for(setting: Setting, device: str) -> list[str]:
-    """The program known to show a setting; on a GPU all of them."""
-    return [SHOWN_BY[setting.name]] if device == "cpu" else list(PROGRAMS)
+def look(device: str, setting: Setting, value: Value, names: list[str]) -> tuple[str, Value, str]:
+    try:
+        return setting.name, value, witness(setting, value, names, device) or "-"
+    except Exception as error:  # told in the table, with all others
+        return setting.name, value, f"raised {type(error).__name__}: {str(error)[:200]}"
 
 
 def inert(device: str) -> list[str]:
     """The settings none of whose values changes any code on this device, or under which a compile raises."""
-    rows: list[tuple[str, Value, str]] = []
-    for setting, value in tried(device):
-        try:
-            rows.append((setting.name, value, witness(setting, value, programs_for(setting, device), device) or "-"))
-        except Exception as error:  # told in the table, with all others
-            rows.append((setting.name, value, f"raised {type(error).__name__}: {str(error)[:200]}"))
+    known = SHOWN_BY if device == "cpu" else {}
+    rows = [look(device, s, value, [known.get(s.name, "pointwise and reductions")]) for s, value in tried(device)]
+    shown = {name for name, _, told in rows if told in PROGRAMS}
+    rows += [look(device, s, value, list(PROGRAMS)) for s, value in tried(device) if s.name not in shown]
     show(f"settings, values and the program whose code changes on {device}", rows)
     shown = {name for name, _, told in rows if told in PROGRAMS}
     return [name for name, _, told in rows if name not in shown or told.startswith("raised")]

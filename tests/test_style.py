@@ -25,6 +25,7 @@ ORDER = (
     "fuzzer.regions",
     "fuzzer.interpret",
     "fuzzer.infer",
+    "fuzzer.transcribe",
     "fuzzer.routes",
     "fuzzer.generate",
     "fuzzer.strategies",

@@ -244,7 +244,7 @@ def read(text: str) -> Program:
 
 PROGRAMS = {name: read(text) for name, text in TEXTS.items()}
 
-# A program that shows each setting on the CPU (torch 2.13).
+# A program that shows each setting on the CPU, on torch 2.13; elsewhere the first to look at.
 SHOWN_BY = {
     "inductor.max_fusion_size": "many reads",
     "inductor.max_fusion_unique_io_buffers": "pointwise and reductions",

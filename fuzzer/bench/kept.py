@@ -1,8 +1,8 @@
-"""Does a repro that PyTorch's minifier wrote show a fault, by a measure that is not its own?
+"""Does a program, or a repro that PyTorch's minifier wrote, show a fault? By our oracles.
 
-`python -m fuzzer.bench.kept repro.py wrong|raises` runs the module of that file in eager and compiled, on its own
-inputs, and prints one JSON object: whether they differ, and how. A process of its own, because the file sets the
-compiler's configuration for good.
+`python -m fuzzer.bench.kept FILE wrong|raises` runs a `.prog`, or the module of a `repro.py` on its own inputs, in
+eager and compiled, and prints one JSON object: whether the oracles see a fault of this class, and which. A process of
+its own, because a repro sets the compiler's configuration for good.
 
 A graph that was cut out after AOTAutograd computes gradients itself, and is called. One that was cut out after dynamo
 is a forward: its gradients are those of the sum of its outputs, as a person who gets the file would take them.
@@ -20,13 +20,20 @@ from typing import Any
 
 import torch
 
+from fuzzer.execution.messages import RAISED, RAN, Observation, Place, Raised, Subject, Trial
+from fuzzer.execution.worker import Journal, Task, report
+from fuzzer.oracles import verdicts
 from fuzzer.private import preload, repro_inputs
+from fuzzer.program import Program
+from fuzzer.text import parse
+from fuzzer.trace import Recorder
+from fuzzer.verdict import Verdict
 
-Load = Callable[[], list[Any]]
+NOTHING = Program((), (), ())
 
 
-def load(path: Path) -> tuple[torch.nn.Module, Load, bool]:
-    """The file's module, a function that gives fresh inputs, and whether the module is a forward to differentiate."""
+def load(path: Path) -> tuple[torch.nn.Module, Callable[[], list[Any]], bool]:
+    """A repro's module, what gives it fresh inputs, and whether it is a forward."""
     text = path.read_text()
     preload()  # the file may set the minifier's own switches, which torch reads while it is imported
     space = runpy.run_path(str(path))
@@ -35,59 +42,47 @@ def load(path: Path) -> tuple[torch.nn.Module, Load, bool]:
     return space["mod"], lambda: repro_inputs(space["load_args"], folder), "repro.after_dynamo" in text
 
 
-def values(module: Callable[..., Any], inputs: list[Any], forward: bool) -> list[torch.Tensor | None]:
-    """What the module returns; of a forward also the gradients of the outputs' sum."""
+def values(module: Callable[..., Any], inputs: list[Any], forward: bool) -> dict[str, torch.Tensor]:
+    """What the module returns, by number; of a forward also the gradients of the outputs' sum."""
     with torch.set_grad_enabled(forward):
         found = module(*inputs)
     outputs = list(found) if isinstance(found, (tuple, list)) else [found]
     wanted = [t for t in inputs if isinstance(t, torch.Tensor) and t.requires_grad]
     sums = [t.sum() for t in outputs if isinstance(t, torch.Tensor) and t.requires_grad]
     gradients = torch.autograd.grad(sums, wanted, allow_unused=True) if forward and sums and wanted else ()
-    return [t.detach() if isinstance(t, torch.Tensor) else None for t in (*outputs, *gradients)]
+    tensors = enumerate((*outputs, *gradients))
+    return {f"t{i}": t.detach() for i, t in tensors if isinstance(t, torch.Tensor)}
 
 
-def differs(eager: torch.Tensor | None, compiled: torch.Tensor | None, exact: torch.Tensor | None) -> bool:
-    """Whether an element lies 16 times as far from eager as eager from float64, and 64 units: what `export` writes."""
-    if eager is None or compiled is None or exact is None:
-        return (eager is None) != (compiled is None)
-    if (eager.dtype, eager.shape) != (compiled.dtype, compiled.shape):
-        return True
-    unit = torch.finfo(eager.dtype).eps if eager.is_floating_point() else 0.0
-    e, c, r = (t.double() for t in (eager, compiled, exact))
-    scale = e.nan_to_num(0, 0, 0).abs().amax() if e.numel() else 0.0
-    limit = (16 * (e - r)).abs().nan_to_num(0).clamp(min=64 * unit * scale)
-    beyond = (c - e).abs().nan_to_num(float("inf")) > limit
-    return bool((beyond & (c != e) & ~(c.isnan() & e.isnan())).any())
-
-
-def double(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
-        return value
-    return value.detach().double().requires_grad_(value.requires_grad)
-
-
-def in_float64(module: torch.nn.Module, inputs: list[Any], forward: bool) -> list[torch.Tensor | None] | None:
-    """The same in float64; None where the module does not run in it."""
-    try:
-        return values(module.double(), [double(x) for x in inputs], forward)
-    except RuntimeError:  # a dtype that the module names does not go with float64
-        return None
-
-
-def check(path: Path, verdict: str) -> dict[str, Any]:
-    """{"kept": whether the repro shows a fault of this class, "how": in words}."""
+def of_repro(path: Path) -> list[Verdict]:
+    """What the oracles say of a repro's module, its results taken for gradients."""
     module, inputs, forward = load(path)
     try:
-        compiled = values(torch.compile(module, fullgraph=True), inputs(), forward)
+        compiled = Observation(RAN, gradients=values(torch.compile(module, fullgraph=True), inputs(), forward))
     except Exception as error:
-        values(module, inputs(), forward)
-        how = f"{type(error).__name__}: {error}".splitlines()[0]
-        return {"kept": verdict == "raises", "how": how}
-    eager = values(module, inputs(), forward)
-    exact = in_float64(module, inputs(), forward) or eager
-    wrong = [i for i, three in enumerate(zip(eager, compiled, exact, strict=True)) if differs(*three)]
-    return {"kept": verdict == "wrong" and bool(wrong), "how": f"{len(wrong)} of {len(eager)} tensors differ"}
+        compiled = Observation(RAISED, raised=Raised(type(error).__name__, str(error)))
+    recorder, given = Recorder(), inputs()
+    with recorder:
+        eager = values(module, given, forward)
+    targets = {f"{name}.grad": recorder.ref(t) for name, t in eager.items()}
+    trial = Trial(NOTHING, Place(), Observation(RAN, gradients=eager), compiled, recorder.trace, targets)
+    with torch.no_grad():
+        return verdicts(trial)
+
+
+def of_program(path: Path, device: str) -> list[Verdict]:
+    """What the oracles say of a program."""
+    place = Place(Subject("eager", device), Subject("inductor", device))
+    return list(report(parse(path.read_text()), Task(place, fresh=True), Journal(None)).verdicts)
+
+
+def check(path: Path, wanted: str, device: str = "cpu") -> dict[str, Any]:
+    """{"kept": whether the worst verdict is of this class, "how": that verdict in words}."""
+    found = of_program(path, device) if path.suffix == ".prog" else of_repro(path)
+    if not found:
+        return {"kept": False, "how": "agree"}
+    return {"kept": found[0].signature.verdict == wanted, "how": f"{found[0].signature.verdict}: {found[0].detail}"}
 
 
 if __name__ == "__main__":
-    print(json.dumps(check(Path(sys.argv[1]), sys.argv[2])))
+    print(json.dumps(check(Path(sys.argv[1]), *sys.argv[2:])))

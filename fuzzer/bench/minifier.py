@@ -2,20 +2,22 @@
 
 The program becomes the script that `export` writes. It runs with TORCHDYNAMO_REPRO_AFTER ("dynamo" or "aot") and
 TORCHDYNAMO_REPRO_LEVEL; if torch then leaves a minifier_launcher.py, that runs too; the repro.py that it leaves is
-counted and judged twice: by its own check, and by ours (`kept`). Every process has a folder of its own for what it
-writes and for inductor's caches, and no compiler switch in its environment but those two.
+counted and judged twice: by its own check, and by our oracles (`kept`). Every process has a folder of its own, and no
+compiler switch in its environment but those two.
 
 What it can express, by its source (torch/_dynamo/repro/after_dynamo.py and after_aot.py of 2.11 and 2.13):
 
 - Level 4 looks at values only. A compiler that raises goes through without a launcher, and compiled code that raises
   counts as accurate (`same_two_models` returns True). Level 2 is the one for exceptions, and looks at nothing else.
-- "dynamo" at level 4 calls what inductor returned with one list, because it carries AOTAutograd's `_boxed_call`, and
-  it takes its inputs one by one: it raises, and counts as accurate, whatever it would compute. (It would compare input
-  gradients of a loss of its own, the mean of the outputs: the program's cotangents are no part of it.)
+- "dynamo" calls what inductor returned with one list, because it carries AOTAutograd's `_boxed_call`, and it takes its
+  inputs one by one: it raises, whatever it would compute. At level 4 that counts as accurate; at level 2 that exception
+  is minified for, unless the compiler raised first. (Level 4 would compare input gradients of a loss of its own, the
+  mean of the outputs: the program's cotangents are no part of it.)
 - "aot" compares what each of the two graphs, forward and backward, returns.
 - Both compare copies of the inputs. A copy of a tensor that overlaps itself (an expanded one) has other strides, and
   the compiled code's stride assertion then raises: see above.
-- Equal is within 1e-3, absolutely and relatively, or no farther from float64 than twice eager's error plus 1e-4.
+- Equal is within 1e-3, absolutely and relatively; else, in the root mean square of the whole tensor, no farther from
+  float64 than three times eager's error (twice, from 1000 elements on) plus 1e-4.
 """
 
 from __future__ import annotations
@@ -122,12 +124,13 @@ def minify(
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    script = folder / "script.py"
+    script, start = folder / "script.py", folder / "start.prog"
     script.write_text(written(program, verdict, device))
+    start.write_text(show(program))
     row = Row(after, level)
-    before = run([script], folder / "before", deadline)
-    if before.code != 1:
-        return replace(row, note=f"no fault here: {before.last}")
+    before = ours(start, verdict, device, folder / "before", deadline)
+    if not before["kept"]:
+        return replace(row, note=f"no fault here: {before['how']}")
     found = run([script], folder / "found", deadline, switches(after, level))
     row = replace(row, there=True, seconds=found.seconds)
     launcher = max((folder / "found").rglob("minifier_launcher.py"), key=os.path.getmtime, default=None)
@@ -140,27 +143,35 @@ def minify(
     repro = folder / "small" / "repro.py"
     if not repro.exists():
         return replace(row, note=f"no repro; {note}")
-    return judged(replace(row, note=note), repro, verdict, before, deadline)
+    error = "AccuracyError" if verdict == "wrong" else innermost(before["how"])
+    return judged(replace(row, note=note), repro, verdict, error, device, deadline)
 
 
-def judged(row: Row, repro: Path, verdict: str, before: Ended, deadline: float) -> Row:
-    """The row of this repro.py, counted and checked."""
+def judged(row: Row, repro: Path, verdict: str, error: str, device: str, deadline: float) -> Row:
+    """The row with this repro.py counted and checked; `error` is what its own check raises while the fault is there."""
     folder, text = repro.parent.parent, repro.read_text()
     repro.write_text(without_switches(text))
     own = run([repro], folder / "theirs", deadline)
-    other = run(["-m", "fuzzer.bench.kept", repro, verdict], folder / "ours", deadline)
-    found: dict[str, Any] = json.loads(other.last) if other.code == 0 else {"kept": False, "how": other.reason}
-    wanted = "AccuracyError" if verdict == "wrong" else innermost(before.text)
+    found = ours(repro, verdict, device, folder / "ours", deadline)
+    same = own.code not in (0, None) and error in own.text
+    told = [row.note, "" if same else f"its own check: {own.reason}", "" if found["kept"] else f"ours: {found['how']}"]
     return replace(
         row,
         repro=True,
-        theirs=own.code not in (0, None) and wanted in own.text,
-        ours=found["kept"] and (verdict == "wrong" or wanted in found["how"]),
+        theirs=same,
+        ours=found["kept"] and (verdict == "wrong" or error in found["how"]),
         nodes=nodes(text),
         lines=len(text.splitlines()),
         files=files(text),
-        note="; ".join(part for part in (row.note, found["how"]) if part),
+        note="; ".join(part for part in told if part),
     )
+
+
+def ours(path: Path, verdict: str, device: str, folder: Path, deadline: float) -> dict[str, Any]:
+    """What `kept` says of a program or a repro, in a process of its own."""
+    ended = run(["-m", "fuzzer.bench.kept", path, verdict, device], folder, deadline)
+    found: dict[str, Any] = json.loads(ended.last) if ended.code == 0 else {"kept": False, "how": ended.reason}
+    return found
 
 
 # ---------------------------------------------------------------- texts
@@ -175,9 +186,8 @@ def written(program: Program, verdict: str, device: str) -> str:
 
 
 def innermost(text: str) -> str:
-    """The exception at the bottom of what the script says that compiled code raises, as "CppCompileError: C++ ..."."""
-    told = re.search(r"compiled raises (.*)", text)
-    bottom = re.search(r".*\b(\w+(?:Error|Exception): [^:]*)", told.group(1)) if told else None
+    """The exception at the bottom of a line, as "CppCompileError: C++ compile error"; the line where it names none."""
+    bottom = re.search(r".*\b(\w+(?:Error|Exception): [^:]*)", text)
     return bottom.group(1) if bottom else text
 
 

@@ -11,7 +11,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,9 @@ def refusal(spec: OpSpec, number: int) -> str:
             draft = Draft(rng, SINGLE, FLOATS[number % len(FLOATS)])
             run_node(draft, draw_node(draft, spec), spec)
             return ""
-        program = generate(rng, {spec.name: spec}, SINGLE)
+        # an op that writes in place needs what carries a gradient and is no leaf
+        beside, limits = ({"clone": OPS["clone"]}, replace(SINGLE, max_nodes=3)) if spec.effects else ({}, SINGLE)
+        program = generate(rng, {spec.name: spec, **beside}, limits)
     except Rejected as error:
         return str(error)
     raised = observe(program, Subject("eager"), lambda name: None).raised

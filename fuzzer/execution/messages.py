@@ -19,9 +19,13 @@ class UsageError(ValueError):
     """A command line that asks for what does not exist; one line for people."""
 
 
+# Backends that compile nothing: eager, and eager with FlagGems' Triton operators in place of ATen's.
+UNCOMPILED = ("eager", "flag_gems")
+
+
 @dataclass(frozen=True)
 class Subject:
-    """One side of a comparison: a torch.compile backend (or "eager") on a device."""
+    """One side of a comparison: a torch.compile backend, or one of UNCOMPILED, on a device."""
 
     backend: str = "inductor"
     device: str = "cpu"
@@ -61,6 +65,7 @@ class Observation:
     """What one run left behind. Tensors stay on the device that made them; gradients by leaf name, None kept.
 
     outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
+    written  what the leaves that the program may write to hold in the end, by name.
     touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, with the phase in which
              that was first seen.
     """
@@ -74,6 +79,7 @@ class Observation:
     frame: str = ""
     stderr: str = ""
     seconds: float = 0.0
+    written: dict[str, Any] = field(default_factory=dict)
     touched: dict[str, str] = field(default_factory=dict)
 
 
@@ -140,6 +146,7 @@ class Trial:
         return Model(self.trace, list(self.targets.values()), self.place.reference.device)
 
     def named(self, observation: Observation) -> dict[str, Any]:
-        """The observation's tensors by name: `v3` for an output, `x0.grad` for a gradient (None if there is none)."""
+        """The observation's tensors by name: `v3` for an output, `x0` for a leaf that is written to, `x0.grad` for a
+        gradient (None if there is none)."""
         outputs = {o.value: t for o, t in zip(self.program.outputs, observation.outputs, strict=True)}
-        return outputs | {f"{name}.grad": t for name, t in observation.gradients.items()}
+        return outputs | observation.written | {f"{name}.grad": t for name, t in observation.gradients.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib.util
 import itertools
 import multiprocessing
 import multiprocessing.util
@@ -97,6 +98,14 @@ def check_devices(devices: list[str]) -> None:
             index = device.partition(":")[2]
             if index and int(index) >= count:
                 raise NoMachine(f"no device {device}: this machine has {count} GPU(s)")
+
+
+def check_flag_gems(device: str) -> None:
+    """Raise NoMachine where FlagGems' operators cannot run: they are Triton's, for CUDA, and a package of their own."""
+    if not device.startswith("cuda"):
+        raise NoMachine(f"flag_gems runs on a CUDA device, not on {device}")
+    if importlib.util.find_spec("flag_gems") is None:
+        raise NoMachine("no flag_gems: pip install 'backfuzz[flag_gems]' brings it")
 
 
 def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> None:

@@ -6,6 +6,7 @@ test becomes an outcome.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -20,7 +21,18 @@ from typing import Any
 import torch
 
 from fuzzer import interpret, routes
-from fuzzer.execution.messages import PENDING, RAISED, RAN, Observation, Place, Raised, Report, Subject, Trial
+from fuzzer.execution.messages import (
+    PENDING,
+    RAISED,
+    RAN,
+    UNCOMPILED,
+    Observation,
+    Place,
+    Raised,
+    Report,
+    Subject,
+    Trial,
+)
 from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped
@@ -29,7 +41,7 @@ from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits, OpSpec
 from fuzzer.oracles import detectable, verdicts
 from fuzzer.private import reset_compiler
-from fuzzer.program import Attributes, Program
+from fuzzer.program import Attributes, Program, written_leaves
 from fuzzer.regions import UnknownRegion
 from fuzzer.settings import UnknownSetting, in_force
 from fuzzer.text import ParseError, parse, show
@@ -82,11 +94,20 @@ def read_journal(text: str) -> tuple[str, str]:
 
 
 def compiler(subject: Subject, options: dict[str, Any]) -> routes.Compile:
-    """torch.compile for this backend; the identity for eager."""
-    if subject.backend == "eager":
-        return lambda f: f
+    """torch.compile for this backend; none for those that compile nothing."""
+    if subject.backend in UNCOMPILED:
+        return routes.uncompiled
     dynamic = bool(options.get("dynamic"))
     return functools.partial(torch.compile, backend=subject.backend, dynamic=dynamic, fullgraph=True)
+
+
+def operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
+    """The operators that a side runs with: FlagGems' for `flag_gems`, which registers them over ATen's, else ATen's."""
+    if subject.backend != "flag_gems":
+        return contextlib.nullcontext()
+    import flag_gems
+
+    return flag_gems.use_gems()
 
 
 def synchronise(device: str) -> None:
@@ -150,7 +171,8 @@ def observe(
         held |= {f"c{i}": Held(tensor) for i, tensor in enumerate(cotangents)}
         poison(subject.device)
         if recorder is None:
-            results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
+            with operators(subject):
+                results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
         else:
             with recorder:
                 results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
@@ -166,6 +188,7 @@ def observe(
         results.gradients,
         phase=entered[0],
         seconds=time.perf_counter() - started,
+        written={name: leaves[name].detach() for name in written_leaves(program)},
         touched=touched,
     )
 
@@ -207,6 +230,7 @@ def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
     if reference.raised is not None:
         raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
     targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
+    targets |= {name: recorder.ref(t) for name, t in reference.written.items()}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
     pending = Observation(PENDING)
     return Trial(program, task.place, reference, pending, recorder.trace, targets | gradients, task.final)

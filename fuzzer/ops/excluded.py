@@ -7,9 +7,11 @@ OPTIONS = "takes an object of options, which no program text can hold"
 SPARSE = "programs hold strided tensors only"
 
 EXCLUDED: dict[str, str] = {
+    "_batch_norm_with_update": "returns results and writes its running statistics in place, which no op here does",
     "combinations": DATA,
     "corrcoef": DATA,
     "cov": DATA,
+    "linalg.eig": "has a gradient only where the loss does not look at the phases of eigenvectors; see eigvals",
     "linalg.lstsq": DATA,
     "linalg.lstsq.grad_oriented": DATA,
     "masked_select": DATA,

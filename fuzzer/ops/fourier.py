@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fuzzer.ops.linalg import is_square, square
+from fuzzer.ops.reduction import some
 from fuzzer.ops.spec import (
     SAME,
     WIDE,
@@ -59,6 +60,10 @@ def long(d: Draw) -> Shape:
     return (*((d.size(1, 3),) if d.rng.random() < 0.3 else ()), d.rng.randint(12, 32))
 
 
+def window(d: Draw) -> Shape:
+    return (int(d.attrs["n_fft"]),)  # type: ignore[arg-type]
+
+
 def transform(name: str) -> OpSpec:
     """One dimension, the last two or several."""
     several: tuple[Attribute, ...]
@@ -74,7 +79,7 @@ def transform(name: str) -> OpSpec:
 
 
 def shift(name: str) -> OpSpec:
-    return OpSpec(name, FAMILY, f"torch.fft.{name}", (Operand(rank=(1, 4)), dims(default=None)))
+    return OpSpec(name, FAMILY, f"torch.fft.{name}", (Operand(rank=(1, 4)), some()))
 
 
 def complex_valued(name: str, *params: Operand | Attribute, source: str = "") -> OpSpec:
@@ -112,6 +117,7 @@ TABLE = (
         "stft",
         Operand(dtypes=WIDE, rank=(1, 2), accepts=lambda t: t.shape[-1] >= 12, fresh=long),
         computed("n_fft", "integer", lambda d: d.rng.randint(4, 8)),
+        Operand("window", SAME, shape=window, absent=0.4, keyword="window"),
         computed("hop_length", "integer", lambda d: d.rng.choice((None, 1, 2, 3)), None),
         flag("center", True),
         flag("normalized", False),

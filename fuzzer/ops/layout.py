@@ -40,6 +40,17 @@ def tiles(d: Draw) -> Value:
     return counts[d.rng.randint(0, len(counts)) :] if d.rng.random() < 0.3 else counts
 
 
+def new_dims() -> tuple[Attribute, Attribute]:
+    """Two distinct dimensions of the result, which has one more than x; the last ones by default."""
+
+    def other(d: Draw) -> Value:
+        rank = d.x.rank + 1
+        taken = int(d.attrs["dim1"]) % rank  # type: ignore[arg-type]
+        return d.rng.choice([-1 if i == rank - 1 else i for i in range(rank) if i != taken])
+
+    return computed("dim1", "dim", lambda d: d.rng.choice((-2, 0, d.x.rank)), -2), computed("dim2", "dim", other, -1)
+
+
 TABLE = (
     layout("flip", dims("dims")),
     layout("roll", dims("dims"), computed("shifts", "shape", shifts), rank=(1, 5)),
@@ -54,6 +65,6 @@ TABLE = (
     layout("diagflat", integer("offset", -2, 2, 0), rank=(0, 1)),
     layout("tril", integer("diagonal", -3, 3, 0), rank=(2, 5)),
     layout("triu", integer("diagonal", -3, 3, 0), rank=(2, 5)),
-    layout("diag_embed", integer("offset", -2, 2, 0), rank=(1, 3)),
+    layout("diag_embed", integer("offset", -2, 2, 0), *new_dims(), rank=(1, 3)),
     layout("diag", integer("diagonal", -2, 2, 0), rank=(1, 2)),
 )

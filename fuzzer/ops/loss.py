@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fuzzer.ops.spec import (
     FLOATS,
     INDEX,
@@ -66,8 +68,16 @@ def rows(d: Draw) -> Shape:
 
 
 SCORES = Operand(rank=(1, 4), accepts=nonempty, fresh=scores)
+
+
+def weight(shape: Callable[[Draw], Shape], name: str = "weight") -> Operand:
+    """Of a class or an element; torch refuses one that requires grad."""
+    recipe = Recipe("positive")
+    return Operand(name, SAME, shape=shape, recipe=lambda d: recipe, absent=0.6, keyword=name, fixed=True)
+
+
+CLASS_WEIGHT = weight(lambda d: (classes(d),))
 LABELS = Operand("target", INDEX, shape=labels, recipe=label)
-# No class weights: torch refuses one that requires grad, and an entry cannot forbid that.
 # binary_cross_entropy looks at the values and refuses those outside 0..1
 PROBABILITIES = Operand(
     shape=lambda d: tuple(d.size(1, 12) for _ in range(d.rng.randint(0, 3))), recipe=lambda d: Recipe("probabilities")
@@ -129,16 +139,20 @@ TABLE = (
         "binary_cross_entropy",
         PROBABILITIES,
         Operand("target", SAME, shape=like, recipe=lambda d: Recipe("probabilities")),
+        weight(like),
     ),
     loss(
         "binary_cross_entropy_with_logits",
         INPUT,
         Operand("target", SAME, shape=like, values=("probabilities", "uniform")),
+        weight(like),
+        weight(lambda d: d.x.shape[-1:], "pos_weight"),
     ),
     loss(
         "cross_entropy",
         SCORES,
         LABELS,
+        CLASS_WEIGHT,
         computed("ignore_index", "integer", ignored, -100),
         real("label_smoothing", 0, 1, (0.0, 0.1), 0.0),
     ),
@@ -150,7 +164,11 @@ TABLE = (
         source="torch.nn.functional.cross_entropy",
     ),
     loss(
-        "nll_loss", Operand(rank=(1, 2), accepts=nonempty), LABELS, computed("ignore_index", "integer", ignored, -100)
+        "nll_loss",
+        Operand(rank=(1, 2), accepts=nonempty),
+        LABELS,
+        CLASS_WEIGHT,
+        computed("ignore_index", "integer", ignored, -100),
     ),
     loss(
         "poisson_nll_loss",
@@ -158,14 +176,16 @@ TABLE = (
         Operand("target", SAME, shape=like, values=("positive", "uniform")),
         flag("log_input", True),
         flag("full", False),
+        choice("eps", 1e-8, 1e-2, default=1e-8),
     ),
     loss("soft_margin_loss", INPUT, SIGNS),
     loss("hinge_embedding_loss", INPUT, SIGNS, real("margin", 0, 2, (1.0, 0.5), 1.0)),
-    loss("multilabel_soft_margin_loss", Operand(rank=(2, 2), accepts=nonempty), TARGET),
+    loss("multilabel_soft_margin_loss", Operand(rank=(2, 2), accepts=nonempty), TARGET, CLASS_WEIGHT),
     loss(
         "multi_margin_loss",
         Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty),
         LABELS,
+        CLASS_WEIGHT,
         choice("p", 1, 2, default=1),
         real("margin", 0, 2, (1.0, 0.5), 1.0),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from fuzzer.ops.spec import (
     INDEX,
@@ -99,6 +100,12 @@ def max_pool(spatial: int) -> OpSpec:
     return pool("max_pool", spatial, dilation(spatial), kernel(spatial), stride(spatial), padding(spatial), ceil)
 
 
+def with_indices(spec: OpSpec) -> OpSpec:
+    """The same pooling, which also says where the maxima lie."""
+    asked = choice("return_indices", True, default=False)
+    return replace(spec, name=f"{spec.name}_with_indices", params=(*spec.params, asked), results=2)
+
+
 def avg_pool(spatial: int) -> OpSpec:
     attributes = [kernel(spatial), stride(spatial), padding(spatial), flag("ceil_mode", False)]
     attributes.append(flag("count_include_pad", True))
@@ -185,6 +192,7 @@ TABLE = (
     *map(fractional, (2, 3)),
     *map(unpool, (1, 2, 3)),
     *map(max_pool, (1, 2, 3)),
+    *(with_indices(max_pool(spatial)) for spatial in (1, 2, 3)),
     *map(avg_pool, (1, 2, 3)),
     *(pool("adaptive_avg_pool", spatial, target(spatial)) for spatial in (1, 2, 3)),
     *(pool("adaptive_max_pool", spatial, target(spatial)) for spatial in (1, 2, 3)),

@@ -23,7 +23,7 @@ def wide(d: Draw) -> Shape:
 
 TABLE = (
     scan("cumsum", cast()),
-    scan("cumprod", values=("zeros", "signs")),
+    scan("cumprod", cast(), values=("zeros", "signs")),
     scan("logcumsumexp"),
     scan("cummax", values=("ties", "integers"), results=2),
     scan("cummin", values=("ties", "integers"), results=2),

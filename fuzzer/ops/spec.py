@@ -129,7 +129,7 @@ WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
 class Attribute:
     """A parameter that is no tensor: how to draw it, its default (absent from the text), and its kind for people.
 
-    leads: torch wants it by position, before the operands.
+    leads: torch wants it by position, before the operands.  options: those of a choice.
     """
 
     name: str
@@ -137,6 +137,7 @@ class Attribute:
     draw: Callable[[Draw], Value]
     default: Any = REQUIRED
     leads: bool = False
+    options: tuple[Value, ...] = ()
 
 
 def flag(name: str, default: Any = REQUIRED) -> Attribute:
@@ -146,7 +147,7 @@ def flag(name: str, default: Any = REQUIRED) -> Attribute:
 
 def choice(name: str, *options: Value, default: Any = REQUIRED) -> Attribute:
     """One of a few values, each as likely."""
-    return Attribute(name, "choice", lambda d: d.rng.choice(options), default)
+    return Attribute(name, "choice", lambda d: d.rng.choice(options), default, options=options)
 
 
 def integer(
@@ -205,6 +206,9 @@ def computed(name: str, kind: str, draw: Callable[[Draw], Value], default: Any =
 FROM_SOURCE: tuple[str, ...] = ("from the source",)
 
 
+WRITES = "writes the first operand"
+
+
 @dataclass(frozen=True)
 class OpSpec:
     """One op.
@@ -218,7 +222,7 @@ class OpSpec:
                     complex.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
-    effects         "" or "writes the first operand" for in-place ops.
+    effects         "" or WRITES for in-place ops.
     entries         entries of torch's own database of ops (`op_db`) that it reaches: those whose function, or an exact
                     alias of it, it calls. Left out: the one named like its source.
     since           the first torch release that has it, differentiable where the entry says so.
@@ -261,6 +265,16 @@ def nonempty(t: TensorType) -> bool:
 def dense(t: TensorType) -> bool:
     """At least one element, row-major without gaps: what `view` and `as_strided` can take for granted."""
     return t.numel > 0 and t.stride == contiguous(t.shape)
+
+
+def writable(t: TensorType) -> bool:
+    """Whether no two elements share a place, as far as sizes and strides tell: what may be written in place."""
+    reach = 0
+    for step, size in sorted((step, size) for size, step in zip(t.shape, t.stride, strict=True) if size > 1):
+        if step <= reach:
+            return False
+        reach += step * (size - 1)
+    return True
 
 
 def like(d: Draw) -> Shape:

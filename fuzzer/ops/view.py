@@ -156,6 +156,16 @@ def strides_inside(d: Draw) -> Value:
     return tuple(strides)
 
 
+def offset_inside(d: Draw) -> Value:
+    """None (x's own), or as many elements later as the drawn sizes and strides leave room for."""
+    if not dense(d.x) or d.rng.random() < 0.5:
+        return None
+    sizes: Shape = d.attrs["size"]  # type: ignore[assignment]
+    strides: Shape = d.attrs["stride"]  # type: ignore[assignment]
+    reach = sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
+    return d.rng.randint(0, d.x.numel - 1 - reach)
+
+
 def divided(d: Draw) -> Value:
     """A dimension of size 2 or more: a single piece would come as a tuple of one, which reads badly."""
     chosen = d.rng.choice([i for i, size in enumerate(d.x.shape) if size > 1])
@@ -335,6 +345,7 @@ TABLE = (
             Operand(accepts=nonempty),
             computed("size", "shape", sizes_inside),
             computed("stride", "shape", strides_inside),
+            computed("storage_offset", "integer", offset_inside, None),
         ),
         entries=("as_strided", "as_strided.partial_views"),
     ),
