@@ -627,8 +627,11 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
     drawn = dict(compiler_settings.draw(rng, device, route.name)) | dict(fixed)
+    leaves = draw_parameters(rng, draft.leaves) if ROUTES[route.name].module else draft.leaves
+    if any(leaf.parameter for leaf in leaves) and rng.random() < 0.5:
+        drawn.setdefault("inductor.freezing", True)  # acts on parameters alone
     program = Program(
-        tuple(draft.leaves),
+        tuple(leaves),
         tuple(draft.nodes),
         tuple(outputs),
         route,
@@ -683,10 +686,17 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
     return replace(enclosed, outputs=tuple(outputs))
 
 
+def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
+    """In one of five programs each floating leaf is, as likely as not, a parameter."""
+    if rng.random() < 0.8:
+        return list(leaves)
+    return [replace(leaf, parameter=leaf.type.is_float and rng.random() < 0.5) for leaf in leaves]
+
+
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
     rng = draft.rng
     stride = contiguous(t.shape)
-    if route == "vjp" and t.shape:  # where declared layouts act
+    if route in compiler_settings.INFERENCE and t.shape:  # where declared layouts act
         kind = rng.choices(("dense", "any", "broadcast"), (0.4, 0.2, 0.4))[0]
         if kind != "dense":
             stride = broadcast(rng, t.shape) if kind == "broadcast" else draw_layout(rng, t.shape)[0]
