@@ -37,7 +37,6 @@ from fuzzer.program import (
     TensorType,
     contiguous,
     extent,
-    holders,
     needed,
     writes,
 )
@@ -668,10 +667,10 @@ def wrap(rng: random.Random, body: tuple[Statement, ...], like: Region) -> tuple
 def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | None:
     """The enclosed program with each cotangent of its output's dtype.
 
-    None where the region breaks a type, changes none though that is its purpose, or runs again what must run once.
+    None where the region breaks a type, changes none though that is its purpose, or would read anew what was
+    overwritten meanwhile (eager's checkpoint keeps its operands as they are, not as they were).
     """
-    again = [s for s in holders(enclosed.body) if isinstance(s, Region) and REGIONS[s.kind].recomputes]
-    if again and any(map(writes, enclosed.nodes)):  # what it reads could be overwritten before it runs again
+    if spec.recomputes and any(OPS[node.op].effects for node in enclosed.nodes):
         return None
     try:
         before, types = infer(program), infer(enclosed)
