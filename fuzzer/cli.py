@@ -182,7 +182,7 @@ def fuzz(
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
     from fuzzer.execution.pool import default_workers
-    from fuzzer.routes import ANY_BACKEND, ROUTES
+    from fuzzer.routes import ANY_BACKEND, ROUTES, check
     from fuzzer.view import Lines, Live
 
     given = ",".join(ANY_BACKEND) if routes is None else routes
@@ -194,6 +194,8 @@ def fuzz(
             raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     task = make_task(device, backend, compare, seed=seed, routes=chosen, fixed=fixed)
+    for route in chosen:
+        check(route, task.place.subject.backend)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=regressions(db), command=command)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)

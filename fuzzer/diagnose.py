@@ -11,6 +11,7 @@ from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine
 from fuzzer.program import Program, Value
+from fuzzer.routes import ROUTES
 from fuzzer.settings import exists
 from fuzzer.text import parse, show
 from fuzzer.verdict import Signature, Verdict
@@ -65,7 +66,11 @@ def diagnose(text: str, task: Task, pool: Pool, known: Diagnosis) -> Diagnosis:
     plans: list[tuple[str, str, Task, str]] = []
     subject = task.place.subject
     if subject.backend in STAGES:
+        only = ROUTES[program.route.name].backends
         for backend in STAGES[: STAGES.index(subject.backend)]:
+            if only and backend not in only:
+                known.stages[backend] = f"not run: route {program.route.name} is for {only[0]} alone"
+                continue
             place = Place(task.place.reference, Subject(backend, subject.device))
             plans.append(("stage", backend, replace(task, place=place), text))
     for name, changed in _changes(program):

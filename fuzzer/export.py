@@ -41,6 +41,13 @@ WIDTH = 110
 PATIENCE = {"crashes": 600, "hangs": 180}
 
 
+# Modules that a route's script needs beside torch and the settings.
+IMPORTS = {
+    "compiled_autograd": {"torch._dynamo.compiled_autograd"},
+    "aoti": {"torch._inductor", "torch.fx.experimental.proxy_tensor"},
+}
+
+
 class ExportError(ValueError):
     """A finding that has no form as a script; the message says why."""
 
@@ -59,8 +66,7 @@ def repro(finding: Finding) -> str:
     body = _function(program)
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join(body)) else ""
     imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
-    imports += [f"import {name}" for name in configs]
-    imports += ["import torch._dynamo.compiled_autograd"] if program.route.name == "compiled_autograd" else []
+    imports += [f"import {name}" for name in sorted({*configs, *IMPORTS.get(program.route.name, ())})]
     imports += ["import flag_gems"] if run.gems else []
     parts = [
         [*_header(finding), *imports, FAILS, *run.needs, *settings],
@@ -98,13 +104,16 @@ class _Place:
 
     def call(self, program: Program, backend: str) -> str:
         """What `gradients` is given first: the function as this backend runs it, or what compiles it."""
-        target = "step" if program.route.name == "vjp" else "f"
+        route, held = program.route.name, any(leaf.parameter for leaf in program.leaves)
+        target = "step" if route == "vjp" else "f"
         if backend in UNCOMPILED:
-            return "None" if program.route.name == "compiled_autograd" else target
+            return "None" if route == "compiled_autograd" else "lambda s: s" if held or route == "aoti" else target
+        if route == "aoti":
+            return "packaged"
         options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
         if dict(program.route.options).get("dynamic"):
             options += ", dynamic=True"
-        if program.route.name == "compiled_autograd":
+        if route == "compiled_autograd" or held:
             return f"lambda g: torch.compile(g{options})"
         return f"torch.compile({target}{options})"
 
@@ -158,7 +167,7 @@ def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
             offset = f", {leaf.offset}" if leaf.offset else ""
             expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
         rows.append(f"{leaf.name} = {expression}")
-    if program.route.name != "vjp":
+    if program.route.name not in ("vjp", "aoti"):
         # after all views are taken, as the trial did
         rows = [
             row + (".requires_grad_()" if leaf.requires_grad else "")
@@ -298,7 +307,7 @@ def _as_written(line: str) -> str:
 def _gradients(program: Program) -> list[str]:
     """`gradients(f, *inputs)`: every output and gradient by name."""
     writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice, "accumulate": _accumulate,
-               "compiled_autograd": _compiled_autograd}  # fmt: skip
+               "compiled_autograd": _compiled_autograd, "aoti": _aoti}  # fmt: skip
     if program.route.name not in writers:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(writers)}")
     return writers[program.route.name](program)
@@ -383,6 +392,9 @@ def _vjp(program: Program) -> list[str]:
     outputs = [output.value for output in program.outputs]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
     closed = [*outputs[:1], ""] if len(outputs) == 1 else outputs
+    held = [leaf.name for leaf in program.leaves if leaf.parameter]
+    step = f"Step({', '.join(held)})" if held else "step"
+    first = f"compile({step})" if held or program.route.name == "aoti" else ""
     return [
         f"def step({', '.join(names)}):",
         f"    def primal({', '.join(wanted)}):",
@@ -393,11 +405,44 @@ def _vjp(program: Program) -> list[str]:
         f"    return outs, pull(({', '.join(names[len(leaves) :])},))",
         "",
         "",
-        f"def gradients(step, {', '.join(names)}):",
+        *(_module(program, held) if held else []),
+        f"def gradients({'compile' if first else 'step'}, {', '.join(names)}):",
         "    with torch.no_grad():",
         f"        ({', '.join(closed).rstrip()}), ({', '.join(f'g{i}' for i in range(len(wanted)))},) = "
-        f"step({', '.join(names)})",
+        f"{first or 'step'}({', '.join(name for name in names if name not in held)})",
         f"    return {_results(program, wanted)}",
+    ]
+
+
+def _module(program: Program, held: list[str]) -> list[str]:
+    """A module of which these leaves are parameters."""
+    fixed = {leaf.name: "" if leaf.requires_grad else ", requires_grad=False" for leaf in program.leaves}
+    names = _input_names(program)
+    return [
+        "class Step(torch.nn.Module):",
+        f"    def __init__(self, {', '.join(held)}):",
+        "        super().__init__()",
+        *(f"        self.{name} = torch.nn.Parameter({name}{fixed[name]})" for name in held),
+        "",
+        f"    def forward(self, {', '.join(name for name in names if name not in held)}):",
+        f"        return step({', '.join(f'self.{name}' if name in held else name for name in names)})",
+        "",
+        "",
+    ]
+
+
+def _aoti(program: Program) -> list[str]:
+    return [
+        "def packaged(step):",
+        "    def run(*given):",
+        "        graph = torch.fx.experimental.proxy_tensor.make_fx(step)(*given)",
+        "        package = torch._inductor.aoti_compile_and_package(torch.export.export(graph, given))",
+        "        return torch._inductor.aoti_load_package(package)(*given)",
+        "",
+        "    return run",
+        "",
+        "",
+        *_vjp(program),
     ]
 
 

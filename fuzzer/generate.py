@@ -37,7 +37,6 @@ from fuzzer.program import (
     TensorType,
     contiguous,
     extent,
-    holders,
     needed,
     writes,
 )
@@ -627,8 +626,11 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
     drawn = dict(compiler_settings.draw(rng, device, route.name)) | dict(fixed)
+    leaves = draw_parameters(rng, draft.leaves) if ROUTES[route.name].module else draft.leaves
+    if any(leaf.parameter for leaf in leaves) and rng.random() < 0.5:
+        drawn.setdefault("inductor.freezing", True)  # acts on parameters alone
     program = Program(
-        tuple(draft.leaves),
+        tuple(leaves),
         tuple(draft.nodes),
         tuple(outputs),
         route,
@@ -665,10 +667,10 @@ def wrap(rng: random.Random, body: tuple[Statement, ...], like: Region) -> tuple
 def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | None:
     """The enclosed program with each cotangent of its output's dtype.
 
-    None where the region breaks a type, changes none though that is its purpose, or runs again what must run once.
+    None where the region breaks a type, changes none though that is its purpose, or would read anew what was
+    overwritten meanwhile (eager's checkpoint keeps its operands as they are, not as they were).
     """
-    again = [s for s in holders(enclosed.body) if isinstance(s, Region) and REGIONS[s.kind].recomputes]
-    if again and any(map(writes, enclosed.nodes)):  # what it reads could be overwritten before it runs again
+    if spec.recomputes and any(OPS[node.op].effects for node in enclosed.nodes):
         return None
     try:
         before, types = infer(program), infer(enclosed)
@@ -683,10 +685,17 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
     return replace(enclosed, outputs=tuple(outputs))
 
 
+def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
+    """In one of five programs each floating leaf is, as likely as not, a parameter."""
+    if rng.random() < 0.8:
+        return list(leaves)
+    return [replace(leaf, parameter=leaf.type.is_float and rng.random() < 0.5) for leaf in leaves]
+
+
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
     rng = draft.rng
     stride = contiguous(t.shape)
-    if route == "vjp" and t.shape:  # where declared layouts act
+    if route in compiler_settings.INFERENCE and t.shape:  # where declared layouts act
         kind = rng.choices(("dense", "any", "broadcast"), (0.4, 0.2, 0.4))[0]
         if kind != "dense":
             stride = broadcast(rng, t.shape) if kind == "broadcast" else draw_layout(rng, t.shape)[0]

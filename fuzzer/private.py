@@ -6,6 +6,7 @@ config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
+compile_ahead        torch.fx.experimental.proxy_tensor.make_fx, torch._inductor.aoti_* (tried on 2.11.0 and 2.13.0)
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
 schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
@@ -17,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,6 +67,18 @@ def compiled_backward(compile: Callable[..., Any], dynamic: bool) -> contextlib.
     from torch._dynamo import compiled_autograd
 
     return compiled_autograd._enable(compile, dynamic)
+
+
+def compile_ahead(step: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """step(*given) as AOTInductor computes it: traced with make_fx, exported, packaged, loaded, run; then removed."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    exported = torch.export.export(make_fx(step)(*given), given)
+    with tempfile.TemporaryDirectory() as folder:
+        package = torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/step.pt2")
+        results = torch._inductor.aoti_load_package(package)(*given)
+        # a result may lie in the package's own memory, which goes with it
+        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, results)
 
 
 def print_native_stacks() -> None:

@@ -10,7 +10,7 @@ Invariants, checked when a Program is made (`ProgramError` names the offender):
   dead afterwards, while other names of the same memory show the write;
 * an output names a value; no value is an output twice;
 * the shape, stride and offset of a leaf describe elements at non-negative positions; only a floating leaf requires
-  grad; a leaf_view has the dtype of its base.
+  grad or is a parameter; a leaf_view has the dtype of its base.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ class Leaf:
     values: Recipe = NORMAL
     seed: int = 0
     base: str | None = None
+    parameter: bool = False  # held by a module instead of handed in, in the routes that have one
 
     @property
     def type(self) -> TensorType:
@@ -294,6 +295,8 @@ def check(program: Program) -> None:
         check_geometry(leaf.name, leaf.dtype, leaf.shape, leaf.stride, leaf.offset)
         if leaf.requires_grad and not leaf.type.is_float:
             raise ProgramError(f"{leaf.name}: a leaf of dtype {leaf.dtype} cannot require grad")
+        if leaf.parameter and not leaf.type.is_float:
+            raise ProgramError(f"{leaf.name}: a leaf of dtype {leaf.dtype} cannot be a parameter")
         if leaf.base is not None:
             use(leaf.base, leaf.name)
             base = bound[leaf.base]

@@ -34,7 +34,7 @@ class RegionSpec:
     context     what is entered where its nodes are run one at a time on the CPU, to type them.
     attributes  all of them must be given; the values each may have.
     share       of the programs that may hold such a region, how many are tried with one.
-    recomputes  whether the statements run again in the backward: then they must draw and overwrite nothing. A region
+    recomputes  whether the statements run again in the backward: then nothing may be drawn or overwritten. A region
                 that does not is there to change types.
     """
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from fuzzer.private import compiled_backward
+from fuzzer.private import compile_ahead, compiled_backward
 from fuzzer.program import Attributes, Program, Region, Route, holders
 from fuzzer.regions import REGIONS
 from fuzzer.settings import in_force
@@ -78,13 +78,45 @@ def vjp(
     phase: Callable[[str], None],
 ) -> Results:
     """torch.compile of a function that calls torch.func.vjp, under no_grad: one graph, no partitioner."""
-    names = wanted(program)
-    order = list(leaves)
+    step, given = pulled(program, function, leaves)
+    phase("backward")
+    with torch.no_grad():
+        outputs, gradients = compile(step)(given, tuple(cotangents))
+    return Results(tuple(outputs), dict(zip(wanted(program), gradients, strict=True)))
+
+
+# Compiling torch's headers ahead pays after several packages; here most workers are gone by then.
+NO_HEADERS: Attributes = (("inductor.aot_inductor.precompile_headers", False),)
+
+
+def aoti(
+    program: Program,
+    function: Callable[..., Any],
+    leaves: dict[str, torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+    compile: Compile,
+    phase: Callable[[str], None],
+) -> Results:
+    """The function of `vjp`, ahead of time: traced with make_fx, exported, packaged by AOTInductor, loaded and run."""
+    step, given = pulled(program, function, leaves)
+    phase("backward")
+    with torch.no_grad(), in_force(NO_HEADERS):
+        both = (given, tuple(cotangents))
+        outputs, gradients = step(*both) if compile is uncompiled else compile_ahead(step, both)
+    return Results(tuple(outputs), dict(zip(wanted(program), gradients, strict=True)))
+
+
+def pulled(
+    program: Program, function: Callable[..., Any], leaves: dict[str, torch.Tensor]
+) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
+    """(step, the leaves to hand to it); step(leaves by name, cotangents) gives outputs and gradients.
+
+    Leaves that are parameters are not handed in: the step is then a module that holds them.
+    """
+    names, order = wanted(program), list(leaves)
     positions = [i for i, o in enumerate(program.outputs) if o.cotangent is not None]
 
-    def step(tensors: tuple[torch.Tensor, ...], seeds: tuple[torch.Tensor, ...]) -> Any:
-        given = dict(zip(order, tensors, strict=True))
-
+    def step(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
         def primal(*chosen: torch.Tensor) -> Any:
             bound = {**given, **dict(zip(names, chosen, strict=True))}
             outputs = function(*[bound[name] for name in order])
@@ -93,10 +125,26 @@ def vjp(
         _, pull, outputs = torch.func.vjp(primal, *[given[name] for name in names], has_aux=True)
         return outputs, pull(seeds)
 
-    phase("backward")
-    with torch.no_grad():
-        outputs, gradients = compile(step)(tuple(t.detach() for t in leaves.values()), tuple(cotangents))
-    return Results(tuple(outputs), dict(zip(names, gradients, strict=True)))
+    held = {
+        leaf.name: torch.nn.Parameter(leaves[leaf.name].detach(), leaf.requires_grad)
+        for leaf in program.leaves
+        if leaf.parameter
+    }
+    handed = {name: leaf.detach() for name, leaf in leaves.items() if name not in held}
+    return (Step(step, held) if held else step), handed
+
+
+class Step(torch.nn.Module):
+    """A step that finds some of its leaves in this module's parameters."""
+
+    def __init__(self, step: Callable[..., Any], parameters: dict[str, torch.nn.Parameter]):
+        super().__init__()
+        self.step = step
+        for name, parameter in parameters.items():
+            self.register_parameter(name, parameter)
+
+    def forward(self, given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
+        return self.step({**given, **dict(self.named_parameters())}, seeds)
 
 
 NOT_DONATED: Attributes = (("functorch.donated_buffer", False),)
@@ -177,6 +225,7 @@ class RouteSpec:
     settings       those that it needs in force.
     regions        kinds that a program may hold there.
     backends       those that can run it; none given: any.
+    module         whether a module holds the leaves that are parameters.
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
                    forward would not find what the first one did.
     """
@@ -187,6 +236,7 @@ class RouteSpec:
     settings: Attributes = ()
     regions: tuple[str, ...] = tuple(REGIONS)
     backends: tuple[str, ...] = ()
+    module: bool = False
     writes_leaves: bool = True
 
 
@@ -196,10 +246,11 @@ DURING_VJP = tuple(kind for kind in REGIONS if kind != "checkpoint")
 # Most programs take the two routes that differ most: with a partitioner between forward and backward, and without.
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}),
-    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, writes_leaves=False),
+    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, module=True, writes_leaves=False),
     "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
     "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False),
     "compiled_autograd": RouteSpec(compiled_autograd, 0.07, {"dynamic": False}),
+    "aoti": RouteSpec(aoti, 0.05, {}, NO_HEADERS, DURING_VJP, ("inductor",), module=True, writes_leaves=False),
 }
 # What a campaign draws from unless it is told otherwise.
 ANY_BACKEND = tuple(name for name, spec in ROUTES.items() if not spec.backends)
@@ -220,8 +271,19 @@ def find(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
     options = dict(program.route.options)
     for name in options:
         if name not in spec.options:
-            raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {', '.join(spec.options)}")
+            known = ", ".join(spec.options) or "none"
+            raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {known}")
+    held = [leaf.name for leaf in program.leaves if leaf.parameter]
+    if held and not spec.module:
+        raise UnknownRoute(f"route {program.route.name} has no module that {', '.join(held)} could be a parameter of")
     for region in holders(program.body):
         if isinstance(region, Region) and region.kind in REGIONS and region.kind not in spec.regions:
             raise UnknownRoute(f"route {program.route.name} cannot hold a region {region.kind}")
     return spec, {**spec.options, **options}
+
+
+def check(route: str, backend: str) -> None:
+    """Raise UnknownRoute where the backend cannot run the route."""
+    backends = ROUTES[route].backends
+    if backends and backend not in backends:
+        raise UnknownRoute(f"route {route} is for the backend {' or '.join(backends)} alone, not {backend}")

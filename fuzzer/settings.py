@@ -49,7 +49,7 @@ TRAINING = (
     "accumulate",
     "compiled_autograd",
 )  # a forward and a backward graph, split by the partitioner
-INFERENCE = ("vjp",)  # one graph, under no_grad
+INFERENCE = ("vjp", "aoti")  # one graph, under no_grad
 PADS: Attributes = (("inductor.disable_padding_cpu", False),)
 PADS_ALL: Attributes = (*PADS, ("inductor.padding_stride_threshold", 0))
 PLANS: Attributes = (("inductor.memory_planning", True),)

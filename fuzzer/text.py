@@ -116,6 +116,8 @@ def _show_leaf(leaf: Leaf) -> str:
         parts.append(f"offset={leaf.offset}")
     if leaf.requires_grad != leaf.type.is_float:
         parts.append(f"requires_grad={leaf.requires_grad}")
+    if leaf.parameter:
+        parts.append("parameter=True")
     if leaf.base is None:
         parts += _fill(leaf.values, leaf.seed)
     return f"{leaf.name} = {'leaf' if leaf.base is None else 'leaf_view'}({', '.join(parts)})"
@@ -344,6 +346,13 @@ def _integer(fields: dict[str, ast.expr], name: str) -> int:
     return value
 
 
+def _flag(fields: dict[str, ast.expr], name: str, default: bool) -> bool:
+    value = _value(fields[name]) if name in fields else default
+    if not isinstance(value, bool):
+        raise fail(fields[name], f"True or False for {name}")
+    return value
+
+
 def _stride(fields: dict[str, ast.expr], shape: Shape, at: ast.AST) -> Shape:
     if "stride" not in fields:
         return contiguous(shape)
@@ -356,15 +365,13 @@ def _stride(fields: dict[str, ast.expr], shape: Shape, at: ast.AST) -> Shape:
 def _leaf(name: str, call: ast.Call) -> Leaf:
     view = _called(call) == "leaf_view"
     fill = () if view else ("values", "seed")
-    fields = _fields(call, 2 if view else 1, ("stride", "offset", "requires_grad", *fill))
+    fields = _fields(call, 2 if view else 1, ("stride", "offset", "requires_grad", "parameter", *fill))
     dtype, shape = _type(call.args[-1])
     leaf = Leaf(name, dtype, shape, _stride(fields, shape, call), _integer(fields, "offset"))
-    requires_grad = _value(fields["requires_grad"]) if "requires_grad" in fields else leaf.type.is_float
-    if not isinstance(requires_grad, bool):
-        raise fail(fields["requires_grad"], "True or False for requires_grad")
     return replace(
         leaf,
-        requires_grad=requires_grad,
+        requires_grad=_flag(fields, "requires_grad", leaf.type.is_float),
+        parameter=_flag(fields, "parameter", False),
         values=_recipe(fields["values"]) if "values" in fields else NORMAL,
         seed=_integer(fields, "seed"),
         base=_name(call.args[0]) if view else None,

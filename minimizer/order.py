@@ -9,7 +9,8 @@ component outweighs any amount of a later one. The order of the components is th
     of them concerns everybody.
 4.  leaves whose gradient is asked for: each is one more number to look at, and one more path through the backward.
 5.  elements of all leaves, then dimensions: few elements can be checked by hand.
-6.  odd dtypes, then odd layouts (strides, offsets, shared storage): f32 and contiguous is what everybody reads first.
+6.  odd dtypes, then odd layouts (strides, offsets, shared storage, parameters): f32 and contiguous is what
+    everybody reads first.
 7.  values: "ones" < "arange" < "integers" < "normal" < any other. Ones need no drawing and make sums countable; arange
     names each element by its value; small integers are exact in every dtype, so rounding cannot be the explanation;
     normal needs a seed; the other recipes are there to provoke something, which a reader would have to know.
@@ -90,13 +91,13 @@ def dtype_cost(dtypes: Iterable[str]) -> Cost:
 
 
 def layouts_cost(leaves: Iterable[Leaf]) -> Cost:
-    """Strides, offsets and shared storages, one each; then how far the oddly laid out leaves reach in their storage."""
+    """Strides, offsets, shared storages and parameters, one each; then how far such leaves reach in their storage."""
     odds = [(oddity(leaf), extent(leaf.shape, leaf.stride, leaf.offset)) for leaf in leaves]
     return (sum(odd for odd, _ in odds), sum(reach for odd, reach in odds if odd))
 
 
 def oddity(leaf: Leaf) -> int:
-    return (leaf.stride != contiguous(leaf.shape)) + (leaf.offset != 0) + (leaf.base is not None)
+    return (leaf.stride != contiguous(leaf.shape)) + (leaf.offset != 0) + (leaf.base is not None) + leaf.parameter
 
 
 def recipe_cost(recipe: Recipe) -> Cost:

@@ -281,6 +281,11 @@ def plain_offset(program: Program, types: Types) -> Iterator[Program]:
     yield from all_then_each(program, lambda leaf: replace(leaf, offset=leaf.offset // 2))
 
 
+def plain_parameter(program: Program, types: Types) -> Iterator[Program]:
+    """Parameters of a module become leaves like any other."""
+    yield from all_then_each(program, lambda leaf: replace(leaf, parameter=False))
+
+
 # ---------------------------------------------------------------- values
 
 
@@ -415,9 +420,10 @@ def default_setting(program: Program, types: Types) -> Iterator[Program]:
 
 
 def default_route(program: Program, types: Types) -> Iterator[Program]:
-    """The default route; then the route without its options; then without one of them."""
+    """The default route, which has no module's parameters; then the route without its options; then without one."""
     route = program.route
-    yield from propose(program, route=Route())
+    leaves = tuple(replace(leaf, parameter=False) for leaf in program.leaves)
+    yield from propose(program, route=Route(), leaves=leaves)
     yield from propose(program, route=replace(route, options=()))
     for pair in route.options:
         yield from propose(program, route=replace(route, options=tuple(p for p in route.options if p != pair)))
@@ -453,6 +459,7 @@ REDUCERS: tuple[Reducer, ...] = (
     unview_leaf,
     plain_stride,
     plain_offset,
+    plain_parameter,
     drop_requires_grad,
     simplest_values,
     default_attribute,

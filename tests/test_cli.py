@@ -165,6 +165,7 @@ def test_a_program_that_this_torch_cannot_run_is_told_and_the_others_still_run(t
         (("fuzz", "--compare", "eager@cpu", "eager@cuda:x"), "cuda:x"),
         (("fuzz", "--routes", "no_such_route"), "no route 'no_such_route'"),
         (("fuzz", "--routes", ","), "names no route"),
+        (("fuzz", "--routes", "aoti", "--backend", "aot_eager"), "route aoti is for the backend inductor alone"),
         (("fuzz", "--device", "moon"), "'moon'"),
         (("fuzz", "--device", "cuda:x"), "'cuda:x'"),
         (("replay", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),

@@ -230,6 +230,7 @@ RUNS = {
     "compile error": (RELU.replace("accuracy", "compile_error"), "raises", 1, "compiled raises"),
     "compile error gone": (TWO_OPS, "raises", 0, "both ran"),
     "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),
+    "planted, aoti": (RELU.replace('route("autograd")', 'route("aoti")'), "wrong", 1, "x0.grad at"),
     "regions": (REGIONS, "wrong", 0, "agree"),
     "crash gone": (TWO_OPS, "crashes", 0, "ended well"),
 }
@@ -282,8 +283,9 @@ returns(v3)
 backward(v2, cotangent(f32[4], seed=3))
 backward(v4, cotangent(f32[2, 4], stride=(1, 2), values="integers"))
 """
-    for route in ROUTES:
-        text = program.replace('route("autograd")', f'route("{route}")')
+    held = program.replace("x1 = leaf(f32[4], ", "x1 = leaf(f32[4], parameter=True, ")
+    texts = [program.replace('route("autograd")', f'route("{route}")') for route in ROUTES]
+    for text in [*texts, held.replace('route("autograd")', 'route("vjp")')]:
         done = run(tmp_path, repro(finding(text)))
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -167,6 +167,19 @@ def test_a_route_shrinks_to_the_default_one_option_after_the_other() -> None:
     assert static.program.route == Route("vjp")
 
 
+def test_parameters_go_with_the_route_that_has_them_or_before_it() -> None:
+    text = (
+        'program(1)\nroute("vjp")\nx0 = leaf(f32[3], parameter=True)\nv0 = relu(x0)\nbackward(v0, cotangent(f32[3]))\n'
+    )
+    everything = reduce(parse(text), lambda batch: [Answer.SAME] * len(batch), infer=infer)
+    assert (everything.program.route, everything.program.leaves[0].parameter) == (Route(), False)
+    only_vjp = [lambda p: p.route.name == "vjp", lambda p: p.leaves[0].parameter]
+    for holds in only_vjp:
+        found = reduce(parse(text), lambda b, h=holds: [Answer.SAME if h(p) else Answer.NONE for p in b], infer=infer)
+        assert found.program.route == Route("vjp")
+        assert found.program.leaves[0].parameter == holds(parse(text.replace('"vjp"', '"autograd"')))
+
+
 def test_reducers_survive_lists_options_regions_and_recorded_values() -> None:
     text = """program(1)
 route("vjp", dynamic=True)

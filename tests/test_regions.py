@@ -195,7 +195,7 @@ def test_some_programs_are_drawn_with_regions_that_can_stand_where_they_do() -> 
         for region in regions(program):
             assert region.body
             if REGIONS[region.kind].recomputes:
-                assert not any(OPS[node.op].effects for node in walk(region.body))
+                assert not any(OPS[node.op].effects for node in program.nodes)
 
 
 def test_a_region_that_matters_shrinks_to_the_statement_that_needs_it() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -14,12 +17,14 @@ import torch
 from functorch.compile import make_boxed_func
 from hypothesis import given, settings
 from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.utils import run_and_get_code
 
 from fuzzer import interpret
 from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.worker import Journal, Task, report
-from fuzzer.program import Program, Region, Route, holders
+from fuzzer.program import Program, Route
 from fuzzer.routes import ROUTES, Results, UnknownRoute, draw, find, uncompiled, wanted
+from fuzzer.settings import in_force
 from fuzzer.strategies import programs
 from fuzzer.text import parse
 
@@ -37,11 +42,11 @@ def run(program: Program, compile: Callable[..., Any] = uncompiled, phases: list
 @given(programs(max_nodes=4, routes=("vjp",)))  # which can hold the least
 @settings(max_examples=60)
 def test_every_route_gives_the_same_outputs_and_gradients_in_eager(program: Program) -> None:
-    held = {s.kind for s in holders(program.body) if isinstance(s, Region)}
-    if any(node.op in ("rrelu",) for node in program.nodes) or "checkpoint" in held:  # vjp cannot hold one
+    if any(node.op in ("rrelu",) for node in program.nodes):
         return
+    plain = tuple(replace(leaf, parameter=False) for leaf in program.leaves)
     # torch.func decomposes some ops (binary_cross_entropy_with_logits), which rounds otherwise
-    first, second = run(replace(program, route=Route())), run(program)
+    first, second = run(replace(program, route=Route(), leaves=plain)), run(program)
     for a, b in zip(first.outputs, second.outputs, strict=True):
         torch.testing.assert_close(a, b, equal_nan=True)
     assert list(first.gradients) == list(second.gradients) == wanted(program)
@@ -69,6 +74,7 @@ def test_what_runs_the_backward_twice_gives_every_gradient_twice(route: str, pro
             torch.testing.assert_close(second, gradient + gradient, rtol=0, atol=0, equal_nan=True)
 
 
+FRESH = Task(place=Place(EAGER, Subject("inductor", "cpu")), fresh=True)
 PRODUCT = (
     "x0 = leaf(f32[3, 4], seed=1)\nx1 = leaf(f32[4], seed=2)\n"
     "v0 = mul(x0, x1)\nv1 = exp(v0)\nv2 = sum(v1, dim=(0,))\nbackward(v2, cotangent(f32[4], seed=3))\n"
@@ -79,10 +85,9 @@ PRODUCT = (
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_agrees_with_eager_under_inductor(route: str) -> None:
     program = parse(HEAD.replace("autograd", route) + PRODUCT)
-    torch._dynamo.reset()
-    eager, compiled = run(program), run(program, lambda f: torch.compile(f, fullgraph=True))
-    for name, gradient in eager.gradients.items():
-        torch.testing.assert_close(compiled.gradients[name], gradient)
+    found = report(program, FRESH, Journal(None))
+    assert (found.verdict, found.rejected) == ("agree", "")
+    assert found.detectable == found.elements > 0
 
 
 def test_gradients_are_those_of_the_definition() -> None:
@@ -111,6 +116,77 @@ def test_accumulate_runs_one_compiled_function_twice_and_backward_twice_one_grap
 
         run(parse(HEAD.replace("autograd", name) + PRODUCT), compile)
         assert (len(compiled), len(called)) == (1, calls)
+
+
+HELD = (
+    'program(1)\nroute("vjp")\nx0 = leaf(f32[3, 4], seed=1)\nx1 = leaf(f32[4, 4], parameter=True, seed=2)\n'
+    "v0 = tanh(x1)\nv1 = mm(x0, v0)\nbackward(v1, cotangent(f32[3, 4], seed=3))\n"
+)
+
+
+def test_a_parameter_is_held_by_a_module_and_its_gradient_is_that_of_a_leaf() -> None:
+    handed: list[Any] = []
+
+    def compile(step: Callable[..., Any]) -> Callable[..., Any]:
+        handed.append(step)
+        return step
+
+    held, plain = run(parse(HELD), compile), run(parse(HELD.replace("parameter=True, ", "")))
+    assert [name for name, _ in handed[0].named_parameters()] == ["x1"]
+    assert list(held.gradients) == list(plain.gradients) == ["x0", "x1"]
+    for name, gradient in plain.gradients.items():
+        assert torch.equal(held.gradients[name], gradient)
+
+
+@pytest.mark.parametrize("route", [name for name, spec in ROUTES.items() if not spec.module])
+def test_a_route_without_a_module_refuses_parameters(route: str) -> None:
+    with pytest.raises(UnknownRoute, match=f"route {route} has no module that x1 could be a parameter of"):
+        find(parse(HELD.replace("vjp", route)))
+
+
+def code(text: str, frozen: bool) -> str:
+    """What inductor generates for a program, forward and backward."""
+    program = parse(text)
+    torch._dynamo.reset()
+    uncached = (("inductor.force_disable_caches", True), ("inductor.freezing", frozen))
+    with in_force(uncached):
+        _, found = run_and_get_code(run, program, lambda f: torch.compile(f, fullgraph=True, dynamic=False))
+    return re.sub("# AOT ID.*", "", "\n".join(found))  # a count of compiles
+
+
+@pytest.mark.slow
+def test_freezing_acts_on_the_parameters_of_the_vjp_route() -> None:
+    usual, frozen = code(HELD, False), code(HELD, True)
+    assert "_frozen_param" not in usual
+    assert "tanh" in usual.replace("tanh_backward", "")
+    # the parameter is a constant of the code, and what depends on it alone was computed by the compiler
+    assert "_frozen_param" in frozen
+    assert "tanh()" not in frozen
+    found = report(
+        parse(HELD.replace("route", 'settings({"inductor.freezing": True})\nroute', 1)), FRESH, Journal(None)
+    )
+    assert (found.verdict, found.rejected) == ("agree", "")
+
+
+@pytest.mark.slow
+def test_freezing_is_inert_in_the_autograd_route() -> None:
+    text = HELD.replace("vjp", "autograd").replace("parameter=True, ", "")
+    assert code(text, False) == code(text, True)
+
+
+def test_a_route_of_one_backend_is_refused_for_any_other() -> None:
+    text = HELD.replace("vjp", "aoti")
+    found = report(parse(text), Task(place=Place(EAGER, Subject("aot_eager", "cpu"))), Journal(None))
+    assert found.rejected == "route aoti is for the backend inductor alone, not aot_eager"
+    assert report(parse(text), Task(place=Place(EAGER, EAGER)), Journal(None)).verdict == "agree"
+
+
+@pytest.mark.slow
+def test_a_package_is_made_loaded_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = report(parse(HELD.replace("vjp", "aoti")), FRESH, Journal(None))
+    assert (found.verdict, found.rejected) == ("agree", "")
+    assert not [path for path in tmp_path.rglob("*") if path.suffix == ".pt2"]
 
 
 def test_compiled_autograd_compiles_the_graph_of_the_backward_and_eager_does_not() -> None:

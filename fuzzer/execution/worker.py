@@ -260,6 +260,9 @@ def report(program: Program, task: Task, journal: Journal, choosy: bool = False)
     journal.begin(text)
     refused = (Refused, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
     try:
+        routes.find(program)
+        if task.place.subject.backend != "eager":
+            routes.check(program.route.name, task.place.subject.backend)
         trial = run_reference(program, task, journal)
         journal.phase("reference judge")
         started = time.perf_counter()
