@@ -432,16 +432,19 @@ def generate(
     `fixed` settings stand in every program, over what is drawn. The result depends on the arguments alone.
     """
     groups: dict[str, list[OpSpec]] = {}
-    for spec in ops.values():
+    drawing = any(ROUTES[name].draws for name in routes)
+    for spec in [spec for spec in ops.values() if drawing or not spec.random]:
         groups.setdefault(spec.family, []).append(spec)
-    for _ in range(REDRAWS):
-        dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-        draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
-        draw_body(draft, groups)
-        close(draft, ops)
-        program = enclose(finish(draft, routes, device, fixed), rng)
-        if informative(program):
-            break
+    with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
+        torch.manual_seed(0)
+        for _ in range(REDRAWS):
+            dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+            draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
+            draw_body(draft, groups)
+            close(draft, ops)
+            program = enclose(finish(draft, routes, device, fixed), rng)
+            if informative(program):
+                break
     return program
 
 
@@ -565,7 +568,8 @@ def informative(program: Program) -> bool:
     own = _dry_gradients(program)
     if own is None:
         return True  # refused: the reference side will say so
-    wide = _dry_gradients(_in_float64(program))
+    drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
+    wide = None if drawing else _dry_gradients(_in_float64(program))
     for name, gradient in own.items():
         if gradient is None or not gradient.numel():
             continue
@@ -604,7 +608,9 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
     """Choose outputs and cotangents, the route and the settings."""
     rng = draft.rng
     writes_leaf = any(draft.memory(leaf.name) in draft.written_memory() for leaf in draft.leaves)
-    route = draw_route(rng, [name for name in routes if ROUTES[name].writes_leaves or not writes_leaf])
+    drawing = any(OPS[node.op].random for node in draft.nodes)
+    fitting = [name for name in routes if ROUTES[name].writes_leaves or not writes_leaf]
+    route = draw_route(rng, [name for name in fitting if ROUTES[name].draws or not drawing])
     loose = loose_results(draft)
     used = [name for name, uses in draft.uses.items() if uses and name.startswith("v") and name not in draft.dead]
     inner = [name for name in used if rng.random() < 0.08]
@@ -634,9 +640,13 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         tuple(draft.nodes),
         tuple(outputs),
         route,
-        tuple(sorted(drawn.items())),
     )
-    return prune(program)
+    program = prune(program)
+    if any(OPS[node.op].random for node in program.nodes):
+        # functorch's settings decide what is recomputed, and so what is drawn again
+        harmless = {name: value for name, value in drawn.items() if not name.startswith("functorch")}
+        drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])
+    return replace(program, settings=tuple(sorted(drawn.items())))
 
 
 def enclose(program: Program, rng: random.Random) -> Program:
@@ -670,7 +680,7 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
     None where the region breaks a type, changes none though that is its purpose, or would read anew what was
     overwritten meanwhile (eager's checkpoint keeps its operands as they are, not as they were).
     """
-    if spec.recomputes and any(OPS[node.op].effects for node in enclosed.nodes):
+    if spec.recomputes and any(OPS[node.op].effects or OPS[node.op].random for node in enclosed.nodes):
         return None
     try:
         before, types = infer(program), infer(enclosed)

@@ -58,7 +58,8 @@ PRIMITIVE = frozenset(
     add sub rsub mul div reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
     sinh cosh tanh asinh acosh atanh erf erfc sigmoid pow hypot leaky_relu leaky_relu_backward
     sigmoid_backward tanh_backward ldexp deg2rad rad2deg softshrink _prelu_kernel _prelu_kernel_backward elu
-    elu_backward xlogy
+    elu_backward xlogy native_dropout rrelu_with_noise
+    rrelu_with_noise_functional
     """.split()
 )
 # Library functions whose implementations differ by more than their rounding even where the result is representable
