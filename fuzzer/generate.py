@@ -188,7 +188,10 @@ def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
         return contiguous(shape), 0
     if kind == "permuted":
         order = list(range(len(shape)))
-        rng.shuffle(order)
+        if len(shape) in (4, 5) and rng.random() < 0.5:
+            order.append(order.pop(1))  # channels_last, of two or three spatial dimensions
+        else:
+            rng.shuffle(order)
         dense = contiguous(tuple(shape[i] for i in order))
         return tuple(dense[order.index(i)] for i in range(len(shape))), 0
     if kind == "gaps":
