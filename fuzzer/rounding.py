@@ -101,7 +101,7 @@ ACCUMULATING = frozenset(
 WIDE = frozenset(
     """
     sum mean mm bmm addmm baddbmm mv addmv dot vdot convolution convolution_backward _softmax _softmax_backward_data
-    _log_softmax_backward_data var std var_mean std_mean linalg_vector_norm norm logsumexp
+    _log_softmax_backward_data var std var_mean std_mean linalg_vector_norm norm
     elu elu_backward gelu gelu_backward silu silu_backward mish mish_backward softplus softplus_backward
     hardswish hardswish_backward hardsigmoid hardsigmoid_backward
     """.split()
