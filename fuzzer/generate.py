@@ -188,7 +188,10 @@ def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
         return contiguous(shape), 0
     if kind == "permuted":
         order = list(range(len(shape)))
-        rng.shuffle(order)
+        if len(shape) in (4, 5) and rng.random() < 0.5:
+            order.append(order.pop(1))  # channels_last, of two or three spatial dimensions
+        else:
+            rng.shuffle(order)
         dense = contiguous(tuple(shape[i] for i in order))
         return tuple(dense[order.index(i)] for i in range(len(shape))), 0
     if kind == "gaps":
@@ -432,16 +435,19 @@ def generate(
     `fixed` settings stand in every program, over what is drawn. The result depends on the arguments alone.
     """
     groups: dict[str, list[OpSpec]] = {}
-    for spec in ops.values():
+    drawing = any(ROUTES[name].draws for name in routes)
+    for spec in [spec for spec in ops.values() if drawing or not spec.random]:
         groups.setdefault(spec.family, []).append(spec)
-    for _ in range(REDRAWS):
-        dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-        draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
-        draw_body(draft, groups)
-        close(draft, ops)
-        program = enclose(finish(draft, routes, device, fixed), rng)
-        if informative(program):
-            break
+    with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
+        torch.manual_seed(0)
+        for _ in range(REDRAWS):
+            dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+            draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
+            draw_body(draft, groups)
+            close(draft, ops)
+            program = enclose(finish(draft, routes, device, fixed), rng)
+            if informative(program):
+                break
     return program
 
 
@@ -565,7 +571,8 @@ def informative(program: Program) -> bool:
     own = _dry_gradients(program)
     if own is None:
         return True  # refused: the reference side will say so
-    wide = _dry_gradients(_in_float64(program))
+    drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
+    wide = None if drawing else _dry_gradients(_in_float64(program))
     for name, gradient in own.items():
         if gradient is None or not gradient.numel():
             continue
@@ -604,7 +611,9 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
     """Choose outputs and cotangents, the route and the settings."""
     rng = draft.rng
     writes_leaf = any(draft.memory(leaf.name) in draft.written_memory() for leaf in draft.leaves)
-    route = draw_route(rng, [name for name in routes if ROUTES[name].writes_leaves or not writes_leaf])
+    drawing = any(OPS[node.op].random for node in draft.nodes)
+    fitting = [name for name in routes if ROUTES[name].writes_leaves or not writes_leaf]
+    route = draw_route(rng, [name for name in fitting if ROUTES[name].draws or not drawing])
     loose = loose_results(draft)
     used = [name for name, uses in draft.uses.items() if uses and name.startswith("v") and name not in draft.dead]
     inner = [name for name in used if rng.random() < 0.08]
@@ -634,9 +643,13 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         tuple(draft.nodes),
         tuple(outputs),
         route,
-        tuple(sorted(drawn.items())),
     )
-    return prune(program)
+    program = prune(program)
+    if any(OPS[node.op].random for node in program.nodes):
+        # functorch's settings decide what is recomputed, and so what is drawn again
+        harmless = {name: value for name, value in drawn.items() if not name.startswith("functorch")}
+        drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])
+    return replace(program, settings=tuple(sorted(drawn.items())))
 
 
 def enclose(program: Program, rng: random.Random) -> Program:
@@ -670,7 +683,7 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
     None where the region breaks a type, changes none though that is its purpose, or would read anew what was
     overwritten meanwhile (eager's checkpoint keeps its operands as they are, not as they were).
     """
-    if spec.recomputes and any(OPS[node.op].effects for node in enclosed.nodes):
+    if spec.recomputes and any(OPS[node.op].effects or OPS[node.op].random for node in enclosed.nodes):
         return None
     try:
         before, types = infer(program), infer(enclosed)
@@ -682,7 +695,8 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
         o if o.cotangent is None else replace(o, cotangent=replace(o.cotangent, dtype=types[o.value].dtype))
         for o in enclosed.outputs
     )
-    return replace(enclosed, outputs=tuple(outputs))
+    found = replace(enclosed, outputs=tuple(outputs))
+    return None if _dry_gradients(found) is None else found  # fake kernels let some dtypes pass that real ones refuse
 
 
 def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:

@@ -13,6 +13,7 @@ from fuzzer.ops.spec import REQUIRED
 from fuzzer.private import fake_mode
 from fuzzer.program import Node, Program, TensorType, extent
 from fuzzer.regions import UnknownRegion
+from fuzzer.settings import SAME_DRAWS
 from fuzzer.values import NAMES, TORCH_DTYPES
 
 
@@ -33,6 +34,7 @@ def infer(program: Program) -> dict[str, TensorType]:
     Cotangents are not looked at: `check_cotangents` does that. Under autocast the types are those of the CPU; where
     CUDA's autocast gives an output another dtype, autograd casts its cotangent.
     """
+    check_draws(program)
     types: dict[str, TensorType] = {}
     room: dict[str, int] = {}  # elements of each leaf's storage; fake tensors do not check it
     with fake_mode(), torch.no_grad(), warnings.catch_warnings(action="ignore"):
@@ -66,6 +68,13 @@ def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) ->
         raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {reason}") from None
     for name in node.outs:
         types[name] = type_of(env[name])
+
+
+def check_draws(program: Program) -> None:
+    """Raise IllTyped where a program with a random op lacks the setting under which both sides draw the same."""
+    drawing = [node.op for node in program.nodes if node.op in OPS and OPS[node.op].random]
+    if drawing and SAME_DRAWS not in program.settings:
+        raise IllTyped(f"{drawing[0]} draws random numbers: the program needs the setting {SAME_DRAWS[0]}")
 
 
 def check_required(node: Node) -> None:

@@ -228,6 +228,7 @@ class RouteSpec:
     module         whether a module holds the leaves that are parameters.
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
                    forward would not find what the first one did.
+    draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
     """
 
     run: Callable[..., Results]
@@ -238,6 +239,7 @@ class RouteSpec:
     backends: tuple[str, ...] = ()
     module: bool = False
     writes_leaves: bool = True
+    draws: bool = False
 
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of.
@@ -245,8 +247,8 @@ DURING_VJP = tuple(kind for kind in REGIONS if kind != "checkpoint")
 
 # Most programs take the two routes that differ most: with a partitioner between forward and backward, and without.
 ROUTES: dict[str, RouteSpec] = {
-    "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}),
-    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, module=True, writes_leaves=False),
+    "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}, draws=True),
+    "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, module=True, writes_leaves=False, draws=True),
     "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
     "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False),
     "compiled_autograd": RouteSpec(compiled_autograd, 0.07, {"dynamic": False}),

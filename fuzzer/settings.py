@@ -22,6 +22,10 @@ class UnknownSetting(ValueError):
     """A setting that the running torch does not have, or a value that it cannot hold."""
 
 
+# Compiled code draws what eager draws only where it calls eager's kernels for it.
+SAME_DRAWS: tuple[str, Value] = ("inductor.fallback_random", True)
+
+
 @dataclass(frozen=True)
 class Setting:
     """A setting worth drawing.

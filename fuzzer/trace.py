@@ -203,6 +203,20 @@ def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return not any(argument.name == "training" and value is True for argument, value in _bound(func, args, kwargs))
 
 
+def _dropped(step: Step) -> tuple[Ref, float]:
+    """native_dropout's mask and 1 / (1 - p)."""
+    chance = step.args[1]
+    return step.outs[1], 1 / (1 - chance) if chance < 1 else 0.0
+
+
+# Random kernels whose result also depends on an operand: from a step, what was drawn and the factor beside it.
+MASKED: dict[str, Callable[[Step], tuple[Ref, float]]] = {
+    "native_dropout": _dropped,
+    "rrelu_with_noise": lambda step: (step.args[1], 1.0),  # the noise is 1 where the operand is positive
+    "rrelu_with_noise_functional": lambda step: (step.outs[1], 1.0),
+}
+
+
 def _paired(refs: Any, values: Any) -> Iterator[tuple[Ref, torch.Tensor]]:
     """Refs with the tensors in the same places; a kernel may return more or fewer than it was asked for (mkldnn)."""
     if isinstance(refs, Ref):
@@ -278,6 +292,8 @@ class Replay:
     def step(self, number: int, step: Step) -> None:
         if step.recorded:
             self.buffers.update({s: flat.clone() for s, flat in step.recorded.items()})
+            if step.name in MASKED:
+                self._masked(number, step)
             return
         dtype = next((ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point), None)
         if "upsample" in step.name:
@@ -304,6 +320,16 @@ class Replay:
                 self._store(ref, moved)
             elif moved is not value:
                 value.copy_(moved)
+
+    def _masked(self, number: int, step: Step) -> None:
+        """The result of a kernel that draws and multiplies at once, from its operand and what it drew."""
+        drawn, scale = MASKED[step.name](step)
+        refs = [ref for ref in step.outs if ref.dtype.is_floating_point][:1]
+        values = [self.value(step.args[0]) * self.value(drawn) * scale]
+        if self.perturbation is not None:
+            values = self.perturbation.results(number, step, (step.args, step.kwargs), refs, values)
+        self.buffers[refs[0].storage] = self.buffers[refs[0].storage].clone()
+        self.value(refs[0]).copy_(values[0])
 
     def _store(self, ref: Ref, value: torch.Tensor) -> None:
         value = widened(value).resolve_conj()  # a factory that was given no dtype makes the default one

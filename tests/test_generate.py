@@ -192,6 +192,14 @@ def test_layouts_describe_the_shape_they_were_drawn_for() -> None:
         torch.as_strided(torch.empty(extent(shape, stride, offset)), shape, stride, offset)
 
 
+def test_images_are_laid_out_channels_last_now_and_then() -> None:
+    rng = random.Random(4)
+    for shape, layout in (((2, 3, 4, 5), torch.channels_last), ((2, 3, 4, 5, 6), torch.channels_last_3d)):
+        drawn = [draw_layout(rng, shape) for _ in range(200)]
+        strided = [torch.empty_strided(shape, stride) for stride, offset in drawn if not offset]
+        assert sum(t.is_contiguous(memory_format=layout) for t in strided) >= 5
+
+
 def test_pruning_drops_what_no_output_needs_and_keeps_one_unused_leaf() -> None:
     p = parse(
         'program(1)\nroute("autograd")\nx0 = leaf(f32[4])\nx1 = leaf(f32[4])\nx2 = leaf(f32[4])\nx3 = leaf(f32[4])\n'

@@ -132,7 +132,7 @@ ALONE = 4  # so many tries without companions
 
 
 def task_for(spec: OpSpec, number: int, place: Place, seed: int) -> Task:
-    if spec.differentiable and number < ALONE:
+    if spec.differentiable and not spec.effects and number < ALONE:
         return Task(place, seed, SINGLE, ops=(spec.name,))
     return Task(place, seed, Limits(max_nodes=5, max_numel=512), ops=(spec.name, *COMPANIONS))
 

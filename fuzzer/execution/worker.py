@@ -35,7 +35,7 @@ from fuzzer.execution.messages import (
 )
 from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
-from fuzzer.infer import IllTyped
+from fuzzer.infer import IllTyped, check_draws
 from fuzzer.interpret import UnknownOp
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits, OpSpec
@@ -170,6 +170,7 @@ def observe(
         held = {name: Held(tensor) for name, tensor in leaves.items()}
         held |= {f"c{i}": Held(tensor) for i, tensor in enumerate(cotangents)}
         poison(subject.device)
+        torch.manual_seed(0)  # both sides draw the same, on every device
         if recorder is None:
             with operators(subject):
                 results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
@@ -258,11 +259,12 @@ def report(program: Program, task: Task, journal: Journal, choosy: bool = False)
     """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
     text = show(program)
     journal.begin(text)
-    refused = (Refused, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
+    refused = (Refused, IllTyped, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
     try:
         routes.find(program)
         if task.place.subject.backend != "eager":
             routes.check(program.route.name, task.place.subject.backend)
+        check_draws(program)
         trial = run_reference(program, task, journal)
         journal.phase("reference judge")
         started = time.perf_counter()

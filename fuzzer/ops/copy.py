@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuzzer.ops import view
+from fuzzer.ops import split, view
 from fuzzer.ops.spec import Operand, OpSpec
 
 FAMILY = "copy"
@@ -22,5 +22,5 @@ def copied(spec: OpSpec) -> OpSpec:
 
 TABLE = (
     OpSpec("alias_copy", FAMILY, "torch.alias_copy", (Operand(),)),
-    *(copied(spec) for spec in view.TABLE if spec.name in COPIED),
+    *(copied(spec) for spec in (*view.TABLE, *split.TABLE) if spec.name in COPIED),
 )

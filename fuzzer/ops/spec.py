@@ -226,6 +226,7 @@ class OpSpec:
     entries         entries of torch's own database of ops (`op_db`) that it reaches: those whose function, or an exact
                     alias of it, it calls. Left out: the one named like its source.
     since           the first torch release that has it, differentiable where the entry says so.
+    random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
     """
 
     name: str
@@ -238,6 +239,7 @@ class OpSpec:
     entries: tuple[str, ...] = FROM_SOURCE
     since: str = ""
     then: tuple[str, ...] = ()
+    random: bool = False
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:

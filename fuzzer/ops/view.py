@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from fuzzer.ops.spec import (
     FROM_SOURCE,
@@ -166,43 +165,6 @@ def offset_inside(d: Draw) -> Value:
     return d.rng.randint(0, d.x.numel - 1 - reach)
 
 
-def divided(d: Draw) -> Value:
-    """A dimension of size 2 or more: a single piece would come as a tuple of one, which reads badly."""
-    chosen = d.rng.choice([i for i, size in enumerate(d.x.shape) if size > 1])
-    return chosen - d.x.rank if d.rng.random() < 1 / 3 else chosen
-
-
-def count_of_pieces(d: Draw) -> int:
-    return math.ceil(extent_of(d) / int(d.attrs["split_size_or_sections"]))  # type: ignore[arg-type]
-
-
-def count_of_chunks(d: Draw) -> int:
-    """torch.chunk may give fewer than asked for: it makes all but the last of size ceil(size / chunks)."""
-    chunks = int(d.attrs["chunks"])  # type: ignore[arg-type]
-    return math.ceil(extent_of(d) / math.ceil(extent_of(d) / chunks))
-
-
-def sections(d: Draw) -> Value:
-    """Sizes that add up to the size of dim, a zero among them now and then."""
-    left = extent_of(d)
-    parts = []
-    for _ in range(d.rng.randint(1, 3)):
-        parts.append(d.rng.randint(0, left))
-        left -= parts[-1]
-    return (*parts, left)
-
-
-def few(d: Draw) -> Value:
-    """A dimension of size 2 to 4, so that unbind gives a handful of results."""
-    return d.rng.choice([i for i, size in enumerate(d.x.shape) if 2 <= size <= 4])
-
-
-def with_few(d: Draw) -> Shape:
-    shape = [d.size(1, 12) for _ in range(d.rng.randint(0, 3))]
-    shape.insert(d.rng.randint(0, len(shape)), d.rng.randint(2, 4))
-    return tuple(shape)
-
-
 def slice_start(d: Draw) -> Value:
     size = extent_of(d)
     return d.rng.choice((None, 0, d.rng.randint(0, size), d.rng.randint(0, size), -d.rng.randint(0, size)))
@@ -236,20 +198,6 @@ def solved(shape: Value, number: int) -> Shape:
     return tuple(number // known if size == -1 else size for size in sizes)
 
 
-def cut(d: Draw, size: int) -> Value:
-    """Places to cut `size` at, in order; one may be met twice or lie beyond the end."""
-    return tuple(sorted(d.rng.randint(0, size + 1) for _ in range(d.rng.randint(1, 3))))
-
-
-def cuts_along(at: int) -> Callable[[Draw], Value]:
-    """Places along dimension `at` (hsplit cuts a vector along its only one)."""
-    return lambda d: cut(d, d.x.shape[min(at, d.x.rank - 1)])
-
-
-def count_of_cuts(d: Draw) -> int:
-    return len(d.attrs["indices"]) + 1  # type: ignore[arg-type]
-
-
 def view(
     name: str,
     *attributes: Attribute,
@@ -265,7 +213,6 @@ SMALL = Operand(accepts=lambda t: 1 in t.shape or not t.shape, fresh=with_ones)
 
 
 SOME_EXTENT = Operand(rank=(1, 5), accepts=nonempty)
-DIVISIBLE = Operand(rank=(1, 5), accepts=lambda t: t.numel > 0 and max(t.shape) > 1)
 
 TABLE = (
     view("reshape", computed("shape", "shape", reshaped)),
@@ -348,95 +295,5 @@ TABLE = (
             computed("storage_offset", "integer", offset_inside, None),
         ),
         entries=("as_strided", "as_strided.partial_views"),
-    ),
-    OpSpec(
-        "split",
-        FAMILY,
-        "torch.split",
-        (
-            DIVISIBLE,
-            computed("dim", "dim", divided, 0),
-            integer("split_size_or_sections", lambda d: math.ceil(extent_of(d) / 5), lambda d: extent_of(d) - 1),
-        ),
-        results=count_of_pieces,
-    ),
-    OpSpec(
-        "split_sections",
-        FAMILY,
-        "torch.split",
-        (DIVISIBLE, computed("dim", "dim", divided, 0), computed("split_size_or_sections", "shape", sections)),
-        results=lambda d: len(d.attrs["split_size_or_sections"]),  # type: ignore[arg-type]
-        entries=("split.list_args",),
-    ),
-    OpSpec(
-        "split_with_sizes",
-        FAMILY,
-        "torch.split_with_sizes",
-        (DIVISIBLE, computed("dim", "dim", divided, 0), computed("split_sizes", "shape", sections)),
-        results=lambda d: len(d.attrs["split_sizes"]),  # type: ignore[arg-type]
-    ),
-    OpSpec(
-        "unsafe_split",
-        FAMILY,
-        "torch.unsafe_split",
-        (
-            DIVISIBLE,
-            computed("dim", "dim", divided, 0),
-            integer("split_size", lambda d: math.ceil(extent_of(d) / 5), lambda d: extent_of(d) - 1),
-        ),
-        results=lambda d: math.ceil(extent_of(d) / int(d.attrs["split_size"])),  # type: ignore[arg-type]
-    ),
-    OpSpec(
-        "unsafe_chunk",
-        FAMILY,
-        "torch.unsafe_chunk",
-        (DIVISIBLE, computed("dim", "dim", divided, 0), integer("chunks", 2, 5)),
-        results=count_of_chunks,
-    ),
-    OpSpec(
-        "tensor_split",
-        FAMILY,
-        "torch.tensor_split",
-        (SOME_EXTENT, dim(default=0), computed("indices", "shape", lambda d: cut(d, extent_of(d)))),
-        results=count_of_cuts,
-    ),
-    OpSpec(
-        "tensor_split_even",
-        FAMILY,
-        "torch.tensor_split",
-        # also more pieces than there are elements
-        (SOME_EXTENT, dim(default=0), integer("sections", 2, 4)),
-        results=lambda d: int(d.attrs["sections"]),  # type: ignore[arg-type]
-    ),
-    *(
-        OpSpec(
-            name,
-            FAMILY,
-            f"torch.{name}",
-            (Operand(rank=(rank, 5), accepts=nonempty), computed("indices", "shape", cuts_along(at))),
-            results=count_of_cuts,
-        )
-        for name, rank, at in (("hsplit", 1, 1), ("vsplit", 2, 0), ("dsplit", 3, 2))
-    ),
-    OpSpec(
-        "chunk",
-        FAMILY,
-        "torch.chunk",
-        (DIVISIBLE, computed("dim", "dim", divided, 0), integer("chunks", 2, 5)),
-        results=count_of_chunks,
-    ),
-    OpSpec(
-        "unbind",
-        FAMILY,
-        "torch.unbind",
-        (
-            Operand(
-                rank=(1, 4),
-                accepts=lambda t: t.numel > 0 and any(2 <= size <= 4 for size in t.shape),
-                fresh=with_few,
-            ),
-            computed("dim", "dim", few, 0),
-        ),
-        results=extent_of,
     ),
 )

@@ -1,0 +1,37 @@
+"""Ops that draw random numbers: dropout and its kin, noise that other ops take.
+
+Compiled code draws what eager draws only where inductor falls back to eager's kernels (`inductor.fallback_random`)
+and both sides start from one seed: a program with one of these has that setting, and the worker seeds every run.
+Not here: attention's dropout (a fused kernel on CUDA, whose mask no trace shows); alpha_dropout and its feature-wise
+form (torch.func.vjp under dynamic shapes refuses them).
+"""
+
+from __future__ import annotations
+
+from fuzzer.ops.spec import Attribute, Operand, OpSpec, choice, flag, real
+from fuzzer.program import FLOATS
+
+FAMILY = "dropout"
+
+CHANCE = real("p", 0.1, 0.9, (0.5, 0.0), 0.5)
+TRAINING = choice("training", True, default=False)  # False is what rrelu takes where nothing is said
+
+
+def random(
+    name: str, *attributes: Attribute, source: str = "", rank: tuple[int, int] = (0, 5), differentiable: bool = True
+) -> OpSpec:
+    operand = Operand(dtypes=FLOATS, rank=rank)
+    source = source or f"torch.nn.functional.{name}"
+    return OpSpec(name, FAMILY, source, (operand, *attributes), differentiable=differentiable, entries=(), random=True)
+
+
+TABLE = (
+    random("dropout", CHANCE),
+    random("dropout1d", CHANCE, rank=(2, 3)),
+    random("dropout2d", CHANCE, rank=(4, 4)),
+    random("dropout3d", CHANCE, rank=(5, 5)),
+    random("rrelu_training", TRAINING, source="torch.nn.functional.rrelu"),
+    random("gumbel_softmax", real("tau", 0.3, 3, (1.0,), 1.0), flag("hard", False), rank=(1, 5)),
+    random("rand_like", source="torch.rand_like", differentiable=False),
+    random("randn_like", source="torch.randn_like", differentiable=False),
+)
