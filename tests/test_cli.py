@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from fuzzer.campaign import Campaign, Totals
 from fuzzer.cli import main
 from fuzzer.execution.messages import Report
 from fuzzer.store import MIGRATIONS, open_store
+from fuzzer.text import parse
 from fuzzer.verdict import Comparison, Finding, Signature, Verdict
 
 ROOT = Path(__file__).parent.parent
@@ -395,6 +396,49 @@ def test_the_second_ctrl_c_kills_at_once() -> None:
             break
     running.wait(timeout=5)
     assert running.returncode in (-signal.SIGKILL, 130)
+
+
+@pytest.mark.slow
+def test_kill_9_in_the_middle_of_a_reduction_loses_nothing_stored_and_it_can_be_done_again(
+    db: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "big.prog"
+    program.write_text(PLANTED_RELU)
+    command = [sys.executable, "-W", "ignore", "-m", "fuzzer.cli", "minimize", str(program), "--db", str(db)]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    # a worker has run several candidates: the reduction is on its way
+    wait_until(lambda: sum(1 for _ in tmp_path.glob(".backfuzz/pool-*/worker-*/inductor/*")) > 4, running)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait(timeout=10)
+    with open_store(db, create=False) as store:
+        assert [f.id for f in store.list()] == [FINDING.id]
+    again = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=500)
+    assert again.returncode == 0
+    with open_store(db, create=False) as store:
+        assert len(store.list()) == 2
+        assert {len(parse(f.program).nodes) for f in store.list() if f.id != FINDING.id} == {1}
+
+
+def wait_until(happened: Callable[[], bool], running: subprocess.Popen[Any]) -> None:
+    started = time.monotonic()
+    while not happened():
+        assert running.poll() is None, "it ended before"
+        assert time.monotonic() - started < 300
+        time.sleep(0.1)
+
+
+PLANTED_RELU = """program(1)
+settings({"inductor.cpp.inject_relu_bug_TESTING_ONLY": "accuracy"})
+route("autograd")
+x0 = leaf(f32[3, 4], seed=1)
+v0 = exp(x0)
+v1 = relu(v0)
+v2 = sin(v1)
+v3 = sum(v2, dim=0)
+backward(v3, cotangent(f32[4]))
+"""
 
 
 @pytest.mark.parametrize(("options", "found", "code"), [((), 1, 0), (("--fail-on-finding",), 1, 1),

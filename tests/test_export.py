@@ -16,6 +16,7 @@ from fuzzer.export import ExportError, issue, repro
 from fuzzer.interpret import cotangents, materialise
 from fuzzer.program import extent
 from fuzzer.routes import ROUTES
+from fuzzer.store import open_store
 from fuzzer.text import parse
 from fuzzer.verdict import Comparison, Finding, Signature
 
@@ -331,3 +332,25 @@ def test_an_input_that_is_written_to_is_told_and_an_untouched_one_is_not(tmp_pat
     assert spoiled != text
     done = run(tmp_path, spoiled)
     assert (done.returncode, "was written to" in done.stdout) == (1, True)
+
+
+LEDGER = Path(__file__).parents[1] / "findings.db"
+
+
+def stored() -> list[Any]:
+    """Every finding of the ledger; those of a GPU are for a GPU."""
+    with open_store(LEDGER, create=False) as store:
+        return [
+            pytest.param(f, id=f.id, marks=[pytest.mark.gpu] if f.place["device"] != "cpu" else [])
+            for f in store.list()
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", stored())
+def test_the_script_of_every_stored_finding_runs_and_says_whether_the_fault_is_there(
+    found: Finding, tmp_path: Path
+) -> None:
+    done = run(tmp_path, repro(found))
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout
