@@ -107,7 +107,7 @@ VARIETY = [
     ("a leaf without gradient", lambda p: any(x.type.is_float and not x.requires_grad for x in p.leaves), 0.1),
     ("settings", lambda p: bool(p.settings), 0.3),
     ("no settings", lambda p: not p.settings, 0.3),
-    ("the vjp route", lambda p: p.route.name == "vjp", 0.3),
+    ("the vjp route", lambda p: p.route.name == "vjp", 0.25),  # drawn in 0.3
     ("the autograd route", lambda p: p.route.name == "autograd", 0.3),
     ("a long program", lambda p: len(p.nodes) >= 5, 0.1),
     *[(dtype, lambda p, dtype=dtype: any(x.dtype == dtype for x in p.leaves), 0.1) for dtype in FLOATS],

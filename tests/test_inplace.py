@@ -19,6 +19,7 @@ from fuzzer.oracles import detectable, verdicts
 from fuzzer.program import Leaf, Node, Program, TensorType, needed, writes, written_leaves
 from fuzzer.text import ParseError, parse, show
 from minimizer.passes import REDUCERS, isolate_node, out_of_place
+from minimizer.rewrite import Types
 
 FAMILIES = ("inplace", "view", "binary", "pointwise", "reduction", "scatter")
 HEAD = 'program(1)\nroute("autograd")\n'
@@ -170,9 +171,9 @@ def test_a_write_into_a_leaf_is_legal_only_where_the_reference_writes_too() -> N
 def test_the_minimizer_takes_writes_apart_and_keeps_them_legal() -> None:
     p = parse(THROUGH_A_VIEW)
     assert out_of_place in REDUCERS
-    [plain] = out_of_place(parse(INTO_A_LEAF), infer(parse(INTO_A_LEAF)))
+    [plain] = out_of_place(parse(INTO_A_LEAF), Types(infer(parse(INTO_A_LEAF))))
     assert [node.op for node in plain.nodes] == ["add"]
-    alone = [q for q in isolate_node(p, infer(p)) if [n.op for n in q.nodes] == ["copy_"]]
+    alone = [q for q in isolate_node(p, Types(infer(p))) if [n.op for n in q.nodes] == ["copy_"]]
     assert alone
     for q in alone:
         target = writes(q.nodes[0])

@@ -136,7 +136,9 @@ def test_a_default_written_out_gives_what_leaving_it_out_gives(name: str) -> Non
             left_out = replace(single.node, attrs=others)
             written = replace(single.node, attrs=(*others, (attribute.name, attribute.default)))
             try:
+                torch.manual_seed(0)
                 _, expected = single.forward(left_out)
+                torch.manual_seed(0)
                 _, results = single.forward(written)
             except (RuntimeError, TypeError, ValueError, IndexError):
                 continue  # the default does not go with the other drawn attributes, or torch has it by omission only
@@ -150,9 +152,11 @@ def test_every_default_may_be_left_out() -> None:
     for name, spec in OPS.items():
         optional = [a.name for a in spec.attributes if a.default is not REQUIRED]
         omitted: Counter[str] = Counter()
-        for number in range(40):
+        for number in range(200):  # a default may be one of many values
             written = {key for key, _ in draw(name, number).node.attrs}
             omitted.update(set(optional) - written)
+            if all(omitted[key] for key in optional):
+                break
         stuck += [(name, key) for key in optional if not omitted[key]]
     # always written: a mode that is the entry's own, and what makes an op what its entry says it is
     assert {key for _, key in stuck} <= {

@@ -3,7 +3,8 @@
 Compiled code draws what eager draws only where inductor falls back to eager's kernels (`inductor.fallback_random`)
 and both sides start from one seed: a program with one of these has that setting, and the worker seeds every run.
 Not here: attention's dropout (a fused kernel on CUDA, whose mask no trace shows); alpha_dropout and its feature-wise
-form (torch.func.vjp under dynamic shapes refuses them).
+form (torch.func.vjp under dynamic shapes refuses them, and backward_twice and accumulate showed differences nobody has
+explained yet).
 """
 
 from __future__ import annotations
@@ -18,11 +19,16 @@ TRAINING = choice("training", True, default=False)  # False is what rrelu takes 
 
 
 def random(
-    name: str, *attributes: Attribute, source: str = "", rank: tuple[int, int] = (0, 5), differentiable: bool = True
+    name: str,
+    *attributes: Attribute,
+    source: str = "",
+    rank: tuple[int, int] = (0, 5),
+    dtypes: tuple[str, ...] = FLOATS,
+    differentiable: bool = True,
 ) -> OpSpec:
-    operand = Operand(dtypes=FLOATS, rank=rank)
+    operand = Operand(dtypes=dtypes, rank=rank)
     source = source or f"torch.nn.functional.{name}"
-    return OpSpec(name, FAMILY, source, (operand, *attributes), differentiable=differentiable, entries=(), random=True)
+    return OpSpec(name, FAMILY, source, (operand, *attributes), differentiable=differentiable, random=True)
 
 
 TABLE = (
@@ -30,7 +36,8 @@ TABLE = (
     random("dropout1d", CHANCE, rank=(2, 3)),
     random("dropout2d", CHANCE, rank=(4, 4)),
     random("dropout3d", CHANCE, rank=(5, 5)),
-    random("rrelu_training", TRAINING, source="torch.nn.functional.rrelu"),
+    # eager on the CPU has no kernel for float16
+    random("rrelu_training", TRAINING, source="torch.nn.functional.rrelu", dtypes=("f64", "f32", "bf16")),
     random("gumbel_softmax", real("tau", 0.3, 3, (1.0,), 1.0), flag("hard", False), rank=(1, 5)),
     random("rand_like", source="torch.rand_like", differentiable=False),
     random("randn_like", source="torch.randn_like", differentiable=False),
