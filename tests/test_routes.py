@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from functorch.compile import make_boxed_func
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.utils import run_and_get_code
 
@@ -23,7 +23,7 @@ from fuzzer import diagnose, interpret
 from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.worker import Journal, Task, report
 from fuzzer.ops import OPS
-from fuzzer.program import Program, Route
+from fuzzer.program import Program, Region, Route
 from fuzzer.routes import ROUTES, Results, UnknownRoute, draw, find, uncompiled, wanted
 from fuzzer.settings import in_force
 from fuzzer.strategies import programs
@@ -44,6 +44,7 @@ def run(program: Program, compile: Callable[..., Any] = uncompiled, phases: list
 @given(programs(max_nodes=4, routes=("vjp",)))  # which can hold the least
 @settings(max_examples=60)
 def test_every_route_gives_the_same_outputs_and_gradients_in_eager(program: Program) -> None:
+    assume(not any(isinstance(s, Region) for s in program.body))  # autograd and torch.func cast at other places
     plain = tuple(replace(leaf, parameter=False) for leaf in program.leaves)
     # torch.func decomposes some ops (binary_cross_entropy_with_logits), which rounds otherwise
     first, second = run(replace(program, route=Route(), leaves=plain)), run(program)
