@@ -53,7 +53,7 @@ PROGRAMS_PER_WORKER = 200
 DEADLINE_SECONDS = 90.0
 # Address space for data of one CPU worker. A runaway allocation becomes an exception instead of the machine's end.
 MEMORY_BYTES = 12 * 2**30
-STDERR_TAIL = 4000
+STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
 STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 
 
