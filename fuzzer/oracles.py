@@ -14,6 +14,7 @@ from functools import partial
 import torch
 
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
+from fuzzer.program import extent
 from fuzzer.rounding import FINAL_LOOK, FIRST_FACTOR, FIRST_REPLICAS, SECOND_LOOK, Spread, kind
 from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
 
@@ -61,13 +62,25 @@ def metadata_agrees(trial: Trial) -> Verdict | None:
         other = theirs[name]
         if (mine is None) != (other is None) and not bool((mine if other is None else other).any()):
             continue
+        if other is not None and not _within_storage(other):
+            detail = f"{name} reaches beyond its storage: {_describe(other)} of stride {list(other.stride())}"
+            return Verdict(Signature("metadata_agrees", "wrong", _direction(name), "storage"), detail)
         told = [_describe(mine), _describe(other)]
         if told[0] != told[1]:
             what = "None-ness" if None in (mine, other) else "dtype" if mine.dtype != other.dtype else "shape"
-            direction = "backward" if name.endswith(".grad") else "forward"
             detail = f"{name} is {told[1]}, the reference's is {told[0]}"
-            return Verdict(Signature("metadata_agrees", "wrong", direction, what), detail)
+            return Verdict(Signature("metadata_agrees", "wrong", _direction(name), what), detail)
     return None
+
+
+def _direction(name: str) -> str:
+    return "backward" if name.endswith(".grad") else "forward"
+
+
+def _within_storage(tensor: torch.Tensor) -> bool:
+    """Whether every element lies in the memory that the tensor owns; to read one that does not is undefined."""
+    reach = extent(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    return reach * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _describe(tensor: torch.Tensor | None) -> str:
@@ -135,8 +148,8 @@ def judge(trial: Trial, names: list[str]) -> Iterator[Judged]:
     for name in names:
         if name not in trial.targets or mine[name] is None or theirs[name] is None:
             continue
-        if mine[name].shape != theirs[name].shape:
-            continue
+        if mine[name].shape != theirs[name].shape or not _within_storage(theirs[name]):
+            continue  # metadata_agrees tells
         judging = partial(_judge_one, trial, name, order.index(name), mine[name], theirs[name])
         found = trial.once(("judged", name), judging)
         if found is not None:

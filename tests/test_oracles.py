@@ -98,6 +98,12 @@ def both_directions(named: dict[str, Any]) -> None:
     put("x0.grad", swapped)(named)
 
 
+def beyond_its_storage(t: torch.Tensor) -> torch.Tensor:
+    short = t.clone()
+    short.untyped_storage().resize_(8)
+    return short
+
+
 G, V = "gradients_agree/wrong/backward", "outputs_agree/wrong/forward"
 N, M = "no_new_nonfinite/wrong", "metadata_agrees/wrong"
 
@@ -146,6 +152,12 @@ CASES: dict[str, tuple[str, Change, str, list[str]]] = {
         [f"{M}/backward/None-ness"],
     ),
     "zeros for None": (UNUSED, put("x1.grad", lambda t: torch.zeros(5)), "subject", []),
+    "memory of others": (
+        UNUSED,
+        put("x0.grad", beyond_its_storage),
+        "subject",
+        [f"{M}/backward/storage"],
+    ),
     "ones for None": (UNUSED, put("x1.grad", lambda t: torch.ones(5)), "subject", [f"{M}/backward/None-ness"]),
     "another dtype": (ROUNDED, put("x0.grad", lambda t: t.double()), "subject", [f"{M}/backward/dtype"]),
     "another dtype of an output": (ROUNDED, put("v1", lambda t: t.double()), "subject", [f"{M}/forward/dtype"]),

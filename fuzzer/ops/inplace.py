@@ -64,16 +64,10 @@ def functional(of: str) -> OpSpec:
     return inplace(of, f"{KNOWN[of].source}_")
 
 
-def writer(
-    name: str,
-    *params: Operand | Attribute,
-    source: str = "",
-    differentiable: bool = True,
-    entries: tuple[str, ...] = (),
-) -> OpSpec:
+def writer(name: str, *params: Operand | Attribute, source: str = "", differentiable: bool = True) -> OpSpec:
     """An op that has no out-of-place entry."""
     source = source or f"torch.Tensor.{name}"
-    return OpSpec(name, FAMILY, source, (WRITTEN, *params), 1, differentiable, WRITES, entries=entries)
+    return OpSpec(name, FAMILY, source, (WRITTEN, *params), 1, differentiable, WRITES, entries=())
 
 
 POINTWISE = """
@@ -93,5 +87,5 @@ TABLE = (
     writer("copy_", Operand("src", FLOATS, shape=onto)),
     writer("fill_", choice("value", 0.0, 1.0, -2.5), differentiable=False),
     writer("fill_tensor_", Operand("value", SAME, shape=lambda d: ()), source="torch.Tensor.fill_"),
-    writer("zero_", differentiable=False, entries=("zero_",)),
+    writer("zero_", differentiable=False),
 )
