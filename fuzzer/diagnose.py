@@ -73,6 +73,9 @@ def diagnose(text: str, task: Task, pool: Pool, known: Diagnosis) -> Diagnosis:
                 continue
             place = Place(task.place.reference, Subject(backend, subject.device))
             plans.append(("stage", backend, replace(task, place=place), text))
+    if subject.device != "cpu" and task.place.reference.device == subject.device:  # a person would rather run that
+        there = Place(Subject(task.place.reference.backend, "cpu"), Subject(subject.backend, "cpu"))
+        plans.append(("ablation", "device=cpu", replace(task, place=there), text))
     for name, changed in _changes(program):
         plans.append(("ablation", name, task, show(changed)))
     reports = examine_all(pool, [(replace(t, fresh=True), changed) for _, _, t, changed in plans])
