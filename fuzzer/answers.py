@@ -27,8 +27,8 @@ class Answers:
     batch     candidates run at once; all workers' without it.
     examine   the worker's function that runs a candidate.
 
-    A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is there when
-    it is asked for again. Lanes may share this.
+    A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is kept for
+    when it is asked for again. Lanes may share this.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Answers:
 
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
         texts = [show(p) for p in batch]
+        self.harvest()
         for text in sorted(set(texts), key=len):  # the shortest is compiled soonest, and may end the batch
             self.start(text)
         yield from map(self.answer, texts)
@@ -62,10 +63,20 @@ class Answers:
             wait([future])
         with self.lock:
             if text in self.running:
-                if len(self.kept) >= MOST_ANSWERS:
-                    del self.kept[next(iter(self.kept))]  # the oldest
-                self.kept[text] = shown(self.pool.result(self.running.pop(text), self.task))
-            return self.kept[text]
+                self._keep(text)
+            found = self.kept.get(text)
+        return self.answer(text) if found is None else found  # another lane's answer may have pushed it out
+
+    def harvest(self) -> None:
+        """Keep what runs showed that ended after their batch was decided: no Report waits for ever."""
+        with self.lock:
+            for text in [text for text, future in self.running.items() if future.done()]:
+                self._keep(text)
+
+    def _keep(self, text: str) -> None:
+        if len(self.kept) >= MOST_ANSWERS:
+            del self.kept[next(iter(self.kept))]  # the oldest
+        self.kept[text] = shown(self.pool.result(self.running.pop(text), self.task))
 
     def anew(self, batch: Sequence[Program]) -> list[Shown]:
         """Every program run once more, whatever it showed before: for what does not show in every run."""

@@ -579,10 +579,18 @@ SIDES = (("compiled", "compiled"), ("eager", "eager"), ("float64", "exact"))
 
 
 def _check_kinds(finding: Finding, program: Program, compiled: str, eager: str) -> list[str]:
-    """None-ness, dtype and shape of the tensor that the finding names."""
-    name = finding.detail.partition(" is ")[0]
+    """None-ness, dtype and shape of the tensor that the finding's detail begins with, or the memory that it owns."""
+    name = finding.detail.partition(" ")[0]
     known = [f"{leaf.name}.grad" for leaf in program.leaves] + [o.value for o in program.outputs]
     pick = f'["{name if name in known else known[0]}"]'
+    if finding.signature.pattern == "storage":
+        return [
+            f"t = {compiled}{pick}",
+            "reach = t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))",
+            "owned = t.untyped_storage().nbytes() // t.element_size()",
+            'print(f"its strides reach {reach} elements of a storage of {owned}")',
+            "sys.exit(int(t.numel() > 0 and reach > owned))",
+        ]
     return [
         f"compiled = {compiled}{pick}",
         f"eager = {eager}{pick}",

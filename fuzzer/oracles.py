@@ -50,7 +50,7 @@ def compile_does_not_raise(trial: Trial) -> Verdict | None:
 
 
 def metadata_agrees(trial: Trial) -> Verdict | None:
-    """None-ness, shape and dtype of every output and gradient are the reference's.
+    """None-ness, shape and dtype of every output and gradient are the reference's, and each lies within its storage.
 
     A gradient of zeros and None say the same: AOTAutograd returns zeros for leaves that only undifferentiated outputs
     depend on, where eager returns None.

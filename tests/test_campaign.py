@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, explore
 from fuzzer.store import LockedStore, open_store
-from fuzzer.text import parse
+from fuzzer.text import parse, show
 from fuzzer.verdict import Finding, Signature, Verdict
 from minimizer.reduce import Reduction
 
@@ -107,6 +108,27 @@ def run(
     made = Campaign(plan, said.append)
     made.run()
     return made, said
+
+
+# ---------------------------------------------------------------- answers
+
+
+def test_no_candidate_runs_twice_and_what_nobody_waited_for_is_kept(plan: Plan) -> None:
+    ran: list[str] = []
+
+    def answer(task: Task, text: str) -> Report:
+        ran.append(text)
+        return Report(text, (Verdict(SIGNATURE, "it is wrong"),))
+
+    pool: Any = FakePool(answer)
+    answers = Answers(pool, plan.task)
+    one, other = parse(PROGRAM), parse(PROGRAM.replace("seed=1", "seed=2"))
+    assert one != other
+    assert next(iter(answers([one, other]))) == {SIGNATURE: math.inf}
+    assert list(answers.running) == [show(other)]  # it ran, and its answer was not taken
+    assert list(answers([other, one])) == [{SIGNATURE: math.inf}] * 2
+    assert not answers.running
+    assert sorted(ran) == sorted(map(show, (one, other)))
 
 
 # ---------------------------------------------------------------- triage

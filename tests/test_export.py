@@ -268,6 +268,19 @@ def test_another_dtype_is_told(there: bool, tmp_path: Path) -> None:
     assert (done.returncode, "compiled gives (torch.float32, (4, 2))" in done.stdout) == (int(there), True), done.stderr
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_tensor_beyond_its_storage_is_told(there: bool, tmp_path: Path) -> None:
+    signature = Signature("metadata_agrees", "wrong", "backward", "storage")
+    detail = "x1.grad reaches beyond its storage: float32[4, 2] of stride [2, 1]"
+    text = repro(replace(finding(TWO_OPS), signature=signature, detail=detail))
+    text = text.replace("torch.compile(f, fullgraph=True)", "f")
+    assert '["x1.grad"]' in text
+    if there:
+        text = text.replace("reach = ", "t.untyped_storage().resize_(4)\nreach = ")
+    done = run(tmp_path, text)
+    assert (done.returncode, "its strides reach" in done.stdout) == (int(there), True), done.stderr
+
+
 @pytest.mark.slow
 def test_several_outputs_dtypes_and_layouts_run_in_every_route(tmp_path: Path) -> None:
     program = """program(1)
