@@ -83,7 +83,7 @@ def call(node: Node) -> str:
         return f"{parts[0]}.{spec.source.removeprefix('torch.Tensor.')}"
     written = f"{spec.source}({', '.join(parts)})"
     for outer in spec.then:
-        written = f"{outer}({written})"
+        written = f"{outer}({written})" if spec.results == 1 else f"map({outer}, {written})"
     return written
 
 

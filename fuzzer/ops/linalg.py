@@ -65,6 +65,10 @@ def is_tall(t: TensorType) -> bool:
     return is_small(t) and t.shape[-2] >= t.shape[-1]
 
 
+def separated(d: Draw) -> Recipe:
+    return Recipe("separated")
+
+
 def operand(
     fresh: Callable[[Draw], Shape], accepts: Callable[[TensorType], bool], *values: str, name: str = "x"
 ) -> Operand:
@@ -77,7 +81,7 @@ OBLONG = operand(oblong, is_small, "separated")
 TALL = operand(tall, is_tall, "separated")
 # cholesky refuses what is not positive definite, so it takes no other value
 # nor do inv and solve take a singular one; inv_ex and solve_ex do
-REGULAR = Operand("x", WIDE, shape=square, recipe=lambda d: Recipe("separated"))
+REGULAR = Operand("x", WIDE, shape=square, recipe=separated)
 DEFINITE = Operand("x", WIDE, shape=square, recipe=lambda d: Recipe("definite"))
 LOWER_OR_UPPER = choice("UPLO", "L", "U", default="L")
 
@@ -182,6 +186,20 @@ def foldable(d: Draw) -> Shape:
     return (a, b, a * b)
 
 
+def low_rank(name: str, least: int, *attributes: Attribute) -> OpSpec:
+    """The `q` largest singular values and their vectors, from a random start; `least` of the rows are left out."""
+
+    def kept(d: Draw) -> Value:
+        return d.rng.randint(1, max(1, min(d.x.shape[-2] - least, d.x.shape[-1])))
+
+    # of orthogonal columns, which other factorisations return, all singular values are equal
+    rows = Operand("x", WIDE, shape=lambda d: matrix(d, d.size(1 + least, 8), d.size(1, 8)), recipe=separated)
+    kept_first = computed("q", "integer", kept)
+    return OpSpec(
+        name, FAMILY, f"torch.{name}", (rows, kept_first, *attributes, integer("niter", 0, 2, 2)), 3, random=True
+    )
+
+
 FOLDABLE = Operand("x", WIDE, shape=foldable, recipe=lambda d: Recipe("normal"))
 SOLVED = partner("B", sides)
 LEFT = flag("left", True)
@@ -242,7 +260,12 @@ TABLE = (
     outside("qr", TALL, results=2),
     function("svd", OBLONG, choice("full_matrices", False, default=True), results=3),
     outside("svd", OBLONG, results=3),
+    low_rank("svd_lowrank", 0),
+    # centred columns span one dimension less
+    low_rank("pca_lowrank", 1, choice("center", True, default=True)),
     function("svdvals", OBLONG),
+    # eigenvectors have any phase, so that only their absolute values have a gradient
+    replace(function("eig", SQUARE, results=2), name="eig_abs", then=("torch.abs",)),
     function("eigh", SYMMETRIC, LOWER_OR_UPPER, results=2),
     function("eigvalsh", SYMMETRIC, LOWER_OR_UPPER),
     function("lu", OBLONG, results=3),

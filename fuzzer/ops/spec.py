@@ -218,7 +218,7 @@ class OpSpec:
     source          the torch callable as a person writes it, e.g. "torch.slice_scatter"; called with the operands by
                     position (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
     params          operands and attributes in the order in which they are drawn.
-    then            torch callables that are applied to the result, one after another: torch.view_as_real, where that is
+    then            torch callables that are applied to each result, one after another: torch.view_as_real, where it is
                     complex.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
