@@ -46,6 +46,12 @@ v1 = div(v0, x0)
 backward(v1, cotangent(f16[4]))
 """
 
+EMPTY = """x0 = leaf(f32[6, 11], stride=(12, 1), offset=5)
+v0, v1, v2 = tensor_split(x0, indices=(3, 6))
+backward(v1, cotangent(f32[3, 11]))
+returns(v2)
+"""
+
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -178,6 +184,10 @@ CASES: dict[str, tuple[str, Change, str, list[str]]] = {
         [f"{N}/forward/nonfinite"],
     ),
 }
+
+
+def test_an_empty_slice_may_start_behind_the_end_of_its_storage() -> None:
+    assert verdicts(trial(EMPTY)) == []
 
 
 @pytest.mark.parametrize(("text", "change", "side", "expected"), CASES.values(), ids=CASES)
