@@ -21,7 +21,7 @@ so coarse that no partial sum can round.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -377,10 +377,9 @@ class Rounder:
             args = self._regridded(number, step, args)
         unit = self.scale * self._inner_unit(number, step)
         written = {id_of(ref) for ref in step.writes}
-        if step.name in FLAGGED:
-            written.add(id_of(step.args[FLAGGED[step.name]]))
+        kept = {id_of(step.args[FLAGGED[step.name]])} if step.name in FLAGGED else frozenset()
         whole = step.name in FACTORISING
-        moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, written, whole)
+        moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, whole)
         return moved[0], moved[1]
 
     def _contracted(self, step: Step, args: Any) -> Any:
@@ -408,22 +407,32 @@ class Rounder:
         return (*args[:at], grid, *args[at + 1 :])
 
     def _moved(
-        self, tree: object, refs: object, unit: float, written: set[tuple[int, int]], whole: bool = False
+        self,
+        tree: object,
+        refs: object,
+        unit: float,
+        kept: Set[tuple[int, int]],
+        written: Set[tuple[int, int]],
+        whole: bool = False,
     ) -> object:
+        """The operands moved by up to a unit, but for those that are kept; what the step writes moves where it lies."""
+        if isinstance(tree, torch.Tensor) and isinstance(refs, Ref) and id_of(refs) in written - kept:
+            moved_here: Any = self._moved(tree, refs, unit, kept, frozenset(), whole)
+            return tree.copy_(moved_here)
         if isinstance(tree, torch.Tensor) and tree.dtype.is_complex and isinstance(refs, Ref):
             parts, real = torch.view_as_real(tree.resolve_conj()), replace(refs, dtype=refs.dtype.to_real())
-            moved_parts: Any = self._moved(parts, real, unit, written, whole)
+            moved_parts: Any = self._moved(parts, real, unit, kept, written, whole)
             return torch.view_as_complex(moved_parts.contiguous())
         if isinstance(tree, torch.Tensor):
-            if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in written:
+            if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in kept:
                 return tree
             size = tree.abs().max() if whole and tree.numel() else tree
             return torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree)
         if isinstance(tree, list | tuple):
-            moved = [self._moved(t, r, unit, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
+            moved = [self._moved(t, r, unit, kept, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
             return moved if isinstance(tree, list) else tuple(moved)
         if isinstance(tree, dict):
-            return {k: self._moved(v, refs[k], unit, written, whole) for k, v in tree.items()}  # type: ignore[index]
+            return {k: self._moved(v, refs[k], unit, kept, written, whole) for k, v in tree.items()}  # type: ignore[index]
         return tree
 
     def _inner_unit(self, number: int, step: Step) -> float:

@@ -133,6 +133,12 @@ LEGAL: list[tuple[str, Run, Run, torch.Tensor]] = [
         lambda x: [(x.float().sigmoid() * x.float()).bfloat16()],
         normal(99, dtype=BF16),
     ),
+    (
+        "a compound function in place, near its zeros",
+        lambda x: [x.clone().sinc_()],
+        lambda x: [(x.double() * torch.pi).float().sin() / (x * torch.pi)],
+        1 + normal(99) / 1000,
+    ),
     ("variance by two passes", lambda x: [x.var(0)], lambda x: [((x - x.mean(0)) ** 2).sum(0) / 49], normal(50, 4)),
 ]
 
