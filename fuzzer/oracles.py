@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 
 import torch
 
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
+from fuzzer.picture import fraction
 from fuzzer.program import extent
 from fuzzer.rounding import FINAL_LOOK, FIRST_FACTOR, FIRST_REPLICAS, SECOND_LOOK, Spread, kind
 from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
@@ -229,7 +229,6 @@ def compare(judged: Judged) -> Comparison:
 
 
 CANCELLED = 1e-2  # of the absolute values: a smaller sum is what rounding left over
-SMALL = 64  # denominators up to this are told; by chance one number in 400 is within 1e-6 of such a fraction
 
 
 def proportion(judged: Judged) -> str:
@@ -242,18 +241,12 @@ def proportion(judged: Judged) -> str:
     if judged.verdict == "eager-suspect":
         return ""
     if pattern(judged) == "constant-ratio":
-        return f"; constant ratio {_ratio(float((c[judged.mask] / r[judged.mask]).median()))}"
+        return f"; constant ratio {fraction(float((c[judged.mask] / r[judged.mask]).median()))}"
     total, expected = float(c.sum()), float(r.sum())
     if not (math.isfinite(total) and abs(expected) > CANCELLED * float(r.abs().sum())):
         return ""
-    told = _ratio(total / expected)
+    told = fraction(total / expected)
     return f"; its sum is {told} of the reference's" if "/" in told else ""
-
-
-def _ratio(value: float) -> str:
-    near = Fraction(value).limit_denominator(SMALL)
-    exact = near.denominator > 1 and abs(float(near) - value) <= 1e-6 * abs(value)
-    return f"{value:.6g} ({near})" if exact else f"{value:.6g}"
 
 
 def _numeric(trial: Trial, oracle: str, direction: str, names: list[str], nonfinite: bool) -> Verdict | None:

@@ -32,6 +32,7 @@ ORDER = (
     "fuzzer.mutate",
     "fuzzer.trace",
     "fuzzer.rounding",
+    "fuzzer.picture",
     "fuzzer.execution.messages",
     "fuzzer.oracles",
     "fuzzer.faults",
