@@ -135,6 +135,12 @@ def what_the_original_showed(db: Database) -> None:
     table(db, "findings").add_column("before", str, not_null_default="")
 
 
+@migration
+def what_is_at_fault(db: Database) -> None:
+    for name in ("diagnosis", "attachments"):
+        table(db, "findings").add_column(name, str, not_null_default="{}")
+
+
 def table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 
@@ -169,9 +175,10 @@ def decode(fields: dict[str, Any]) -> Finding:
 
 _PLAIN_FIELDS = (
     *("detail", "original", "program", "place", "reproduced", "runs", "stages", "ablation"),
-    *("campaign", "created", "triage", "note", "before"),
+    *("campaign", "created", "triage", "note", "before", "diagnosis", "attachments"),
 )
-_JSON_COLUMNS = ("place", "comparisons", "stages", "ablation", "totals")
+_DIAGNOSED = ("stages", "ablation", "diagnosis", "attachments")
+_JSON_COLUMNS = ("place", "comparisons", "totals", *_DIAGNOSED)
 
 
 def _plain(comparison: dict[str, Any]) -> dict[str, Any]:
@@ -225,9 +232,10 @@ def require_triage(state: str) -> None:
 class Store:
     """Findings and campaigns of one file. Made by `open_store`; close it, or use it in a `with` block."""
 
-    def __init__(self, path: Path, db: Database | None):
+    def __init__(self, path: Path, db: Database | None, current: bool = True):
         self.path = path
         self._db = db
+        self._current = current  # else what is open is a copy in memory, of the newest schema
 
     def __enter__(self) -> Store:
         return self
@@ -281,6 +289,16 @@ class Store:
                 table(db, "findings").update(finding.id, {"triage": changed.triage, "note": changed.note})
         return changed
 
+    def set_diagnosis(self, finding: Finding) -> bool:
+        """Store stages, ablation, diagnosis and attachments of a known finding. False if they were as they are."""
+        known = self.get(finding.id)
+        if all(getattr(known, name) == getattr(finding, name) for name in _DIAGNOSED):
+            return False
+        with self._writing() as db:
+            row = _to_row({name: getattr(finding, name) for name in _DIAGNOSED})
+            table(db, "findings").update(finding.id, row)
+        return True
+
     def add_campaign(self, campaign: Campaign) -> None:
         """Store a campaign, or replace what was stored under its id."""
         with self._writing() as db:
@@ -314,8 +332,9 @@ class Store:
     def _writing(self) -> Iterator[Database]:
         """One transaction: everything in the block is stored, or nothing is."""
         with explained(self.path):
-            if self._db is None:
-                self._db = _connect(self.path)
+            if self._db is None or not self._current:
+                self.close()
+                self._db, self._current = _connect(self.path), True
                 _migrate(self._db, self.path)
             with _transaction(self._db) as db:
                 yield db
@@ -324,7 +343,7 @@ class Store:
 def open_store(path: str | Path, create: bool = True) -> Store:
     """The store in this file. A missing file is `MissingStore` without `create`, else made by the first write.
 
-    A file of an older schema is brought up to date at once, in one transaction.
+    A file of an older schema is read as if it were new, and brought up to date by the first write, in one transaction.
     """
     path = Path(path)
     if not path.exists():
@@ -338,11 +357,11 @@ def open_store(path: str | Path, create: bool = True) -> Store:
     with explained(path):
         db = _connect(path)
         try:
-            _migrate(db, path)
+            current = _is_current(db, path)
+            return Store(path, db if current else _migrated_copy(db, path), current)
         except BaseException:
             db.conn.close()
             raise
-    return Store(path, db)
 
 
 def _connect(path: Path) -> Database:
@@ -367,8 +386,17 @@ def _pragma(db: Database, name: str) -> int:
     return int(db.conn.execute(f"pragma {name}").fetchone()[0])
 
 
-def _migrate(db: Database, path: Path) -> None:
-    """Check that the file is ours and bring its schema up to date; a file that is up to date is only read."""
+def _migrated_copy(db: Database, path: Path) -> Database:
+    """The database of the newest schema, in memory; the file is closed and stays as it is."""
+    copy = Database(sqlite3.connect(":memory:", isolation_level=None))
+    db.conn.backup(copy.conn)
+    db.conn.close()
+    _migrate(copy, path)
+    return copy
+
+
+def _is_current(db: Database, path: Path) -> bool:
+    """Whether the schema is the newest. Raises CorruptStore for a file that is not ours, NewerStore."""
     version = _pragma(db, "user_version")
     if _pragma(db, "application_id") != APPLICATION and (version or _pragma(db, "schema_version")):
         raise CorruptStore(f"{path} is a database of some other program, not a store of findings")
@@ -376,7 +404,12 @@ def _migrate(db: Database, path: Path) -> None:
         raise NewerStore(
             f"{path} has schema {version} and this backfuzz knows up to {len(MIGRATIONS)}: update backfuzz to read it"
         )
-    if version == len(MIGRATIONS):
+    return version == len(MIGRATIONS)
+
+
+def _migrate(db: Database, path: Path) -> None:
+    """Bring the schema up to date; a database that is up to date is only read."""
+    if _is_current(db, path):
         return
     with _transaction(db):
         for step in MIGRATIONS[_pragma(db, "user_version") :]:  # read again: another process may have been faster

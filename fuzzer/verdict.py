@@ -47,6 +47,11 @@ def strip_digits(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
 
 
+def without_paths(text: str) -> str:
+    """Paths of this machine, shortened to the file's name."""
+    return re.sub(r"(?<![\w./~-])~?(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """One tensor at its worst element: the three numbers a maintainer wants to see.
@@ -100,6 +105,8 @@ class Finding:
     ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
     triage       new, confirmed, duplicate, fixed or dismissed; a person sets it.
     before       what the oracle said of the original program: its error is not the minimal one's.
+    diagnosis    what is at fault, a line each by name (`diagnose.FIELDS`); a piece that was not run says why.
+    attachments  longer texts by file name: graphs with strides, generated code, drawings of the wrong elements.
     """
 
     signature: Signature
@@ -117,6 +124,8 @@ class Finding:
     triage: str = "new"
     note: str = ""
     before: str = ""
+    diagnosis: dict[str, str] = field(default_factory=dict)
+    attachments: dict[str, str] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

@@ -239,17 +239,53 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_an_older_schema_is_brought_up_to_date_and_keeps_its_findings(
+def test_an_older_schema_is_read_as_it_is_and_brought_up_to_date_by_the_first_write(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_store(path) as opened:
         opened.add(finding())
-    calls = []
-    monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, calls.append])
-    for _ in range(2):
+    before = path.read_bytes()
+    monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, lambda db: db.conn.execute("create table more (x)")])
+    with open_store(path) as opened:
+        assert same(opened.get(finding().id), finding())
+        assert path.read_bytes() == before
+        assert opened.add(finding(1))
+        assert [f.id for f in opened.list()] == [finding().id, finding(1).id]
+    with sqlite3.connect(path) as plain:
+        assert plain.execute("pragma user_version").fetchone() == (len(store.MIGRATIONS),)
+        assert plain.execute("select count(*) from more").fetchone() == (0,)
+    plain.close()
+
+
+def test_a_store_of_the_first_schema_has_the_fields_of_today(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as then:
+        then.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
+        old = {k: v for k, v in store.encode(finding()).items() if k not in ("before", "diagnosis", "attachments")}
+        then.setattr(store, "encode", lambda finding: old)
         with open_store(path) as opened:
-            assert same(opened.get(finding().id), finding())
-    assert len(calls) == 1
+            opened.add(finding())
+    with open_store(path) as opened:
+        assert same(opened.get(finding().id), finding())
+
+
+def test_a_diagnosis_is_stored_with_its_finding_and_nothing_else_changes(path: Path) -> None:
+    known = replace(
+        finding(),
+        stages={"eager": "agree"},
+        ablation={"max_fusion_size=1": "wrong"},
+        diagnosis={"ratio": "all zero"},
+        attachments={"backward_graph.py": "def forward(self): ..."},
+    )
+    with open_store(path) as opened:
+        opened.add(finding())
+        opened.set_triage(finding().id, "confirmed")
+        assert opened.set_diagnosis(replace(known, detail="not stored"))
+        assert same(opened.get(known.id), replace(known, triage="confirmed"))
+        before = path.read_bytes()
+        assert not opened.set_diagnosis(known)
+        with pytest.raises(store.UnknownFinding):
+            opened.set_diagnosis(finding(1))
+    assert path.read_bytes() == before
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,6 +300,13 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
     monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, half])
     with pytest.raises(RuntimeError, match="in the middle"):
         open_store(path)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    with open_store(path) as opened:
+        monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, half])
+        opened._current = False
+        with pytest.raises(RuntimeError, match="in the middle"):
+            opened.add(finding(1))
     assert path.read_bytes() == before
 
 
