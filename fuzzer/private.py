@@ -10,6 +10,11 @@ compile_ahead        torch.fx.experimental.proxy_tensor.make_fx, torch._inductor
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
 schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
+graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
+inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11.0 and 2.13.0)
+lacking              the two above, torch._inductor.lowering.{lowerings, fallback_handler},
+                     torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
+bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
 
@@ -128,6 +133,105 @@ def output_code(note: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         GraphLowering.save_output_code = staticmethod(before)
+
+
+def graph_in_work() -> tuple[bool, str]:
+    """(whether it is a backward, its text with dtypes, sizes and strides) of the graph that inductor is lowering."""
+    from torch._inductor.virtualized import V
+
+    return bool(V.graph.is_backward), readable(V.graph.module)
+
+
+def readable(module: Any) -> str:
+    """A graph module as Python code that says the dtype, sizes and strides of every value."""
+    return str(module.print_readable(print_output=False, include_stride=True))
+
+
+@contextlib.contextmanager
+def inner_graphs(wanted: Callable[[Any, bool], bool]) -> Iterator[None]:
+    """Have inductor ask wanted(graph module, is backward) of every graph; where that is False it runs uncompiled."""
+    from torch._inductor import compile_fx
+
+    before = compile_fx._compile_fx_inner
+
+    def inner(gm: Any, example_inputs: Any, *args: Any, **options: Any) -> Any:
+        if wanted(gm, bool(options.get("is_backward"))):
+            return before(gm, example_inputs, *args, **options)
+        return compile_fx.make_boxed_func(gm)
+
+    compile_fx._compile_fx_inner = inner
+    try:
+        yield
+    finally:
+        compile_fx._compile_fx_inner = before
+
+
+FP_FUSION, GRAPHS = "fp fusion", ("forward graph", "backward graph")
+
+
+def lacking(name: str) -> contextlib.AbstractContextManager[None]:
+    """Have inductor do without something: to find out what a difference comes from.
+
+    name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that one runs uncompiled;
+           an ATen overload ("aten.mm.default"): neither decomposed nor lowered, ATen computes it. AttributeError where
+           there is none of that name.
+
+    None of this is part of a cache key, so inductor's caches must be off meanwhile.
+    """
+    if name == FP_FUSION:
+        return _without_fp_fusion()
+    if name in GRAPHS:
+        return inner_graphs(lambda module, backward: backward != (name == GRAPHS[1]))
+    packet, _, overload = name.removeprefix("aten.").rpartition(".")
+    return _left_to_aten(getattr(getattr(torch.ops.aten, packet), overload))
+
+
+@contextlib.contextmanager
+def _without_fp_fusion() -> Iterator[None]:
+    from torch._inductor.codegen.triton import TritonKernel
+
+    before = TritonKernel.__dict__["triton_meta_common"]
+
+    def meta(cls: Any) -> dict[str, Any]:
+        return {**before.__func__(cls), "enable_fp_fusion": False}
+
+    TritonKernel.triton_meta_common = classmethod(meta)
+    try:
+        yield
+    finally:
+        TritonKernel.triton_meta_common = before
+
+
+@contextlib.contextmanager
+def _left_to_aten(op: Any) -> Iterator[None]:
+    from torch._inductor import decomposition
+    from torch._inductor.lowering import fallback_handler, lowerings
+
+    tables: list[dict[Any, Any]] = [decomposition.decompositions, decomposition.fast_random_decomps(), lowerings]
+    before = [table.pop(op) if op in table else None for table in tables]
+    lowerings[op] = fallback_handler(op, add_to_fallback_set=False)
+    try:
+        yield
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            table.pop(op, None)
+            if known is not None:
+                table[op] = known
+
+
+def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:
+    """What PyTorch's own bisector ends on: (backend, subsystem, number, debug info), "" and 0 where it does not know.
+
+    agrees   compiles and runs the program, each time anew, and says whether the difference is gone. None: it is gone
+             with every backend. The bisector keeps its state in files of TORCHINDUCTOR_CACHE_DIR, removes that folder,
+             and leaks into whatever compiles meanwhile: run it in a process of its own with a cache of its own.
+    """
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    found = CompilerBisector.do_bisect(agrees)
+    if found is None:
+        return None
+    return found.backend, found.subsystem or "", found.bisect_number or 0, found.debug_info or ""
 
 
 def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[Any]:

@@ -94,6 +94,7 @@ class Report:
     seconds    by phase: generate, reference, subject, judge.
     redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
     recorded   what the program's values held, by name, where that was asked for.
+    notes      what a closer look found, a line each by name;  files  longer texts of it (`dissect`).
     stderr     the tail of the worker's stderr, for deaths.
     """
 
@@ -106,6 +107,8 @@ class Report:
     stderr: str = ""
     redrawn: int = 0
     recorded: dict[str, Recipe] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:

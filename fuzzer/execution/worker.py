@@ -40,7 +40,7 @@ from fuzzer.interpret import UnknownOp
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits, OpSpec
 from fuzzer.oracles import detectable, verdicts
-from fuzzer.private import reset_compiler
+from fuzzer.private import lacking, reset_compiler
 from fuzzer.program import Attributes, Program, written_leaves
 from fuzzer.regions import UnknownRegion
 from fuzzer.settings import UnknownSetting, in_force
@@ -62,6 +62,7 @@ class Task:
     fresh: bool = False  # inductor's caches off, for verification and canaries
     canary: str = ""  # the name of a planted fault (`faults`); it acts on one side's run and nowhere else
     final: bool = True  # verdicts survive the rounding model's final look; exploration is content with suspects
+    lacking: tuple[str, ...] = ()  # what inductor does without (`private.lacking`), to find out what is at fault
 
 
 class Journal:
@@ -241,7 +242,11 @@ def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     """The trial with the side that is on trial run too."""
     # a planted fault is in no cache key, and the benign run of the same program must not meet its code
     uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
-    with in_force(trial.program.settings), in_force(uncached), planted(task.canary, "subject") as tamper:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(in_force((*trial.program.settings, *uncached)))
+        tamper = stack.enter_context(planted(task.canary, "subject"))
+        for name in task.lacking:
+            stack.enter_context(lacking(name))
         trial.subject = tamper(observe(trial.program, task.place.subject, lambda name: journal.phase(name)))
     return trial
 
@@ -249,6 +254,15 @@ def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
 def try_program(program: Program, task: Task, journal: Journal) -> Trial:
     """Run both sides. Raises Refused where the reference side does not run."""
     return run_subject(run_reference(program, task, journal), task, journal)
+
+
+def observed(task: Task, text: str) -> Trial:
+    """Both sides of a program's text, run and logged. Raises ParseError and Refused."""
+    program = parse(text)
+    _journal.begin(text)
+    trial = try_program(program, task, _journal)
+    _journal.phase("judge")
+    return trial
 
 
 class Dull(Exception):
