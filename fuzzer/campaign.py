@@ -12,7 +12,6 @@ import functools
 import importlib.metadata
 import json
 import platform
-import re
 import shutil
 import subprocess
 import threading
@@ -26,7 +25,7 @@ from typing import Any
 
 from fuzzer.answers import Answers, minimize
 from fuzzer.canaries import run_canaries
-from fuzzer.diagnose import RUNS, Diagnosis, diagnose, examine_all, matching, verify
+from fuzzer.diagnose import RUNS, Verification, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, explore
@@ -34,7 +33,7 @@ from fuzzer.program import Program
 from fuzzer.store import Campaign as Record
 from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
-from fuzzer.verdict import CLASSES, FINDINGS, Finding, Signature
+from fuzzer.verdict import CLASSES, FINDINGS, Finding, Signature, without_paths
 from minimizer.reduce import Reduction
 from minimizer.same import sameness
 
@@ -152,11 +151,6 @@ def _first_line(*command: str) -> str:
     return done.stdout.strip().splitlines()[0] if done.stdout.strip() else ""
 
 
-def without_paths(text: str) -> str:
-    """Paths of this machine, shortened to the file's name."""
-    return re.sub(r"(?<![\w./~-])~?(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
-
-
 # ---------------------------------------------------------------- triage
 
 
@@ -219,29 +213,32 @@ def triage(
     with open_store(plan.db) as store:
         if found.id in {f.id for f in store.list()}:
             return Outcome(store.get(found.id), False, "known", reduction.others, reduction)
-    diagnosis = verify(text, task, verdict.signature, plan.workers, plan.devices, plan.folder)
-    if diagnosis.reproduced < diagnosis.runs or diagnosis.verdict is None:
-        note = f"reproduced {diagnosis.reproduced} of {diagnosis.runs} times in fresh processes"
+    verified = verify(text, task, verdict.signature, plan.workers, plan.devices, plan.folder)
+    if verified.reproduced < verified.runs or verified.verdict is None:
+        note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
         return Outcome(None, False, note, reduction.others, reduction)
-    diagnosis = diagnose(text, task, pool, diagnosis)
-    finding = _finding(suspect, text, diagnosis, place, campaign, reduction, seen[0].detail)
-    with open_store(plan.db) as store:
+    finding = _finding(suspect, text, verified, place, campaign, reduction, seen[0].detail)
+    with open_store(plan.db) as store:  # what is verified is safe before the rest, which takes minutes
         new = store.add(finding)
-    if new and plan.corpus is not None:
-        _keep_regression(plan.corpus, finding)
+    if new:
+        if plan.corpus is not None:
+            _keep_regression(plan.corpus, finding)
+        finding = diagnose(finding, task, pool, plan.folder, expired)
+        with open_store(plan.db) as store:
+            store.set_diagnosis(finding)
     return Outcome(finding, new, reduction.why, reduction.others, reduction)
 
 
 def _finding(
     suspect: Suspect,
     text: str,
-    diagnosis: Diagnosis,
+    verified: Verification,
     place: dict[str, str],
     campaign: str,
     reduction: Reduction,
     before: str,
 ) -> Finding:
-    verdict = diagnosis.verdict
+    verdict = verified.verdict
     assert verdict is not None
     return Finding(
         verdict.signature,
@@ -249,13 +246,11 @@ def _finding(
         suspect.text,
         text,
         place,
-        diagnosis.reproduced,
-        diagnosis.runs,
+        verified.reproduced,
+        verified.runs,
         verdict.comparisons,
-        diagnosis.stages,
-        diagnosis.ablation,
-        campaign,
-        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        campaign=campaign,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
         before=without_paths(before),
     )

@@ -444,6 +444,61 @@ def user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tupl
     return wanted or own[0], function, tuple(inputs)
 
 
+@main.command()
+@click.argument("references", nargs=-1, required=True, metavar="ID...")
+@device_option
+@workers_option
+@db_option
+@json_option
+@explained
+def diagnose(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
+    """Find out again what is at fault in findings of the ledger, where they were found or on --device, and store it.
+
+    Takes one to five minutes a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
+    finding or ledger; 3 this machine cannot run it; 130 interrupted.
+    """
+    from fuzzer.store import encode, open_store
+
+    with open_store(db, create=False) as store:
+        findings = [store.get(reference) for reference in references]
+    rows = []
+    for finding in findings:
+        found = diagnose_one(finding, device, workers)
+        if found is None:
+            click.echo(f"{finding.id}: it does not show here (found with torch {finding.place.get('torch')})", err=True)
+            continue
+        with open_store(db) as store:
+            store.set_diagnosis(found)
+        rows.append(encode(found))
+        if not as_json:
+            click.echo(f"{found.id}  {found.signature}\n" + "\n".join(diagnosis_lines(found)))
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(0 if len(rows) == len(findings) else COULD_NOT_RUN)
+
+
+def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> Finding | None:
+    """The finding with a new diagnosis; None where it does not show."""
+    from fuzzer.diagnose import diagnose, examine_all, matching
+    from fuzzer.execution.pool import Pool, default_workers
+
+    task = finding_task(finding, device, None, None)
+    devices = [task.place.reference.device, task.place.subject.device]
+    folder = Path(".backfuzz")
+    folder.mkdir(parents=True, exist_ok=True)
+    with Pool(workers or default_workers(), devices, scratch=folder) as pool:
+        report = examine_all(pool, [(task, finding.program)])[0]
+        return diagnose(finding, task, pool, folder) if matching(report, finding.signature) else None
+
+
+def diagnosis_lines(finding: Finding) -> list[str]:
+    """What is at fault, for the terminal."""
+    if not finding.diagnosis:
+        return ["not diagnosed yet: backfuzz diagnose " + finding.id]
+    lines = [f"  {name}: {text}" for name, text in finding.diagnosis.items()]
+    return [*lines, f"  attachments (in `backfuzz export`): {', '.join(finding.attachments) or 'none'}"]
+
+
 # ---------------------------------------------------------------- the ledger
 
 
@@ -477,7 +532,7 @@ def list_findings(verdict: str | None, db: Path, as_json: bool) -> None:
 @json_option
 @explained
 def show(reference: str, db: Path, as_json: bool) -> None:
-    """Show one finding: its minimal program, evidence, stages, ablation and environment.
+    """Show one finding: its minimal program, evidence, diagnosis, stages, ablation and environment.
 
     Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
     """
@@ -494,6 +549,7 @@ def show(reference: str, db: Path, as_json: bool) -> None:
     click.echo()
     click.echo(finding.program)
     click.echo(f"reproduced {finding.reproduced} of {finding.runs} in fresh processes")
+    click.echo("diagnosis:\n" + "\n".join(diagnosis_lines(finding)))
     for title, table in (("stages", finding.stages), ("settings", finding.ablation), ("place", finding.place)):
         click.echo(f"{title}:" + "".join(f"\n  {key}: {value}" for key, value in table.items()))
     if finding.note:

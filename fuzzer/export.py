@@ -658,12 +658,14 @@ def issue(finding: Finding) -> str:
         "### 🐛 Describe the bug",
         _one_line(finding.detail, 1000),
         _comparison_table(finding.comparisons),
+        _diagnosis(finding),
         _before(finding),
         f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. The script exits 1 while the fault is "
         "there and 0 when it is gone.",
         _fenced(repro(finding), "python"),
         _stages(finding.stages),
         _ablation(finding.ablation),
+        *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in finding.attachments.items()),
         "The same as a backfuzz program (`backfuzz replay FILE`), signature "
         f"`{finding.signature}`, finding `{finding.id}`:",
         _fenced(finding.program),
@@ -716,5 +718,21 @@ def _stages(stages: dict[str, str]) -> str:
 
 
 def _ablation(ablation: dict[str, str]) -> str:
-    table = _table(("one setting changed", "verdict"), list(ablation.items()))
-    return f"By setting:\n\n{table}" if table else ""
+    table = _table(("one thing changed", "verdict"), list(ablation.items()))
+    return _folded(f"{len(ablation)} single changes", table) if table else ""
+
+
+def _diagnosis(finding: Finding) -> str:
+    """What is at fault, a row each; what was not run or does not apply is left out."""
+    silent = ("not run", "none", "ran out", "failed")
+    known = [(name, text) for name, text in finding.diagnosis.items() if not text.startswith(silent)]
+    table = _table(("diagnosis", ""), known)
+    return f"What is at fault, as far as it could be narrowed down:\n\n{table}" if table else ""
+
+
+def _folded(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def _language(name: str) -> str:
+    return "python" if name.endswith(".py") else ""

@@ -17,7 +17,7 @@ import pytest
 from fuzzer import campaign, view
 from fuzzer.answers import Answers
 from fuzzer.campaign import Campaign, Outcome, Plan, Suspect, Totals, Triage, triage, without_paths
-from fuzzer.diagnose import Diagnosis
+from fuzzer.diagnose import Verification
 from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, explore
@@ -83,13 +83,13 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Minimizing, verifying and diagnosing that take no time; `reproduced` may be changed."""
     state: dict[str, Any] = {"reproduced": 3}
 
-    def verify(text: str, task: Task, signature: Signature, *_: Any) -> Diagnosis:
-        return Diagnosis(state["reproduced"], 3, Verdict(signature, "in /srv/someone/code.py"))
+    def verify(text: str, task: Task, signature: Signature, *_: Any) -> Verification:
+        return Verification(state["reproduced"], 3, Verdict(signature, "in /srv/someone/code.py"))
 
     minimal = Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint")
     monkeypatch.setattr(campaign, "minimize", lambda *_: minimal)
     monkeypatch.setattr(campaign, "verify", verify)
-    monkeypatch.setattr(campaign, "diagnose", lambda text, task, pool, known: known)
+    monkeypatch.setattr(campaign, "diagnose", lambda finding, *_: finding)
     monkeypatch.setattr(campaign, "ring", lambda pool, plan, say: None)
     return state
 

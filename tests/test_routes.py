@@ -19,8 +19,8 @@ from hypothesis import assume, given, settings
 from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.utils import run_and_get_code
 
-from fuzzer import diagnose, interpret
-from fuzzer.execution.messages import Place, Report, Subject
+from fuzzer import interpret
+from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.worker import Journal, Task, report
 from fuzzer.ops import OPS
 from fuzzer.program import Program, Region, Route
@@ -351,17 +351,3 @@ def test_the_programs_last_operation_makes_layouts_in_the_autograd_routes_backwa
     found = run(program, seen.compile)
     assert strides & set(seen.strides("backward"))
     torch.testing.assert_close(found.gradients["x0"], run(program).gradients["x0"])
-
-
-def test_the_diagnosis_says_that_a_route_of_one_backend_has_no_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Task] = []
-
-    def examine_all(pool: Any, tasks: list[tuple[Task, str]]) -> list[Report]:
-        asked.extend(task for task, _ in tasks)
-        return [Report(text) for _, text in tasks]
-
-    monkeypatch.setattr(diagnose, "examine_all", examine_all)
-    known = diagnose.diagnose(HELD.replace("vjp", "aoti"), FRESH, None, diagnose.Diagnosis())  # type: ignore[arg-type]
-    assert {task.place.subject.backend for task in asked} == {"inductor"}
-    assert set(known.stages) == {"aot_eager", "aot_eager_decomp_partition"}
-    assert all(told == "not run: route aoti is for inductor alone" for told in known.stages.values())

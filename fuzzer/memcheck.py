@@ -1,0 +1,55 @@
+"""compute-sanitizer on a finding's script, where there is a GPU and the tool."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from fuzzer.execution.pool import clean_environment
+from fuzzer.export import ExportError, repro
+from fuzzer.verdict import Finding
+
+TOOL = "compute-sanitizer"
+SECONDS = 300.0  # the tool slows kernels down about tenfold
+
+
+def memcheck(finding: Finding, seconds: float = SECONDS) -> str:
+    """One line: the number of errors and the first of them, or why it was not run."""
+    if not finding.place.get("device", "cpu").startswith("cuda"):
+        return "not run: it is for GPUs"
+    if shutil.which(TOOL) is None:
+        return f"not run: no {TOOL} on PATH"
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "repro.py"
+        try:
+            script.write_text(repro(finding))
+        except ExportError as error:
+            return f"not run: {error}"
+        # PyTorch's allocator hands out parts of large blocks, between which nothing is out of bounds
+        environment = clean_environment() | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+        command = [TOOL, "--tool", "memcheck", sys.executable, str(script)]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"ran out of its {seconds:.0f} s"
+    return summary(done.stdout)
+
+
+def summary(output: str) -> str:
+    """What the tool's output says, in one line."""
+    lines = [line.lstrip("= ").strip() for line in output.splitlines() if line.startswith("=====")]
+    total = next((m for line in lines if (m := re.match(r"ERROR SUMMARY: (\d+) errors?", line))), None)
+    if total is None:
+        return f"failed: {lines[-1] if lines else 'it printed no summary'}"
+    if total[1] == "0":
+        return "no errors"
+    first = next(
+        (line for line in lines if re.match(r"(Invalid|Program hit|Misaligned|Uninitialized|Leaked)", line)), ""
+    )
+    return f"{total[1]} errors" + (f", the first: {first}" if first else "")

@@ -1,0 +1,436 @@
+"""Diagnosis: what each piece says of faults that are known, and what it says when it has no time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzer import diagnose
+from fuzzer.ablate import STAGES, changes
+from fuzzer.canaries import read_program
+from fuzzer.diagnose import FIELDS, NOT_YET, Case
+from fuzzer.diagnose import diagnose as diagnosed
+from fuzzer.execution.messages import Place, Report, Subject
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import Task, examine
+from fuzzer.export import issue
+from fuzzer.memcheck import memcheck, summary
+from fuzzer.private import FP_FUSION, bisect, lacking
+from fuzzer.settings import exists, in_force
+from fuzzer.text import parse, show
+from fuzzer.verdict import Finding, Signature, Verdict
+
+TASK = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu")))
+SIGNATURE = Signature("gradients_agree", "wrong", "backward", "all-zero")
+PROGRAM = """program(1)
+settings({"inductor.max_fusion_size": 4, "inductor.inplace_buffers": False})
+route("autograd")
+x0 = leaf(f32[4], seed=1)
+v0 = tanh(x0)
+backward(v0, cotangent(f32[4], values="ones"))
+"""
+
+
+def finding(program: str = PROGRAM, signature: Signature = SIGNATURE, **fields: Any) -> Finding:
+    place = {"backend": "inductor", "against": "eager", "device": "cpu", "torch": "2.13.0"}
+    return Finding(signature, "x0.grad[0]: compiled 0", program, show(parse(program)), place, 3, 3, **fields)
+
+
+class FakePool:
+    """Answers at once, or never."""
+
+    def __init__(self, answer: Callable[[Any, Task, Any], Report | None]):
+        self.answer, self.given_up = answer, 0
+
+    def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+        future: Future[Report] = Future()
+        report = self.answer(function, task, what)
+        if report is not None:
+            future.set_result(report)
+        return future
+
+    def result(self, future: Future[Report], task: Task) -> Report:
+        return future.result()
+
+    def abandon(self, futures: set[Future[Report]]) -> None:
+        self.given_up += len(futures)
+
+
+def wrong_if(rule: Callable[[Task, dict[str, Any]], bool]) -> FakePool:
+    """A pool where a program is wrong under some tasks and settings, and agrees else."""
+
+    def answer(function: Any, task: Task, what: Any) -> Report:
+        shows = function is examine and rule(task, dict(parse(what).settings))
+        return Report(what, (Verdict(SIGNATURE, "it is wrong"),) if shows else ())
+
+    return FakePool(answer)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bisector: it opens a process of its own."""
+    monkeypatch.setattr(Case, "bisect", lambda case: case.notes.setdefault("bisector", "not run: a test"))
+
+
+def run(pool: Any, found: Finding | None = None, **more: Any) -> Finding:
+    return diagnosed(found or finding(), TASK, pool, Path("."), **more)
+
+
+# ---------------------------------------------------------------- stages and settings
+
+
+def test_the_first_stage_that_differs_is_named(quick: None) -> None:
+    late = ("aot_eager_decomp_partition", "inductor")
+    found = run(wrong_if(lambda task, settings: task.place.subject.backend in late))
+    assert found.stages == dict(zip(STAGES, ("agree", "agree", "wrong", "wrong"), strict=True))
+    assert found.diagnosis["stage"] == "aot_eager_decomp_partition is the first that differs"
+    assert found.diagnosis["suspect"].startswith("none")
+
+
+def test_eager_is_a_stage_like_any_other(quick: None) -> None:
+    found = run(wrong_if(lambda task, settings: True))
+    assert found.diagnosis["stage"] == "eager is the first that differs"
+    assert found.diagnosis["culprit"].startswith("eager itself")
+
+
+@pytest.mark.parametrize(
+    ("needed", "told"),
+    [
+        ({}, "torch's defaults"),
+        ({"inductor.max_fusion_size": 4}, "inductor.max_fusion_size=4"),
+        ({"inductor.inplace_buffers": False}, "inductor.inplace_buffers=False"),
+        (
+            {"inductor.max_fusion_size": 4, "inductor.inplace_buffers": False},
+            "inductor.inplace_buffers=False, inductor.max_fusion_size=4",
+        ),
+    ],
+)
+def test_the_smallest_part_of_the_settings_is_found(needed: dict[str, Any], told: str, quick: None) -> None:
+    def rule(task: Task, settings: dict[str, Any]) -> bool:
+        return task.place.subject.backend == "inductor" and needed.items() <= settings.items()
+
+    found = run(wrong_if(rule))
+    assert found.diagnosis["settings"] == f"appears under {told} (2 tried)"
+    for name in ("inductor.max_fusion_size", "inductor.inplace_buffers"):
+        assert (found.ablation[f"{name} at its default"] == "agree") == (name in needed)
+        assert (f"{name} at its default" in found.diagnosis["vanishes"]) == (name in needed)
+
+
+def test_every_single_change_of_the_list_is_tried_and_what_is_so_already_is_not_run(quick: None) -> None:
+    found = run(wrong_if(lambda task, settings: task.place.subject.backend == "inductor" and not task.lacking))
+    for name in ("emulate_precision_casts=True", "max_fusion_size=1", "pattern_matcher=False"):
+        assert found.ablation[f"inductor.{name}"] == "wrong"
+    assert found.ablation["inductor.layout_optimization=False"] == "wrong"
+    assert found.ablation["inductor.cpp.enable_floating_point_contract_flag=off"] == "'off' already"
+    assert found.diagnosis["vanishes"] == "forward graph uncompiled, backward graph uncompiled"
+    assert "does not decide" in found.diagnosis["graph"]
+
+
+@pytest.mark.parametrize("kind", ["forward", "backward"])
+def test_the_graph_is_the_one_that_must_be_compiled(kind: str, quick: None) -> None:
+    found = run(
+        wrong_if(lambda task, s: task.place.subject.backend == "inductor" and f"{kind} graph" not in task.lacking)
+    )
+    assert found.diagnosis["graph"].startswith(f"{kind}: with this graph uncompiled the difference is gone")
+
+
+def test_on_a_gpu_tritons_fusion_is_left_out_and_the_cpu_is_tried() -> None:
+    there = replace(TASK, place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda")))
+    asked = {c.name: c for c in changes(parse(PROGRAM), there)}
+    assert asked["fp fusion off"].task.lacking == (FP_FUSION,)
+    assert asked["device=cpu"].task.place == TASK.place
+    assert not any("cpp." in name for name in asked)
+
+
+def test_a_route_of_one_backend_has_no_stages_and_one_graph_no_halves() -> None:
+    program = parse(PROGRAM.replace("autograd", "aoti"))
+    by_name = {c.name: c for c in changes(program, TASK)}
+    for stage in ("aot_eager", "aot_eager_decomp_partition"):
+        assert by_name[stage].told == "not run: route aoti is for inductor alone"
+    assert not any("graph uncompiled" in name for name in by_name)
+
+
+def test_what_compiles_nothing_has_no_settings_to_try() -> None:
+    plain = replace(TASK, place=Place(Subject("eager", "cpu"), Subject("eager", "cuda")))
+    bare = replace(parse(PROGRAM), settings=())
+    assert list(changes(bare, plain)) == []
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_a_piece_that_ran_out_of_time_says_so(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnose, "VARIANT_SECONDS", 0.01)
+    monkeypatch.setattr(diagnose, "LOOK_SECONDS", 0.01)
+    pool = FakePool(lambda function, task, what: None)
+    found = run(pool)
+    assert pool.given_up > 10
+    assert set(found.diagnosis) == set(FIELDS)
+    assert found.stages["aot_eager"] == found.ablation["inductor.max_fusion_size=1"] == "not run: no answer in 0 s"
+    assert found.diagnosis["elements"] == "none: no answer in 0 s"
+
+
+def test_a_campaign_whose_time_is_up_leaves_the_diagnosis_to_the_command() -> None:
+    def never(*_: Any) -> Report:
+        raise AssertionError("nothing is run")
+
+    found = run(FakePool(never), expired=lambda: True)
+    assert found.stages["aot_eager"] == NOT_YET
+    assert found.diagnosis["bisector"] == found.diagnosis["memcheck"] == NOT_YET
+
+
+def test_a_death_is_not_given_to_the_bisector() -> None:
+    death = finding(signature=Signature("worker_survives", "crashes", "backward", "SIGSEGV"))
+    found = run(wrong_if(lambda task, settings: False), death)
+    assert found.diagnosis["bisector"] == "not run: the program takes its process with it"
+
+
+# ---------------------------------------------------------------- the issue
+
+
+def test_the_issue_shows_the_diagnosis_first_and_folds_what_is_long() -> None:
+    found = finding(
+        diagnosis={"culprit": "the decomposition of aten.tanh", "memcheck": "not run: no GPU", "ratio": "all zero"},
+        attachments={"backward_graph.py": "class GraphModule: ...", "x0.grad.txt": "[2]\n.#"},
+        ablation={"inductor.max_fusion_size=1": "wrong"},
+    )
+    text = issue(found)
+    assert "| culprit | the decomposition of aten.tanh |" in text
+    assert "memcheck" not in text
+    assert text.index("| ratio | all zero |") < text.index("import torch") < text.index("<details>")
+    assert (
+        "<details><summary>`backward_graph.py`</summary>\n\n```python\nclass GraphModule: ...\n```\n\n</details>"
+        in text
+    )
+    assert "<summary>1 single changes</summary>" in text
+
+
+# ---------------------------------------------------------------- compute-sanitizer
+
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+INVALID = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at triton_poi_fused_0+0x150
+========= ERROR SUMMARY: 3 errors
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (CLEAN, "no errors"),
+        (INVALID, "3 errors, the first: Invalid __global__ write of size 4 bytes"),
+        ("", "failed: it printed no summary"),
+        ("========= Error: No attachable process found\n", "failed: Error: No attachable process found"),
+    ],
+)
+def test_the_summary_of_the_sanitizer_is_one_line(output: str, told: str) -> None:
+    assert summary(output) == told
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fake compute-sanitizer on PATH."""
+    path = tmp_path / "compute-sanitizer"
+    path.write_text(f'#!/bin/sh\ntest "$1$2" = --toolmemcheck && test -s "$4" && cat <<EOF\n{INVALID}EOF\n')
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    return path
+
+
+def on_a_gpu() -> Finding:
+    return replace(finding(), place={"device": "cuda", "backend": "inductor", "against": "eager"})
+
+
+def test_memcheck_runs_the_tool_on_the_script_of_a_gpus_finding(tool: Path) -> None:
+    assert memcheck(on_a_gpu()).startswith("3 errors")
+    assert memcheck(finding()) == "not run: it is for GPUs"
+
+
+def test_memcheck_says_when_its_time_is_up(tool: Path) -> None:
+    tool.write_text("#!/bin/sh\nexec sleep 60\n")
+    assert memcheck(on_a_gpu(), 0.2) == "ran out of its 0 s"
+
+
+def test_memcheck_says_that_there_is_no_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert memcheck(on_a_gpu()) == "not run: no compute-sanitizer on PATH"
+
+
+# ---------------------------------------------------------------- torch's own parts
+
+
+def test_what_is_left_out_is_put_back() -> None:
+    from torch._inductor import compile_fx, decomposition, lowering
+    from torch._inductor.codegen.triton import TritonKernel
+
+    op = torch.ops.aten.tanh_backward.default
+
+    def state() -> tuple[Any, ...]:
+        return (
+            compile_fx._compile_fx_inner,
+            TritonKernel.__dict__["triton_meta_common"],
+            decomposition.decompositions.get(op),
+            lowering.lowerings.get(op),
+            dict(decomposition.fast_random_decomps()),
+        )
+
+    before = state()
+    for name in (FP_FUSION, "forward graph", "backward graph", "aten.tanh_backward.default"):
+        with lacking(name):
+            assert state() != before
+        assert state() == before
+
+
+def test_triton_is_told_not_to_fuse() -> None:
+    from torch._inductor.codegen.triton import TritonKernel
+
+    assert exists("inductor.emulate_precision_casts")
+    with in_force((("inductor.emulate_precision_casts", False),)):
+        assert TritonKernel.triton_meta_common()["enable_fp_fusion"] is True
+        with lacking(FP_FUSION):
+            assert TritonKernel.triton_meta_common()["enable_fp_fusion"] is False
+
+
+def test_the_bisector_ends_at_the_first_backend_with_which_the_program_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    assert bisect(lambda: True) is None
+    assert bisect(lambda: CompilerBisector.get_backend() != "aot_eager") == ("aot_eager", "", 0, "")
+
+
+# ---------------------------------------------------------------- planted faults, the whole way
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    with Pool(2, ["cpu"], scratch=tmp_path_factory.mktemp("pool")) as made:
+        yield made
+
+
+def whole(pool: Pool, program: str, signature: Signature, fault: str = "") -> Finding:
+    """A finding with a planted fault, diagnosed with nothing faked."""
+    found = diagnosed(finding(program, signature), replace(TASK, canary=fault), pool, pool.scratch)
+    assert set(found.diagnosis) == set(FIELDS)
+    assert all(found.diagnosis.values())
+    return found
+
+
+def holds(found: Finding, **wanted: str) -> None:
+    for name, words in wanted.items():
+        assert words in found.diagnosis[name], f"{name}: {found.diagnosis[name]}"
+
+
+@pytest.mark.slow
+def test_a_wrong_decomposition_of_one_element_is_diagnosed(pool: Pool) -> None:
+    signature = Signature("gradients_agree", "wrong", "backward", "constant-ratio")
+    found = whole(pool, read_program("sigmoid"), signature, "one_gradient_element_scaled")
+    holds(
+        found,
+        stage="aot_eager_decomp_partition is the first",
+        graph="backward",
+        tensors="x0.grad",
+        elements="single element",
+        ratio="constant factor 1.01",
+        bisector="aot_eager_decomp_partition: decomposition",
+        culprit="the decomposition of aten.sigmoid_backward.default",
+        vanishes="aten.sigmoid_backward.default left to ATen",
+    )
+    assert "sigmoid" in found.attachments["forward_graph.py"]
+    assert found.attachments["x0.grad.txt"].count("#") == 1
+
+
+@pytest.mark.slow
+def test_a_gradient_of_zeros_in_a_route_of_one_graph_is_diagnosed(pool: Pool) -> None:
+    found = whole(pool, read_program("tanh_vjp"), SIGNATURE, "gradient_all_zero")
+    holds(found, elements="whole: all", ratio="all zero", culprit="aten.tanh_backward.default")
+    assert "joint_graph.py" in found.attachments
+
+
+RELU = """program(1)
+settings({"inductor.cpp.inject_relu_bug_TESTING_ONLY": "accuracy", "inductor.inplace_buffers": False})
+route("autograd")
+x0 = leaf(f32[3, 4], seed=1)
+v0 = relu(x0)
+backward(v0, cotangent(f32[3, 4], values="ones"))
+"""
+
+
+@pytest.mark.slow
+def test_wrong_generated_code_under_a_setting_is_diagnosed(pool: Pool) -> None:
+    found = whole(pool, RELU, Signature("outputs_agree", "wrong", "forward", "other"))
+    needed = "inductor.cpp.inject_relu_bug_TESTING_ONLY"
+    holds(
+        found,
+        stage="inductor is the first",
+        graph="forward: with this graph uncompiled the difference is gone",
+        tensors="v0",
+        elements="whole: all 12",
+        ratio="constant offset 1",
+        settings=f"appears under {needed}=accuracy (2 tried)",
+        vanishes=f"{needed} at its default",
+        bisector="inductor: lowerings",
+        culprit="aten.relu.default",
+        suspect="forward_graph.py line 3: relu",
+    )
+    assert "writes a wrong tensor" in found.attachments["forward_code.py"]
+
+
+@pytest.mark.slow
+def test_a_pass_that_contracts_is_diagnosed(pool: Pool) -> None:
+    signature = Signature("outputs_agree", "rounding-sensitive", "forward", "other")
+    found = whole(pool, read_program("contraction"), signature, "product_not_rounded")
+    holds(found, stage="inductor is the first", graph="forward", culprit="post_grad_passes")
+
+
+@pytest.mark.slow
+def test_eagers_own_fault_is_diagnosed(pool: Pool) -> None:
+    signature = Signature("gradients_agree", "eager-suspect", "backward", "constant-ratio")
+    found = whole(pool, read_program("sigmoid"), signature, "eager_gradient_scaled")
+    holds(found, stage="eager is the first", ratio="constant factor 1.01", culprit="eager itself")
+
+
+@pytest.mark.slow
+def test_a_compiler_that_raises_is_diagnosed(pool: Pool) -> None:
+    program = show(parse(read_program("three_activations")))
+    task = replace(TASK, canary="compiler_raises", fresh=True)
+    report = pool.result(pool.submit(examine, task, program), task)
+    found = whole(pool, program, report.verdicts[0].signature, "compiler_raises")
+    holds(found, stage="aot_eager_decomp_partition is the first", tensors="none", bisector="decomposition")
+    holds(found, culprit="aten.sigmoid_backward.default")
+
+
+SLICE_SCATTER = """program(1)
+route("autograd")
+x0 = leaf(f32[2, 4], seed=1)
+x1 = leaf(f32[2, 1], requires_grad=False, seed=2)
+v0 = slice_scatter(x0, x1, dim=1, end=1)
+v1 = sum(v0, dim=(1,))
+backward(v1, cotangent(f32[2], seed=3))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.__version__ >= "2.12", reason="torch 2.12 mended it")
+def test_a_stride_that_no_kernel_can_write_is_diagnosed(pool: Pool) -> None:
+    found = whole(pool, SLICE_SCATTER, SIGNATURE)
+    holds(
+        found,
+        stage="inductor is the first",
+        graph="backward: with this graph uncompiled",
+        tensors="x0.grad",
+        elements="tail: dim 1 from 1 to 3 of 4; 6 of 8",
+        ratio="all zero",
+        settings="torch's defaults",
+        vanishes="backward graph uncompiled",
+        culprit="the layout of slice_scatter_default (aten.slice_scatter.default)",
+        bisector="slice_scatter_default",
+        suspect="backward_graph.py",
+    )
