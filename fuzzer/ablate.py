@@ -25,6 +25,13 @@ ABLATIONS: tuple[tuple[str, Value], ...] = (
     ("inductor.fallback_by_default", True),  # ATen computes every node that is left after decomposition
 )
 CONTRACTION: tuple[str, Value] = ("inductor.cpp.enable_floating_point_contract_flag", "off")
+# Where the bisector ends on a group of passes over the graph: what switches some of them off.
+PASSES: tuple[tuple[str, Value], ...] = (
+    ("inductor.joint_graph_constant_folding", False),
+    ("inductor.optimize_scatter_upon_const_tensor", False),
+    ("inductor.reorder_for_locality", False),
+    ("inductor.shape_padding", False),
+)
 LEFT = " left to ATen"
 SHOWN = 120  # characters of a message
 MOST_SUBSETS = 16  # of a program's own settings: all of four
@@ -71,15 +78,21 @@ def _settings(program: Program, task: Task) -> Iterator[Change]:
         yield Change("ablation", f"{name} at its default", task, _under(program, {k: own[k] for k in own if k != name}))
     if subject.backend in UNCOMPILED:
         return  # no compiler's setting acts
-    for name, value in (*ABLATIONS, *([CONTRACTION] if subject.device == "cpu" else [])):
-        if exists(name):
-            told = f"{value!r} already" if own.get(name, default(name)) == value else ""
-            yield Change("ablation", f"{name}={value}", task, _under(program, {**own, name: value}), told)
+    yield from under(program, task, (*ABLATIONS, *([CONTRACTION] if subject.device == "cpu" else [])))
     if subject.backend == "inductor":
         parts = (*GRAPHS, *([FP_FUSION] if subject.device != "cpu" else []))
         for part in parts[2:] if program.route.name in INFERENCE else parts:  # one graph is inductor as a whole
             name = f"{part} off" if part == FP_FUSION else f"{part} uncompiled"
             yield Change("ablation", name, replace(task, lacking=(part,)), text)
+
+
+def under(program: Program, task: Task, settings: Attributes) -> Iterator[Change]:
+    """The program with each of these settings, alone, beside its own."""
+    own = dict(program.settings)
+    for name, value in settings:
+        if exists(name):
+            told = f"{value!r} already" if own.get(name, default(name)) == value else ""
+            yield Change("ablation", f"{name}={value}", task, _under(program, {**own, name: value}), told)
 
 
 def _under(program: Program, settings: dict[str, Value]) -> str:

@@ -479,7 +479,7 @@ def diagnose(references: Sequence[str], device: str | None, workers: int | None,
 
 def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> Finding | None:
     """The finding with a new diagnosis; None where it does not show."""
-    from fuzzer.diagnose import diagnose, examine_all, matching
+    from fuzzer.diagnose import RUNS, diagnose, examine_all, matching
     from fuzzer.execution.pool import Pool, default_workers
 
     task = finding_task(finding, device, None, None)
@@ -487,8 +487,8 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
     with Pool(workers or default_workers(), devices, scratch=folder) as pool:
-        report = examine_all(pool, [(task, finding.program)])[0]
-        return diagnose(finding, task, pool, folder) if matching(report, finding.signature) else None
+        shown = [matching(r, finding.signature) for r in examine_all(pool, [(task, finding.program)] * RUNS)]
+        return diagnose(finding, task, pool, folder) if any(shown) else None
 
 
 def diagnosis_lines(finding: Finding) -> list[str]:

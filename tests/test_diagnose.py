@@ -15,8 +15,9 @@ import torch
 from fuzzer import diagnose
 from fuzzer.ablate import STAGES, changes
 from fuzzer.canaries import read_program
-from fuzzer.diagnose import FIELDS, NOT_YET, Case
+from fuzzer.diagnose import FIELDS, NO_TIME, Case
 from fuzzer.diagnose import diagnose as diagnosed
+from fuzzer.evidence import Evidence
 from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine
@@ -76,7 +77,7 @@ def wrong_if(rule: Callable[[Task, dict[str, Any]], bool]) -> FakePool:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No bisector: it opens a process of its own."""
-    monkeypatch.setattr(Case, "bisect", lambda case: case.notes.setdefault("bisector", "not run: a test"))
+    monkeypatch.setattr(Case, "bisect", lambda case: case.known.notes.setdefault("bisector", "not run: a test"))
 
 
 def run(pool: Any, found: Finding | None = None, **more: Any) -> Finding:
@@ -163,6 +164,76 @@ def test_what_compiles_nothing_has_no_settings_to_try() -> None:
     assert list(changes(bare, plain)) == []
 
 
+# ---------------------------------------------------------------- conclusions
+
+INDUCTOR = dict(zip(STAGES, ("agree", "agree", "agree", "wrong"), strict=True))
+GRAPH = """class GraphModule(torch.nn.Module):
+    def forward(self, tangents_1: "f32[4][1]"):
+        tanh: "f32[4][1]" = torch.ops.aten.tanh.default(tangents_1)
+        mul: "f32[4][1]" = torch.ops.aten.mul.Tensor(tanh, 2)
+        return (mul,)"""
+
+
+def evidence(gone: tuple[str, ...] = (), **found: str) -> Evidence:
+    known = Evidence(finding(), found=found, files={"backward_graph.py": GRAPH})
+    known.tables["stage"] = INDUCTOR
+    known.tables["ablation"] = {"inductor.max_fusion_size=1": "wrong", **dict.fromkeys(gone, "agree")}
+    known.conclude()
+    return known
+
+
+LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
+DECOMPOSED = "<OpOverload(op='aten.tanh_backward', overload='default')>"
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        (evidence(), "not found beyond the stage inductor"),
+        (
+            evidence(subsystem="decomposition", info=DECOMPOSED),
+            "the decomposition of aten.tanh_backward.default, which",
+        ),
+        (evidence(subsystem="post_grad_passes", info="reinplace"), "inductor's pass reinplace (post_grad_passes)"),
+        (
+            evidence(("inductor.joint_graph_constant_folding=False",), subsystem="joint_graph_passes", info="folding"),
+            "inductor's pass folding (joint_graph_passes), gone with inductor.joint_graph_constant_folding=False",
+        ),
+        (evidence(subsystem="lowerings", info="tanh"), "inductor's code for aten.tanh.default: left"),
+        (evidence(LEFT[:1]), "inductor's code for aten.tanh.default: left to ATen, the difference is gone"),
+        (evidence(LEFT), "inductor's code that joins aten.tanh.default, aten.mul.Tensor: with any"),
+        (evidence(subsystem="inductor_emulate_precision_casts"), "what the bisector calls inductor_emulate_precision"),
+        (
+            evidence(("fp fusion off", "inductor.emulate_precision_casts=True"), subsystem="lowerings", info="tanh"),
+            "fp fusion: a product and a sum rounded once",
+        ),
+    ],
+)
+def test_the_culprit_is_the_narrowest_thing_that_was_found(known: Evidence, told: str) -> None:
+    assert known.notes["culprit"].startswith(told)
+
+
+def test_what_a_bisector_and_aten_accuse_is_marked_in_the_graph() -> None:
+    for known in (evidence(LEFT[:1]), evidence(subsystem="lowerings", info="tanh")):
+        assert known.notes["suspect"].startswith("backward_graph.py line 3: tanh")
+    assert evidence(shapes="[4]").notes["suspect"].startswith("backward_graph.py line 4: mul")
+    assert evidence(shapes="[5]").notes["suspect"] == "none stands out in backward_graph.py"
+
+
+def test_a_gradient_is_not_looked_for_in_a_graph_that_only_spoils_it() -> None:
+    assert evidence(("forward graph uncompiled",), shapes="[4]").shapes() == []
+    assert evidence(("backward graph uncompiled",), shapes="[4]").shapes() == ["[4]"]
+
+
+def test_the_picture_says_why_there_is_none() -> None:
+    known = Evidence(finding(before="it was wrong"))
+    known.picture({}, "the worker died", {}, "")
+    assert known.notes["elements"] == "none: the worker died"
+    known.finding = replace(known.finding, original="program(1)")
+    known.picture({}, "", {}, "")
+    assert (known.notes["ratio"], known.notes["original"]) == ("none: x0.grad[0]", "none: it was wrong")
+
+
 # ---------------------------------------------------------------- time
 
 
@@ -182,8 +253,16 @@ def test_a_campaign_whose_time_is_up_leaves_the_diagnosis_to_the_command() -> No
         raise AssertionError("nothing is run")
 
     found = run(FakePool(never), expired=lambda: True)
-    assert found.stages["aot_eager"] == NOT_YET
-    assert found.diagnosis["bisector"] == found.diagnosis["memcheck"] == NOT_YET
+    assert found.stages["aot_eager"] == f"not run: {NO_TIME}"
+    assert found.diagnosis["bisector"] == found.diagnosis["memcheck"] == f"not run: {NO_TIME}"
+
+
+def test_what_runs_when_the_time_is_up_is_given_up() -> None:
+    pool = FakePool(lambda function, task, what: None)
+    looks = iter((False, False, True))
+    found = run(pool, expired=lambda: next(looks, True))
+    assert pool.given_up > 5
+    assert found.stages["aot_eager"] == f"not run: {NO_TIME}"
 
 
 def test_a_death_is_not_given_to_the_bisector() -> None:

@@ -46,6 +46,7 @@ ORDER = (
     "fuzzer.generated",
     "fuzzer.dissect",
     "fuzzer.ablate",
+    "fuzzer.evidence",
     "fuzzer.memcheck",
     "fuzzer.diagnose",
     "fuzzer.canaries",

@@ -1,0 +1,160 @@
+"""What variants, closer looks and the bisector told of a finding, and what follows from it. Nothing is run here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzzer.ablate import LEFT, PASSES, named
+from fuzzer.generated import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op
+from fuzzer.private import FP_FUSION, GRAPHS
+from fuzzer.text import parse
+from fuzzer.verdict import Finding
+
+PICTURE = ("tensors", "elements", "ratio")
+SWITCHES = [f"{name}={value}" for name, value in PASSES]
+MOST_SUSPECTS = 6  # overloads that are left to ATen one by one, where the bisector names none
+
+
+@dataclass
+class Evidence:
+    """All that is known of one finding.
+
+    tables   by name (stage, ablation, subset), the class that each variant showed;  enough   the subsets of settings
+             that showed the finding, the smallest first.
+    found    notes of workers: backend, subsystem and info of the bisector, shapes of the wrong tensors.
+    notes    the lines of the diagnosis so far;  files   the attachments.
+    """
+
+    finding: Finding
+    tables: dict[str, dict[str, str]] = field(default_factory=lambda: {"stage": {}, "ablation": {}, "subset": {}})
+    enough: list[str] = field(default_factory=list)
+    found: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ what is known on the way
+
+    def picture(self, here: Mapping[str, str], died: str, before: Mapping[str, str], unseen: str) -> None:
+        """Note the picture of the finding and of its original; died and unseen say why there is none."""
+        finding = self.finding
+        for name in PICTURE:
+            self.notes[name] = here.get(name, f"none: {died or finding.detail.partition(':')[0]}")
+        if finding.signature.oracle in ("metadata_agrees", "inputs_untouched"):
+            self.notes["tensors"] = finding.detail.partition(" ")[0]
+        names = PICTURE[1:] if ", " in before.get("tensors", "") else PICTURE  # several are named there again
+        told = "; ".join(before[name] for name in names if name in before)
+        told = told or f"none: {unseen or finding.before or 'no tensor of it lies outside its floor'}"
+        self.notes["original"] = "it is the minimal program" if finding.original == finding.program else told
+
+    def first(self) -> str:
+        """The first stage that differs; "" where there are no stages."""
+        ran = {name: seen for name, seen in self.tables["stage"].items() if not seen.startswith("not run")}
+        return next((name for name, seen in ran.items() if seen != "agree"), "")
+
+    def gone(self) -> list[str]:
+        """The single changes with which all agree."""
+        return [name for name, seen in self.tables["ablation"].items() if seen == "agree"]
+
+    def direction(self) -> str:
+        """forward or backward where leaving one of them uncompiled decides it; else ""."""
+        decided = [graph.split()[0] for graph in GRAPHS if f"{graph} uncompiled" in self.gone()]
+        return decided[0] if len(decided) == 1 else ""
+
+    def graph(self) -> tuple[str, str]:
+        """The graph at fault, as far as is known: its file's name and text."""
+        kinds = (self.direction(), self.finding.signature.direction, "joint", "forward")
+        names = [f"{kind}_graph.py" for kind in kinds]
+        return next(((name, self.files[name]) for name in names if name in self.files), ("", ""))
+
+    def accused(self) -> str:
+        """The overload that the bisector ended on: of the node that it names, or whose decomposition it names."""
+        info, subsystem = self.found.get("info", ""), self.found.get("subsystem")
+        if subsystem == "lowerings":
+            return node_op(self.files.values(), info)
+        found = re.search(r"op='aten\.(\w+)', overload='(\w+)'", info) if subsystem == "decomposition" else None
+        return f"aten.{found[1]}.{found[2]}" if found else ""
+
+    def suspects(self) -> list[str]:
+        """The overloads to leave to ATen: the one that the bisector accuses, or the first of the graph at fault."""
+        accused = self.accused()
+        return [accused] if accused else aten_ops(self.graph()[1])[:MOST_SUSPECTS]
+
+    # ------------------------------------------------------------ what all of that says, a line each
+
+    def conclude(self) -> None:
+        """Note stage, graph, settings, vanishes, suspect (its lines are marked in the files) and culprit."""
+        tried = len(self.tables["ablation"])
+        own = parse(self.finding.program).settings
+        count = f" ({len(own)} tried)" if own else ""
+        self.notes |= {
+            "stage": f"{self.first()} is the first that differs" if self.first() else "none: no compiler is involved",
+            "graph": self.which_graph(),
+            "settings": f"appears under {next(iter(self.enough), named(own))}{count}",
+            "vanishes": ", ".join(self.gone()) or f"with none of {tried} single changes",
+            "suspect": self.suspect(),
+        }
+        self.notes["culprit"] = self.culprit()
+
+    def which_graph(self) -> str:
+        where = self.finding.signature.direction or "unknown"
+        if self.first() != "inductor":
+            return f"{where}: that is where it shows"
+        if "joint_graph.py" in self.files:
+            return f"joint: the route compiles one graph for both directions; it shows in the {where}"
+        if decided := self.direction():
+            return f"{decided}: with this graph uncompiled the difference is gone, with the other it is not"
+        return f"{where}: that is where it shows; leaving one graph uncompiled does not decide it"
+
+    def culprits(self) -> list[str]:
+        """The overloads without whose lowering all agree."""
+        return [name.removesuffix(LEFT) for name in self.gone() if name.endswith(LEFT)]
+
+    def suspect(self) -> str:
+        """Mark the suspicious lines of graph and code, where inductor is at fault; tells the first of each."""
+        if self.first() != "inductor":
+            return "none: the difference is there before inductor writes code"
+        name, graph = self.graph()
+        if not graph:
+            return "none: no graph reached inductor"
+        code, shapes = name.replace("_graph", "_code"), self.shapes()
+        if code in self.files:
+            self.files[code] = mark_code(self.files[code], graph, shapes)
+        self.files[name] = mark_graph(graph, [*self.culprits(), self.found.get("info", "")], shapes)
+        lines = [f"{n} {line}" for n in (name, code) for line in marked_lines(self.files.get(n, ""))[:1]]
+        return "; ".join(lines) or f"none stands out in {name}"
+
+    def shapes(self) -> list[str]:
+        """The shapes of the wrong tensors among what the graph at fault returns."""
+        if self.direction() not in ("", self.finding.signature.direction):
+            return []  # the wrong gradient comes from the other graph, which this one spoils
+        kinds = re.findall(r"is \w+(\[[\d, ]*\])", self.finding.detail)  # of a tensor whose dtype or shape is wrong
+        return self.found.get("shapes", "").split() or [kind.replace(" ", "") for kind in kinds[:1]]
+
+    def culprit(self) -> str:
+        """The name of what is at fault, as far as it was found."""
+        subsystem, info, first = self.found.get("subsystem", ""), self.found.get("info", ""), self.first()
+        shared = [line for line in self.files.get(self.graph()[0], "").splitlines() if SHARED in line]
+        if shared:
+            node = shared[0].partition(":")[0].strip()
+            return f"the layout of {node} ({node_op(shared, node)}): {SHARED}"
+        if first == "eager":
+            return "eager itself lies outside what rounding explains"
+        if f"{FP_FUSION} off" in self.gone():
+            return f"{FP_FUSION}: a product and a sum rounded once; with two roundings the difference is gone"
+        if subsystem == "decomposition":
+            return f"the decomposition of {self.accused() or info}, which disagrees with ATen's own kernel"
+        if subsystem.endswith("_passes"):
+            switches = [name for name in self.gone() if name in SWITCHES]
+            return f"inductor's pass {info} ({subsystem})" + "".join(f", gone with {name}" for name in switches)
+        if subsystem and subsystem != "lowerings":
+            return f"what the bisector calls {subsystem}: changed, the difference is gone"
+        return self.code() or (f"not found beyond the stage {first}" if first else "not found: no compiler is involved")
+
+    def code(self) -> str:
+        """Whose lowering is at fault; "" where that is not known."""
+        culprits = self.culprits() or ([self.accused()] if self.accused() else [])
+        if len(culprits) > 1:
+            return f"inductor's code that joins {', '.join(culprits)}: with any of them left to ATen they agree"
+        return f"inductor's code for {culprits[0]}: left to ATen, the difference is gone" if culprits else ""
