@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -56,6 +56,7 @@ REDRAWS = 8
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
 # "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
 UNWRITABLE_VIEWS = ("as_strided", "unfold")
+EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
 CLOSED = 0.75  # the share of loose results that are closed
 CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
 
@@ -214,8 +215,10 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
         return Recipe("coins")
     if dtype not in FLOATS:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
+    # wider dtypes end where no value of a real program comes
+    suited = [name for name in suited if name != "overflow" or dtype == "f16"]
     if suited and rng.random() < 0.92:
-        return Recipe(rng.choice(tuple(suited)))
+        return Recipe(rng.choice(suited))
     if rng.random() < 0.6:
         return NORMAL
     return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
@@ -330,7 +333,7 @@ def fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
 
 def draw_node(draft: Draft, spec: OpSpec) -> Node:
     """One node of this op: its parameters in table order."""
-    d = Draw(draft.rng, draft.limits)
+    d, known = Draw(draft.rng, draft.limits), len(draft.leaves)
     args: list[Argument] = []
     attrs: list[tuple[str, Any]] = []
     for parameter in spec.params:
@@ -347,11 +350,27 @@ def draw_node(draft: Draft, spec: OpSpec) -> Node:
         else:
             args.append(draw_argument(draft, parameter, d, first=not args))
     draft.target = ""
+    put_edges(draft, zip(spec.operands, args, strict=True), d, known)
     while args and args[-1] is None:
         args.pop()
     count = spec.results(d) if callable(spec.results) else spec.results
     used = sum(len(node.outs) for node in draft.nodes)
     return Node(tuple(f"v{used + i}" for i in range(count)), spec.name, tuple(args), tuple(attrs))
+
+
+def put_edges(draft: Draft, drawn: Iterable[tuple[Operand, Argument]], d: Draw, known: int) -> None:
+    """Put the numbers at which the op changes its rule into most leaves that were drawn for it, from `known` on."""
+    for operand, name in drawn:
+        edges = [x for x in operand.edges(d) if isinstance(x, int | float)] if operand.edges else []
+        at = next((i for i, leaf in enumerate(draft.leaves) if i >= known and leaf.name == name), None)
+        if not edges or at is None or draft.rng.random() >= EDGED:
+            continue
+        leaf = replace(draft.leaves[at], values=Recipe("around", tuple(edges)))
+        if leaf.base is None and all(other.base != leaf.name for other in draft.leaves):
+            draft.leaves[at] = leaf
+            draft.env[leaf.name] = strided(
+                fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape), leaf.stride, leaf.offset
+            )
 
 
 def draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Argument:
@@ -404,15 +423,21 @@ def carriers(draft: Draft, node: Node) -> Sequence[str]:
 
 
 def teaches(draft: Draft, node: Node) -> bool:
-    """Whether the node's floating results are finite, of sane size and not all zero."""
+    """Whether the node's floating results are finite, of sane size and not all zero.
+
+    Where a leaf is there to overflow, three of four elements may; where one factor is zero, the product may be.
+    """
+    recipes = {leaf.values.name for leaf in draft.leaves if leaf.name in node.uses}
     shown = [name for out in node.outs for name in draft.sharing(out)] if writes(node) else node.outs
     # what a write through a view changed is seen in its base
     for name in [name for name in shown if name not in node.outs] or node.outs:
         value = draft.env[name]
         if not value.dtype.is_floating_point or value.numel() == 0:
             continue
+        if "overflow" in recipes and bool((value.isfinite() & (value != 0)).sum() * 4 > value.numel()):
+            continue
         top = float(value.abs().max())
-        if not math.isfinite(top) or top == 0 or top > SANE[draft.types[name].dtype]:
+        if not math.isfinite(top) or (top == 0 and "lone_zero" not in recipes) or top > SANE[draft.types[name].dtype]:
             return False
     return True
 
@@ -566,45 +591,41 @@ def informative(program: Program) -> bool:
     """Whether a wrong gradient could show: the dry run of the backward.
 
     Some element of some gradient must exceed CLEAR times the root mean square difference between the gradient as
-    eager computes it and the same program's in float64. Where the program has no float64 form, nonzero is enough.
+    eager computes it and the same in float64, from the same numbers, where both are finite. Where
+    the program has no float64 form, nonzero is enough.
     """
     own = _dry_gradients(program)
     if own is None:
         return True  # refused: the reference side will say so
     drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
-    wide = None if drawing else _dry_gradients(_in_float64(program))
+    wide = None if drawing else _dry_gradients(program, torch.Tensor.double)
     for name, gradient in own.items():
         if gradient is None or not gradient.numel():
             continue
         g = gradient.double()
         exact = None if wide is None else wide[name]
-        noise = (g - exact).square().mean().sqrt() if exact is not None else torch.zeros(())
-        if bool((torch.isfinite(g) & (g.abs() > CLEAR * noise)).any()) and bool(torch.isfinite(noise)):
+        off = torch.zeros_like(g) if exact is None else g - exact
+        finite = torch.isfinite(g) & torch.isfinite(off)
+        noise = off[finite].square().mean().sqrt()
+        if bool((g[finite].abs() > CLEAR * noise).any()):
             return True
     return False
 
 
-def _dry_gradients(program: Program) -> dict[str, torch.Tensor | None] | None:
-    leaves = materialise(program.leaves)
+def _dry_gradients(
+    program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
+) -> dict[str, torch.Tensor | None] | None:
+    """Eager's gradients, of leaves and cotangents with `change` applied to those that float."""
+
+    def changed(t: torch.Tensor) -> torch.Tensor:
+        return change(t.detach()).requires_grad_(t.requires_grad) if t.is_floating_point() else t
+
+    leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
     try:
-        seeds = cotangents(program)
+        seeds = [changed(t) for t in cotangents(program)]
         return autograd(program, function(program), leaves, seeds, uncompiled, lambda name: None).gradients
     except Exception:  # torch's refusal, of whatever type, is the answer
         return None
-
-
-def _in_float64(program: Program) -> Program:
-    def wide(dtype: str) -> str:
-        return "f64" if dtype in FLOATS else dtype
-
-    return replace(
-        program,
-        leaves=tuple(replace(leaf, dtype=wide(leaf.dtype)) for leaf in program.leaves),
-        outputs=tuple(
-            o if o.cotangent is None else replace(o, cotangent=replace(o.cotangent, dtype=wide(o.cotangent.dtype)))
-            for o in program.outputs
-        ),
-    )
 
 
 def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:

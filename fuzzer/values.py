@@ -7,7 +7,8 @@ torch.randn does not (its vectorised path rounds differently per CPU).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,9 @@ NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 _N = "(u.sum(0) - 3 * 2**23).double() / 2**23"
 # On the diagonal of a matrix: 2, 3, 4, ...
 _STEPS = "(torch.eye(*u.shape[-2:]).double() * torch.arange(2, u.shape[-1] + 2) if u.dim() > 2 else 2.0)"
+_SYMMETRIC = "(n + n.mT if n.dim() > 1 and n.shape[-1] == n.shape[-2] else n)"
+# The first of these steps as 1/64, the others as they are.
+_SMALL = "(1 - (torch.arange(u.shape[-1]) == 0) * (127 / 128) if u.dim() > 2 else 1.0)"
 RECIPES: dict[str, tuple[str, str]] = {
     "normal": ("close to a standard normal", f"{_N}"),
     "uniform": ("uniform in 0..1", "u[0].double() / 2**24"),
@@ -48,45 +52,95 @@ RECIPES: dict[str, tuple[str, str]] = {
     ),
     "integers": ("integers in -4..4", "(u[0] % 9 - 4).double()"),
     "signs": ("-1 or 1", "(u[0] % 2 * 2 - 1).double()"),
+    "nonnegative": ("uniform in 0..4, a third of it exactly zero", "4 * (u[0].double() / 2**24) * (u[1] % 3 != 0)"),
+    "lone_zero": (
+        "-1 or 1, one element exactly zero",
+        "(u[0] % 2 * 2 - 1) * (torch.arange(u[0].numel()).reshape(u[0].shape) != u[1].sum() % max(u[0].numel(), 1))",
+    ),
     "large": ("normal times 1000", f"1000 * ({_N})"),
     "tiny": ("normal times 0.0001", f"({_N}) / 10000"),
     "subnormal": ("below the smallest normal number", f"({_N}) / 8 * torch.finfo(DTYPE).smallest_normal"),
     "separated": ("matrices with singular values near 2, 3, 4, ...", f"({_N}) / 8 + {_STEPS}"),
     "definite": (
         "symmetric matrices with eigenvalues near 2, 3, 4, ...",
-        f"(lambda n: (n + n.mT if n.dim() > 1 and n.shape[-1] == n.shape[-2] else n) / 16 + {_STEPS})({_N})",
+        f"(lambda n: {_SYMMETRIC} / 16 + {_STEPS})({_N})",
+    ),
+    "near_singular": (
+        "symmetric matrices with eigenvalues near 1/64, 3, 4, 5, ...",
+        f"(lambda n: {_SYMMETRIC} / 512 + {_STEPS} * {_SMALL})({_N})",
     ),
     "ones": ("all one", "torch.ones(u.shape[1:])"),
     "coins": ("0 or 1", "u[0] % 2"),
 }
 
 
+Integers = Callable[[Shape], str]
+
+
 @dataclass(frozen=True)
 class Parametrised:
-    """A recipe with arguments: how many it takes, and its expression from (arguments, shape, source of integers)."""
+    """A recipe with arguments: how many it takes, and its expression.
+
+    write   the expression from (arguments, shape, source of integers, dtype).
+    """
 
     purpose: str
     arity: int | None
-    write: Callable[[tuple[Value, ...], Shape, Callable[[Shape], str]], str]
+    write: Callable[[tuple[Value, ...], Shape, Integers, torch.dtype], str]
 
 
-def _permutation(args: tuple[Value, ...], shape: Shape, draw: Callable[[Shape], str]) -> str:
+def neighbours(number: float, dtype: torch.dtype) -> tuple[float, float, float]:
+    """The number nearest to this one in the dtype, between the ones next to it: toward zero first, then away from it.
+
+    Next to zero stand the smallest normal numbers: subnormals may legally be flushed.
+    """
+    info = torch.finfo(dtype)
+    nearest = float(torch.tensor(number, dtype=torch.float64).to(dtype))
+    if nearest == 0:
+        return -info.smallest_normal, nearest, info.smallest_normal
+    fraction, exponent = math.frexp(nearest)
+    unit = math.copysign(math.ldexp(info.eps, exponent - 1), nearest)
+    return nearest - (unit / 2 if abs(fraction) == 0.5 else unit), nearest, nearest + unit
+
+
+def _around(args: tuple[Value, ...], shape: Shape, draw: Integers, dtype: torch.dtype) -> str:
+    return _among([x for a in args for x in neighbours(float(a), dtype)], shape, draw)  # type: ignore[arg-type]
+
+
+def _overflowing(args: tuple[Value, ...], shape: Shape, draw: Integers, dtype: torch.dtype) -> str:
+    """What twice, the square, exp and exp2 just keep in the dtype's range, and do not; and the end of the range."""
+    top = torch.finfo(dtype).max
+    logarithms = (round(log(top), 6) for log in (math.log, math.log2))  # libraries differ in the last digit
+    edges = [x for edge in (top / 2, math.sqrt(top), *logarithms) for x in neighbours(edge, dtype)]
+    return _among([sign * x for x in (*edges, top) for sign in (1, -1)], shape, draw)
+
+
+def _among(numbers: Sequence[float], shape: Shape, draw: Integers) -> str:
+    """Normal, half of the elements replaced by some of the numbers."""
+    table = f"torch.tensor([{', '.join(map(_number, numbers))}], dtype=torch.float64)"
+    chosen = f"torch.where(u[0] % 2 == 0, {_N}, {table}[u[1] % {len(numbers)}])"
+    return f"(lambda u: {chosen})({draw((3, *shape))})"
+
+
+def _permutation(args: tuple[Value, ...], shape: Shape, draw: Integers, dtype: torch.dtype) -> str:
     rows = (*shape[:-1], args[0])
     return f"{draw(rows)}.argsort(dim=-1, stable=True)[..., :{shape[-1] if shape else 1}].reshape({shape})"  # type: ignore[arg-type]
 
 
 PARAMETRISED: dict[str, Parametrised] = {
-    "below": Parametrised("integers in 0..n-1", 1, lambda a, s, draw: f"({draw(s)} % {int(a[0])})"),  # type: ignore[arg-type]
+    "below": Parametrised("integers in 0..n-1", 1, lambda a, s, draw, t: f"({draw(s)} % {int(a[0])})"),  # type: ignore[arg-type]
     "between": Parametrised(
         "integers in a..b",
         2,
-        lambda a, s, draw: f"({draw(s)} % {int(a[1]) - int(a[0]) + 1} + {a[0]})",  # type: ignore[arg-type]
+        lambda a, s, draw, t: f"({draw(s)} % {int(a[1]) - int(a[0]) + 1} + {a[0]})",  # type: ignore[arg-type]
     ),
     "permutation": Parametrised("the first of 0..n-1 in random order, along the last dimension", 1, _permutation),
     "arange": Parametrised(
-        "1, 2, 3, ... in row-major order", 0, lambda a, s, draw: f"torch.arange(1, 1 + {_numel(s)}).reshape({s})"
+        "1, 2, 3, ... in row-major order", 0, lambda a, s, draw, t: f"torch.arange(1, 1 + {_numel(s)}).reshape({s})"
     ),
-    "data": Parametrised("the numbers given", None, lambda a, s, draw: f"torch.tensor({list(a)!r}).reshape({s})"),
+    "around": Parametrised("normal, half of it at one of the numbers given or at its neighbours", None, _around),
+    "overflow": Parametrised("normal, half of it where functions leave the dtype's range", 0, _overflowing),
+    "data": Parametrised("the numbers given", None, lambda a, s, draw, t: f"torch.tensor({list(a)!r}).reshape({s})"),
 }
 
 GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
@@ -110,10 +164,9 @@ def _draw(seed: int) -> Callable[[Shape], str]:
 def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
     """A torch-only expression for the tensor, contiguous on the CPU. Raises UnknownRecipe."""
     torch_dtype = str(TORCH_DTYPES[dtype])
+    floating = TORCH_DTYPES[dtype] if TORCH_DTYPES[dtype].is_floating_point else torch.float32
     if recipe.name in RECIPES and not recipe.args:
-        expression = RECIPES[recipe.name][1]
-        floating = TORCH_DTYPES[dtype].is_floating_point
-        expression = expression.replace("DTYPE", torch_dtype if floating else "torch.float32")
+        expression = RECIPES[recipe.name][1].replace("DTYPE", str(floating))
         drawn = _draw(seed)((3, *shape))
         return f"(lambda u: {expression})({drawn}).to({torch_dtype})"
     known = PARAMETRISED.get(recipe.name)
@@ -122,6 +175,10 @@ def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
         raise UnknownRecipe(f"no value recipe {recipe.name}({len(recipe.args)} arguments); known are {names}")
     if recipe.name == "below" and not (isinstance(recipe.args[0], int) and recipe.args[0] > 0):
         raise UnknownRecipe(f"below({recipe.args[0]}): there is no integer in 0..n-1 for an n under 1")
+    if recipe.name == "around" and not all(
+        isinstance(a, int | float) and math.isfinite(a) for a in recipe.args or [""]
+    ):
+        raise UnknownRecipe(f"around{recipe.args}: it takes finite numbers, one or more")
     if recipe.name == "data":
         if len(recipe.args) != _numel(shape):
             raise UnknownRecipe(f"data holds {len(recipe.args)} numbers for {_numel(shape)} elements of {shape}")
@@ -129,7 +186,7 @@ def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
         kind = "torch.float64" if TORCH_DTYPES[dtype].is_floating_point else "torch.int64"
         numbers = ", ".join(map(_number, recipe.args))
         return f"torch.tensor([{numbers}], dtype={kind}).reshape({shape}).to({torch_dtype})"
-    return f"{known.write(recipe.args, shape, _draw(seed))}.to({torch_dtype})"
+    return f"{known.write(recipe.args, shape, _draw(seed), floating)}.to({torch_dtype})"
 
 
 def _number(value: Value) -> str:

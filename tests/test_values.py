@@ -13,7 +13,15 @@ from fuzzer.program import DTYPES, FLOATS, Recipe
 from fuzzer.values import GENERAL, NAMES, PARAMETRISED, RECIPES, TORCH_DTYPES, UnknownRecipe, fill, source
 
 SHAPE = (7, 300)
-ARGUMENTS = {"below": (7,), "between": (-2, 5), "permutation": (300,), "arange": (), "data": (1.5, -0.0, 3.25)}
+ARGUMENTS = {
+    "below": (7,),
+    "between": (-2, 5),
+    "permutation": (300,),
+    "arange": (),
+    "data": (1.5, -0.0, 3.25),
+    "around": (0.7, -4.0),
+    "overflow": (),
+}
 ALL = [Recipe(name) for name in RECIPES] + [Recipe(name, args) for name, args in ARGUMENTS.items()]
 
 
@@ -43,7 +51,7 @@ def test_every_recipe_has_been_listed_here() -> None:
 
 def test_the_bits_are_the_same_on_every_torch_and_machine() -> None:
     # a change of this number changes what every stored program means
-    assert digest() == "bcc3c73d74f3c17a"
+    assert digest() == "8a1eaf6426af15c1"
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda r: r.name)
@@ -72,6 +80,10 @@ RANGES = {
     "tiny": (-0.0003001, 0.0003001),
     "separated": (-0.375, 8.375),
     "definite": (-0.375, 8.375),
+    "nonnegative": (0, 4),
+    "lone_zero": (-1, 1),
+    "near_singular": (-0.012, 8.012),
+    "around": (-4, 3),
     "ones": (1, 1),
     "coins": (0, 1),
     "below": (0, 6),
@@ -83,7 +95,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("recipe", [r for r in ALL if r.name != "subnormal"], ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", [r for r in ALL if r.name not in ("subnormal", "overflow")], ids=lambda r: r.name)
 def test_a_recipe_stays_in_its_range_and_nearly_fills_it(recipe: Recipe, dtype: str) -> None:
     low, high = RANGES[recipe.name]
     drawn = fill(recipe, 3, dtype, shape_of(recipe)).double()
@@ -101,6 +113,23 @@ def test_subnormal_values_lie_below_the_smallest_normal_number_and_are_not_all_z
     assert int((drawn.double() != 0).sum()) > drawn.numel() / 2
 
 
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+def test_values_that_overflow_end_where_the_dtype_does(dtype: str) -> None:
+    drawn = fill(Recipe("overflow"), 3, dtype, SHAPE)
+    assert bool(drawn.isfinite().all())
+    assert float(drawn.abs().max()) == torch.finfo(drawn.dtype).max
+    for function in (torch.exp, torch.exp2, torch.square, lambda t: t + t):
+        made = function(drawn[drawn > 4])
+        assert bool(made.isinf().any())
+        assert float(made[made.isfinite()].max()) > torch.finfo(drawn.dtype).max / 4
+
+
+def test_an_almost_singular_matrix_has_one_small_singular_value() -> None:
+    drawn = torch.linalg.svdvals(fill(Recipe("near_singular"), 3, "f64", (40, 6, 6)))
+    assert bool(((drawn[:, -1] > 1 / 512) & (drawn[:, -1] < 1 / 32)).all())
+    assert bool((drawn[:, -2] > 2.9).all())
+
+
 def share(tensor: torch.Tensor) -> float:
     return float(tensor.double().mean())
 
@@ -110,6 +139,8 @@ def test_values_have_the_property_that_they_are_for() -> None:
         return fill(Recipe(name), 9, "f64", SHAPE)
 
     assert len(drawn("ties").unique()) == 3
+    assert int((drawn("lone_zero") == 0).sum()) == 1
+    assert 0.28 < share(drawn("nonnegative") == 0) < 0.39
     assert 0.28 < share(drawn("zeros") == 0) < 0.39
     assert set(drawn("corners").unique().tolist()) == {0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 6, -6}
     assert torch.equal(drawn("integers"), drawn("integers").round())
@@ -147,6 +178,8 @@ WRONG = [
     (Recipe("below"), "no value recipe below(0 arguments)"),
     (Recipe("normal", (1,)), "no value recipe normal(1 arguments)"),
     (Recipe("data", (1.0,)), "1 numbers for 4"),
+    (Recipe("around"), "it takes finite numbers, one or more"),
+    (Recipe("around", ("relu",)), "it takes finite numbers, one or more"),
 ]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fuzzer.ops.spec import SAME, Attribute, Draw, Operand, OpSpec, choice, computed, real
+from collections.abc import Sequence
+
+from fuzzer.ops.spec import SAME, Attribute, Draw, Edges, Operand, OpSpec, at, choice, computed, real
 from fuzzer.program import FLOATS, Shape, Value
 
 FAMILY = "activation"
@@ -13,9 +15,10 @@ def activation(
     *attributes: Attribute,
     source: str = "",
     values: tuple[str, ...] = (),
+    edges: Edges = None,
     dtypes: tuple[str, ...] = FLOATS,
 ) -> OpSpec:
-    operand = Operand(dtypes=dtypes, values=values)
+    operand = Operand(dtypes=dtypes, values=values, edges=edges)
     return OpSpec(name, FAMILY, source or f"torch.nn.functional.{name}", (operand, *attributes))
 
 
@@ -38,36 +41,67 @@ def even_dim(d: Draw) -> Value:
     return chosen - d.x.rank if d.rng.random() < 0.5 else chosen
 
 
-EDGES = ("corners", "zeros")
+def linear_from(d: Draw) -> Sequence[Value]:
+    """Where softplus becomes the identity: beta x = threshold."""
+    return [float(d.attrs["threshold"]) / float(d.attrs["beta"])]  # type: ignore[arg-type]
+
+
+def both_sides(d: Draw) -> Sequence[Value]:
+    return [float(d.attrs["lambd"]), -float(d.attrs["lambd"])]  # type: ignore[arg-type]
+
+
+EDGES = ("corners", "zeros", "subnormal")
 
 TABLE = (
-    activation("relu", values=EDGES),
-    activation("relu6", values=EDGES),
-    activation("leaky_relu", real("negative_slope", -0.5, 1.5, (0.01, 0.0, 0.2, 1.0), 0.01), values=EDGES),
+    activation("relu", values=EDGES, edges=at(0.0)),
+    activation("relu6", values=EDGES, edges=at(0.0, 6.0)),
+    activation(
+        "leaky_relu", real("negative_slope", -0.5, 1.5, (0.01, 0.0, 0.2, 1.0), 0.01), values=EDGES, edges=at(0.0)
+    ),
     OpSpec(
         "prelu",
         FAMILY,
         "torch.nn.functional.prelu",
-        (Operand(rank=(1, 5), values=EDGES), Operand("weight", SAME, shape=slopes)),
+        (Operand(rank=(1, 5), values=EDGES, edges=at(0.0)), Operand("weight", SAME, shape=slopes)),
     ),
-    activation("rrelu", real("lower", 0.0, 0.3, (0.0, 0.125), 1 / 8), real("upper", 0.3, 1.0, (0.5, 1 / 3), 1 / 3)),
-    activation("elu", real("alpha", 0.1, 2, (1.0, 0.5), 1.0), values=EDGES),
-    activation("selu", values=EDGES),
-    activation("celu", real("alpha", 0.2, 2, (1.0, 0.5), 1.0), values=EDGES),
+    activation(
+        "rrelu",
+        real("lower", 0.0, 0.3, (0.0, 0.125), 1 / 8),
+        real("upper", 0.3, 1.0, (0.5, 1 / 3), 1 / 3),
+        edges=at(0.0),
+    ),
+    activation("elu", real("alpha", 0.1, 2, (1.0, 0.5), 1.0), values=EDGES, edges=at(0.0)),
+    activation("selu", values=EDGES, edges=at(0.0)),
+    activation("celu", real("alpha", 0.2, 2, (1.0, 0.5), 1.0), values=EDGES, edges=at(0.0)),
     activation("gelu", choice("approximate", "none", "tanh", default="none")),
     activation("silu"),
     activation("mish"),
-    activation("softplus", real("beta", 0.2, 3, (1.0, 0.5), 1.0), real("threshold", 0.5, 30, (20.0, 1.0), 20.0)),
-    activation("softshrink", real("lambd", 0, 2, (0.5, 0.0, 1.0), 0.5), values=EDGES),
-    activation("hardshrink", real("lambd", 0, 2, (0.5, 0.0, 1.0), 0.5), values=EDGES),
+    activation(
+        "softplus",
+        real("beta", 0.2, 3, (1.0, 0.5), 1.0),
+        real("threshold", 0.5, 30, (20.0, 1.0), 20.0),
+        edges=linear_from,
+    ),
+    activation("softshrink", real("lambd", 0, 2, (0.5, 0.0, 1.0), 0.5), values=EDGES, edges=both_sides),
+    activation("hardshrink", real("lambd", 0, 2, (0.5, 0.0, 1.0), 0.5), values=EDGES, edges=both_sides),
     activation("tanhshrink"),
     activation(
-        "hardtanh", real("min_val", -2, 0, (-1.0, 0.0), -1.0), real("max_val", 0.1, 2, (1.0,), 1.0), values=EDGES
+        "hardtanh",
+        real("min_val", -2, 0, (-1.0, 0.0), -1.0),
+        real("max_val", 0.1, 2, (1.0,), 1.0),
+        values=EDGES,
+        edges=at("min_val", "max_val"),
     ),
-    activation("hardsigmoid", values=("corners",)),
-    activation("hardswish", values=("corners",)),
-    activation("threshold", real("threshold", -1, 1, (0.0, 0.5)), real("value", -2, 2, (0.0, 1.0)), values=EDGES),
-    activation("softsign"),
+    activation("hardsigmoid", values=("corners",), edges=at(-3.0, 3.0)),
+    activation("hardswish", values=("corners",), edges=at(-3.0, 0.0, 3.0)),
+    activation(
+        "threshold",
+        real("threshold", -1, 1, (0.0, 0.5)),
+        real("value", -2, 2, (0.0, 1.0)),
+        values=EDGES,
+        edges=at("threshold"),
+    ),
+    activation("softsign", values=("zeros",)),
     activation("logsigmoid"),
     activation("tanh", source="torch.tanh"),
     OpSpec(

@@ -29,20 +29,27 @@ def binary(
     return OpSpec(name, FAMILY, source, params, differentiable=differentiable, entries=entries, since=since)
 
 
+EXTREMES = ("normal", "overflow", "subnormal")
 ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
 
 TABLE = (
-    binary("add", ALPHA, promotes=FLOATS),
+    binary("add", ALPHA, values=EXTREMES, promotes=FLOATS),
     binary("sub", ALPHA, promotes=FLOATS),
-    binary("mul", promotes=(*FLOATS, "i64", "bool")),
+    binary("mul", values=EXTREMES, promotes=(*FLOATS, "i64", "bool")),
     binary(
         "div",
         choice("rounding_mode", None, None, "floor", "trunc", default=None),
+        values=("normal", "zeros", "subnormal"),
         others=("positive", "corners"),
         entries=(*(f"div.{mode}" for mode in ("no_rounding_mode", "floor_rounding", "trunc_rounding")), "true_divide"),
     ),
-    binary("pow", values=("positive",), promotes=(*FLOATS, "i64")),
-    binary("float_power", values=("positive",)),
+    binary(
+        "pow",
+        values=("positive", "nonnegative", "overflow"),
+        others=("zeros", "integers", "normal"),
+        promotes=(*FLOATS, "i64"),
+    ),
+    binary("float_power", values=("positive", "nonnegative"), others=("zeros", "integers", "normal")),
     binary("remainder", others=("positive", "corners")),
     binary("fmod", others=("positive", "corners")),
     binary("maximum", values=("ties", "integers"), others=("ties", "integers"), promotes=FLOATS),
@@ -62,19 +69,19 @@ TABLE = (
         FAMILY,
         "torch.dist",
         (
-            Operand(accepts=nonempty, values=("ties",)),
-            Operand("other", SAME, shape=broadcast),
+            Operand(accepts=nonempty, values=("ties", "integers")),
+            Operand("other", SAME, shape=broadcast, values=("ties", "integers")),
             # not 0: eager's backward breaks ("Expected a proper Tensor but got None", torch 2.11 and 2.13)
             choice("p", 2, 2, 1, 3, 0.5, inf, -inf, default=2),
         ),
     ),
     binary("fmin", values=("ties", "integers"), others=("ties", "integers")),
-    binary("atan2", values=("zeros",), others=("zeros",)),
-    binary("hypot", values=("zeros",), others=("zeros",)),
+    binary("atan2", values=("zeros", "subnormal"), others=("zeros", "subnormal")),
+    binary("hypot", values=("zeros", "subnormal", "overflow"), others=("zeros", "subnormal")),
     binary("copysign", others=("signs", "zeros")),
-    binary("logaddexp"),
+    binary("logaddexp", values=("ties", "normal"), others=("ties", "normal")),
     binary("logaddexp2"),
-    binary("xlogy", values=("zeros",), others=("positive",)),
+    binary("xlogy", values=("zeros",), others=("positive", "nonnegative")),
     binary("xlog1py", source="torch.special.xlog1py", values=("zeros",), others=("positive", "unit")),
     OpSpec(
         "floor_divide",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from fuzzer.ops.spec import (
     FLOATS,
@@ -13,6 +14,7 @@ from fuzzer.ops.spec import (
     Draw,
     Operand,
     OpSpec,
+    at,
     choice,
     computed,
     dim,
@@ -29,6 +31,9 @@ FAMILY = "loss"
 REDUCTION = choice("reduction", "mean", "sum", "none", default="mean")
 INPUT = Operand(accepts=nonempty)
 TARGET = Operand("target", SAME, shape=like)
+# Differences of which are often a margin, beta or delta, and 0.
+STEPS = ("integers", "ties", "normal")
+GRID, GRID_TARGET = replace(INPUT, values=STEPS), replace(TARGET, values=STEPS)
 # integers, because a target that requires grad would get none
 SIGNS = Operand("target", INDEX, shape=like, recipe=lambda d: Recipe("signs"))
 
@@ -96,7 +101,7 @@ TABLE = (
     ),
     loss(
         "multilabel_margin_loss",
-        Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty),
+        Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty, values=STEPS),
         Operand("target", INDEX, shape=like, recipe=lambda d: Recipe("between", (-1, d.x.shape[-1] - 1))),
     ),
     loss(
@@ -121,9 +126,9 @@ TABLE = (
         since="2.13",
     ),
     loss("mse_loss", INPUT, TARGET),
-    loss("l1_loss", Operand(accepts=nonempty, values=("integers",)), TARGET),
-    loss("smooth_l1_loss", INPUT, TARGET, real("beta", 0, 2, (1.0, 0.0, 0.5), 1.0)),
-    loss("huber_loss", INPUT, TARGET, real("delta", 0.1, 2, (1.0, 0.5), 1.0)),
+    loss("l1_loss", GRID, GRID_TARGET),
+    loss("smooth_l1_loss", GRID, GRID_TARGET, real("beta", 0, 2, (1.0, 0.0, 0.5), 1.0)),
+    loss("huber_loss", GRID, GRID_TARGET, real("delta", 0.1, 2, (1.0, 0.5), 1.0)),
     OpSpec(
         "kl_div",
         FAMILY,
@@ -179,11 +184,16 @@ TABLE = (
         choice("eps", 1e-8, 1e-2, default=1e-8),
     ),
     loss("soft_margin_loss", INPUT, SIGNS),
-    loss("hinge_embedding_loss", INPUT, SIGNS, real("margin", 0, 2, (1.0, 0.5), 1.0)),
+    loss(
+        "hinge_embedding_loss",
+        Operand(accepts=nonempty, edges=at("margin")),
+        SIGNS,
+        real("margin", 0, 2, (1.0, 0.5), 1.0),
+    ),
     loss("multilabel_soft_margin_loss", Operand(rank=(2, 2), accepts=nonempty), TARGET, CLASS_WEIGHT),
     loss(
         "multi_margin_loss",
-        Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty),
+        Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty, values=STEPS),
         LABELS,
         CLASS_WEIGHT,
         choice("p", 1, 2, default=1),
@@ -191,8 +201,8 @@ TABLE = (
     ),
     loss(
         "margin_ranking_loss",
-        INPUT,
-        Operand("input2", SAME, shape=like),
+        GRID,
+        Operand("input2", SAME, shape=like, values=STEPS),
         SIGNS,
         real("margin", 0, 2, (0.0, 0.5), 0.0),
     ),

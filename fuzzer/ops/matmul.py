@@ -268,8 +268,13 @@ TABLE = (
         FAMILY,
         "torch.cdist",
         (
-            Operand("x1", WIDE, rank=(2, 3), accepts=lambda t: t.shape[-1] > 0),
-            Operand("x2", SAME, shape=lambda d: (*d.x.shape[:-2], d.size(1, 12), d.x.shape[-1])),
+            Operand("x1", WIDE, rank=(2, 3), accepts=lambda t: t.shape[-1] > 0, values=("normal", "integers", "ties")),
+            Operand(
+                "x2",
+                SAME,
+                shape=lambda d: (*d.x.shape[:-2], d.size(1, 12), d.x.shape[-1]),
+                values=("normal", "integers", "ties"),
+            ),
             choice("p", 2.0, 1.0, 3.0, 0.5, float("inf"), default=2.0),
         ),
     ),

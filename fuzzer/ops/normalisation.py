@@ -149,7 +149,7 @@ TABLE = (
         FAMILY,
         "torch.nn.functional.normalize",
         (
-            Operand(rank=(2, 5), accepts=nonempty, values=("zeros",)),
+            Operand(rank=(2, 5), accepts=nonempty, values=("zeros", "ties", "subnormal")),
             choice("p", 2.0, 1.0, 3.0, float("inf"), default=2.0),
             dim(default=1),
             choice("eps", 1e-12, 1e-3, 1.0, default=1e-12),
@@ -160,7 +160,7 @@ TABLE = (
         FAMILY,
         "torch.renorm",
         (
-            Operand(rank=(2, 5), accepts=nonempty),
+            Operand(rank=(2, 5), accepts=nonempty, values=("zeros", "ties", "normal")),
             choice("p", 2.0, 1.0, 3.0),
             dim(),
             choice("maxnorm", 0.5, 1.0, 5.0),

@@ -26,6 +26,7 @@ FAMILY = "reduction"
 
 KEEPDIM = flag("keepdim", False)
 TIES = ("ties", "integers")
+ZEROS = ("zeros", "lone_zero", "signs", "ties", "overflow")
 INF = float("inf")
 
 
@@ -95,11 +96,12 @@ def reduced(d: Draw) -> Value:
     return expandable(d, d.x.shape)
 
 
+NORMED = ("zeros", "ties", "subnormal", "overflow")
 KEEPDIM_WITH_DIM = computed("keepdim", "flag", keep_if_dim, False)
 CORRECTION = choice("correction", 1, 0, 2, default=1)
 
 TABLE = (
-    reduction("sum", some(), KEEPDIM_WITH_DIM, cast(), full=False),
+    reduction("sum", some(), KEEPDIM_WITH_DIM, cast(), values=("overflow", "normal"), full=False),
     reduction("mean", some(), KEEPDIM_WITH_DIM, cast(), full=False),
     reduction("sum_to_size", computed("size", "shape", reduced), source="torch.Tensor.sum_to_size", full=False),
     reduction("nansum", some(), KEEPDIM, full=False),
@@ -111,8 +113,8 @@ TABLE = (
     reduction("max_all", source="torch.max", values=TIES, entries=("max.reduction_no_dim",)),
     reduction("min_all", source="torch.min", values=TIES, entries=("min.reduction_no_dim",)),
     reduction("aminmax", computed("dim", "dim", maybe_dim, None), KEEPDIM, values=TIES, results=2, since="2.13"),
-    reduction("prod", dim(), KEEPDIM, cast(), values=("zeros", "signs"), full=False),
-    reduction("prod_all", cast(), source="torch.prod", values=("zeros", "signs"), full=False),
+    reduction("prod", dim(), KEEPDIM, cast(), values=ZEROS, full=False),
+    reduction("prod_all", cast(), source="torch.prod", values=ZEROS, full=False),
     reduction("var", some(), CORRECTION, KEEPDIM),
     reduction("std", some(), CORRECTION, KEEPDIM),
     reduction("var_mean", some(), CORRECTION, KEEPDIM, results=2),
@@ -130,6 +132,7 @@ TABLE = (
             computed("dim", "dim", maybe_dim, None),
             KEEPDIM,
             choice("interpolation", "linear", "lower", "higher", "midpoint", "nearest", default="linear"),
+            values=(*TIES, "normal"),
             dtypes=WIDE,
         )
         for name in ("quantile", "nanquantile")
@@ -139,7 +142,7 @@ TABLE = (
         computed("p", "norm", order, "fro"),
         computed("dim", "dims", some_for_norm, None),
         KEEPDIM,
-        values=("zeros", "ties"),
+        values=NORMED,
         entries=("norm", "norm.fro", "norm.inf"),
     ),
     reduction(
@@ -147,7 +150,7 @@ TABLE = (
         choice("p", "nuc", default="fro"),
         KEEPDIM,
         source="torch.norm",
-        values=("separated",),
+        values=("separated", "near_singular"),
         rank=(2, 2),
         dtypes=WIDE,
         entries=("norm.nuc",),
@@ -159,12 +162,12 @@ TABLE = (
         KEEPDIM,
         computed("dtype", "dtype", wider, None),
         source="torch.linalg.vector_norm",
-        values=("zeros", "ties"),
+        values=NORMED,
     ),
-    reduction("logsumexp", dims(), KEEPDIM, rank=(1, 5)),
-    reduction("median", dim(), KEEPDIM, results=2),
-    reduction("median_all", source="torch.median"),
-    reduction("nanmedian", dim(), KEEPDIM, results=2),
+    reduction("logsumexp", dims(), KEEPDIM, values=("ties", "normal", "overflow"), rank=(1, 5)),
+    reduction("median", dim(), KEEPDIM, values=TIES, results=2),
+    reduction("median_all", source="torch.median", values=TIES),
+    reduction("nanmedian", dim(), KEEPDIM, values=TIES, results=2),
     reduction("trace", rank=(2, 2), dtypes=WIDE),
     reduction(
         "argmax",

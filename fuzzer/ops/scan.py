@@ -22,9 +22,9 @@ def wide(d: Draw) -> Shape:
 
 
 TABLE = (
-    scan("cumsum", cast()),
-    scan("cumprod", cast(), values=("zeros", "signs")),
-    scan("logcumsumexp"),
+    scan("cumsum", cast(), values=("normal", "overflow")),
+    scan("cumprod", cast(), values=("zeros", "lone_zero", "signs", "ties", "overflow")),
+    scan("logcumsumexp", values=("normal", "overflow")),
     scan("cummax", values=("ties", "integers"), results=2),
     scan("cummin", values=("ties", "integers"), results=2),
     OpSpec("diff", FAMILY, "torch.diff", (Operand(rank=(1, 5)), integer("n", 0, 3, 1), dim(default=-1))),

@@ -12,11 +12,12 @@ from fuzzer.program import Recipe, Shape
 
 FAMILY = "sort"
 
+TIED = Operand(accepts=nonempty, values=("ties", "integers", "normal"))
 STABLE = choice("stable", True, default=False)
 
 
 def sort(name: str, *attributes: Attribute, results: int = 2, differentiable: bool = True) -> OpSpec:
-    return OpSpec(name, FAMILY, f"torch.{name}", (Operand(accepts=nonempty), *attributes), results, differentiable)
+    return OpSpec(name, FAMILY, f"torch.{name}", (TIED, *attributes), results, differentiable)
 
 
 def few(d: Draw) -> Shape:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,8 @@ def log_uniform(rng: random.Random, low: int, high: int) -> int:
 
 # ---------------------------------------------------------------- operands
 
+Edges = Callable[[Draw], Sequence[Value]] | None
+
 SAME = "same"  # an operand's dtype: that of the first operand
 
 
@@ -80,6 +82,8 @@ class Operand:
     accepts   a test on the type of a candidate (a stored value or a drawn shape).
     fresh     the shape of a new leaf, where log-uniform sizes of a drawn rank would be refused too often.
     values    recipes that suit a new leaf, by name (drawn among with the general ones).
+    edges     the numbers at which the op changes its rule, as its drawn attributes say: most new leaves hold them,
+              exactly and one unit beside, in their own dtype.
     recipe    the recipe that it must have (index operands): then it is always a leaf.
     count     lowest and highest number of tensors, for an operand that is a list.
     absent    probability that an optional operand is left out.
@@ -94,6 +98,7 @@ class Operand:
     accepts: Callable[[TensorType], bool] | None = None
     fresh: Callable[[Draw], Shape] | None = None
     values: tuple[str, ...] = ()
+    edges: Edges = None
     recipe: Callable[[Draw], Recipe] | None = None
     count: tuple[int, int] | None = None
     absent: float = 0.0
@@ -120,6 +125,11 @@ INTS = INTEGERS
 BOOL = ("bool",)
 ANY = FLOATS + INTEGERS + BOOL
 WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
+
+
+def at(*places: float | str) -> Callable[[Draw], Sequence[Value]]:
+    """Edges: numbers, and attributes by name (those that are None say nothing)."""
+    return lambda d: [d.attrs[place] if isinstance(place, str) else place for place in places]
 
 
 # ---------------------------------------------------------------- attributes
