@@ -86,8 +86,9 @@ def _line(cells: Mapping[str, Any]) -> str:
 )
 @click.option("--deadline", default=600.0, show_default=True, help="Seconds a row.")
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Rows at a time.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, the last line.")
-def minifier_command(programs: tuple[str, ...], deadline: float, device: str, as_json: bool) -> None:
+def minifier_command(programs: tuple[str, ...], deadline: float, device: str, workers: int, as_json: bool) -> None:
     """PyTorch's own minifier on big programs with a fault: what it leaves, and whether that keeps the fault."""
     try:
         chosen = minifier.starts(programs)
@@ -95,7 +96,7 @@ def minifier_command(programs: tuple[str, ...], deadline: float, device: str, as
         raise click.BadParameter(str(error)) from None
     print(_line({name: name for name in WIDTHS}))
     rows = []
-    for row in minifier.measure(chosen, deadline, device):
+    for row in minifier.measure(chosen, deadline, device, workers):
         print(_line(row), flush=True)
         rows.append(row)
     if as_json:

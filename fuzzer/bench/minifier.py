@@ -34,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -99,13 +100,23 @@ def expected(program: Program) -> str:
     return program.comment[-1].removeprefix("expect: ") if program.comment else "wrong"
 
 
-def measure(programs: Mapping[str, Program], deadline: float, device: str) -> Iterator[dict[str, Any]]:
-    """A row for every program, place and level, one after the other; `program` is its name."""
-    for name, program in programs.items():
-        for level, after in itertools.product(LEVELS[expected(program)], AFTER):
-            with tempfile.TemporaryDirectory(prefix="minifier-", ignore_cleanup_errors=True) as folder:
-                row = minify(program, expected(program), Path(folder), after, deadline, level, device)
-            yield {"program": name, **asdict(row)}
+def measure(
+    programs: Mapping[str, Program], deadline: float, device: str, workers: int = 1
+) -> Iterator[dict[str, Any]]:
+    """A row for every program, place and level, this many at a time; `program` is its name."""
+    cases = [
+        (name, program, level, after)
+        for name, program in programs.items()
+        for level, after in itertools.product(LEVELS[expected(program)], AFTER)
+    ]
+
+    def row(name: str, program: Program, level: int, after: str) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="minifier-", ignore_cleanup_errors=True) as folder:
+            found = minify(program, expected(program), Path(folder), after, deadline, level, device)
+        return {"program": name, **asdict(found)}
+
+    with ThreadPoolExecutor(workers) as threads:  # each waits for processes of its own
+        yield from threads.map(row, *zip(*cases, strict=True))
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -72,9 +72,11 @@ def measure(
     planted_here = sorted(path.stem for path in PROGRAMS.glob("*.prog") if path.stem in names or not names)
     with Pool(workers, [task.place.subject.device]) as pool:
         rows = list(reductions(replace(task, final=False), pool, planted_here, starts, say))
-    theirs = list(minifier.measure(starts, minifier_seconds, task.place.subject.device)) if minifier_seconds else []
-    for row in theirs:
-        say(f"minifier: {row}")
+    theirs = []
+    if minifier_seconds and starts:
+        for row in minifier.measure(starts, minifier_seconds, task.place.subject.device, workers):
+            say(f"minifier: {row}")
+            theirs.append(row)
     figures: dict[str, Any] = {"rows": [asdict(row) for row in rows], "faults": len(rows), "minifier": theirs}
     if rows:
         figures |= {
