@@ -94,7 +94,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("inductor.disable_padding_cpu", (False,), CPU),
     Setting("inductor.padding_stride_threshold", (0,), needs=PADS),
     Setting("inductor.pad_outputs", (True,), needs=PADS_ALL),
-    Setting("inductor.shape_padding", (False,), CUDA, note="pads for tensor cores"),
+    Setting("inductor.force_shape_pad", (True,), CUDA, note="matrix products padded for tensor cores, of any size"),
+    Setting("inductor.shape_padding", (False,), NOWHERE, note="torch pads no product as small as a program's"),
     Setting("inductor.force_pointwise_cat", (True,)),
     # graph passes
     Setting("inductor.pattern_matcher", (False,)),
@@ -119,7 +120,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("inductor.triton.prefer_nd_tiling", (True,), CUDA),
     Setting("inductor.triton.tile_reductions", (True,), CUDA, needs=(("inductor.triton.prefer_nd_tiling", True),)),
     Setting("inductor.triton.max_tiles", (1, 2, 3), CUDA),
-    Setting("inductor.triton.mix_order_reduction", (False,), CUDA),
+    Setting(
+        "inductor.triton.mix_order_reduction_non_strict_mode", (True,), CUDA, note="fuses sums of rows and columns"
+    ),
+    Setting("inductor.triton.mix_order_reduction", (False,), NOWHERE, note="torch fuses so from 5 * 2**20 elements on"),
     Setting("inductor.triton.use_block_ptr", (True,), CUDA),
     Setting(
         "inductor.triton.cudagraphs", (True,), CUDA, ("autograd", "vjp"), note="a program runs once: the warm-up run"

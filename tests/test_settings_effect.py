@@ -133,8 +133,7 @@ def look(device: str, setting: Setting, value: Value, names: list[str]) -> tuple
 
 def inert(device: str) -> list[str]:
     """The settings none of whose values changes any code on this device, or under which a compile raises."""
-    known = SHOWN_BY if device == "cpu" else {}
-    rows = [look(device, s, value, [known.get(s.name, "pointwise and reductions")]) for s, value in tried(device)]
+    rows = [look(device, s, value, [SHOWN_BY.get(s.name, "pointwise and reductions")]) for s, value in tried(device)]
     shown = {name for name, _, told in rows if told in PROGRAMS}
     rows += [look(device, s, value, list(PROGRAMS)) for s, value in tried(device) if s.name not in shown]
     show(f"settings, values and the program whose code changes on {device}", rows)

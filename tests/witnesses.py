@@ -233,6 +233,23 @@ backward(v1, cotangent(f32[40]))
 backward(v2, cotangent(f32[40]))
 backward(v3, cotangent(f32[40]))
 """,
+    "one long row": """x0 = leaf(f32[100000])
+v0 = exp(x0)
+v1 = sum(v0)
+backward(v1, cotangent(f32[()]))
+""",
+    "gaps summed": """x0 = leaf(f32[30, 40], stride=(50, 1))
+v0 = exp(x0)
+v1 = sum(v0)
+backward(v1, cotangent(f32[()]))
+""",
+    "joined and multiplied": """x0 = leaf(f32[6, 8])
+x1 = leaf(f32[6, 8])
+x2 = leaf(f32[16, 5])
+v0 = cat([x0, x1], dim=1)
+v1 = mm(v0, x2)
+backward(v1, cotangent(f32[6, 5]))
+""",
 }
 
 
@@ -244,8 +261,13 @@ def read(text: str) -> Program:
 
 PROGRAMS = {name: read(text) for name, text in TEXTS.items()}
 
-# A program that shows each setting on the CPU, on torch 2.13; elsewhere the first to look at.
+# A program that shows each setting, on torch 2.13 on the CPU or on 2.11 on a GPU; elsewhere the first to look at.
 SHOWN_BY = {
+    "inductor.split_reductions": "one long row",
+    "inductor.force_shape_pad": "matmuls",
+    "inductor.triton.cooperative_reductions": "one long row",
+    "inductor.triton.tile_reductions": "gaps summed",
+    "inductor.triton.mix_order_reduction_non_strict_mode": "many wide",
     "inductor.max_fusion_size": "many reads",
     "inductor.max_fusion_unique_io_buffers": "pointwise and reductions",
     "inductor.aggressive_fusion": "two apart",
@@ -271,7 +293,7 @@ SHOWN_BY = {
     "inductor.disable_padding_cpu": "rows of rows",
     "inductor.padding_stride_threshold": "pointwise and reductions",
     "inductor.pad_outputs": "pointwise and reductions",
-    "inductor.force_pointwise_cat": "cat of views",
+    "inductor.force_pointwise_cat": "joined and multiplied",
     "inductor.pattern_matcher": "one constant scattered",
     "inductor.joint_graph_constant_folding": "images",
     "inductor.optimize_scatter_upon_const_tensor": "one constant scattered",
