@@ -80,11 +80,11 @@ def span(program: Program, types: Types, start: int, end: int) -> Iterator[Progr
 def isolate_node(program: Program, types: Types) -> Iterator[Program]:
     """One node alone, its operands fresh contiguous leaves; one node with the producers of its operands.
 
-    Then both again with leaves laid out like the values they replace, holding what was recorded.
+    Then, of few nodes, both again with leaves laid out like the values they replace, holding what was recorded.
     """
     producer = {name: node for node in program.nodes for name in node.outs}
     for plain, deep in itertools.product((True, False), (False, True)):
-        for node in reversed(program.nodes):
+        for node in reversed(program.nodes) if plain or len(program.nodes) <= FEW_NODES else ():
             near = [producer[name] for name in node.uses if name in producer] if deep else []
             if near or not deep:
                 yield from cut(program, types, [node, *near], results(program, node, types), plain)
@@ -286,6 +286,14 @@ def plain_parameter(program: Program, types: Types) -> Iterator[Program]:
     yield from all_then_each(program, lambda leaf: replace(leaf, parameter=False))
 
 
+def all_plain(program: Program, types: Types) -> Iterator[Program]:
+    """Settings, route, dtypes, layouts, values and cotangents at their plainest, at once: each alone is a query."""
+    plain = program
+    for reducer in FORMS:
+        plain = next(reducer(plain, types), plain)
+    yield plain
+
+
 # ---------------------------------------------------------------- values
 
 
@@ -429,6 +437,19 @@ def default_route(program: Program, types: Types) -> Iterator[Program]:
         yield from propose(program, route=replace(route, options=tuple(p for p in route.options if p != pair)))
 
 
+# What `all_plain` takes the first proposal of; of cotangents that is the layout, then the values.
+FORMS = (
+    default_setting,
+    default_route,
+    to_float32,
+    unview_leaf,
+    plain_stride,
+    plain_offset,
+    simplest_values,
+    simplest_cotangent,
+    simplest_cotangent,
+)
+
 # Big cuts first. The first group removes statements, and a statement takes its operands, attributes and compile time
 # with it: every query after it is cheaper and every list of proposals shorter. Halving leads while there are many; then
 # isolate_node, because most faults need one or two nodes: it ends the search for the place at once.
@@ -450,6 +471,7 @@ REDUCERS: tuple[Reducer, ...] = (
     narrow_region,
     drop_operand,
     merge_leaves,
+    all_plain,
     default_setting,
     default_route,
     drop_dim,

@@ -23,7 +23,7 @@ Record = Callable[[Program], Mapping[str, Recipe]]
 IsSame = Callable[[Sequence[Program]], Iterable[Answer]]
 Note = Callable[[str], None]
 
-# The six-node programs of tests/quality/test_shrink.py take 8 to 47 queries, proof included. More than ten times the
+# The six-node programs of tests/quality/test_shrink.py take 5 to 47 queries, proof included. More than ten times the
 # most of them is a bound on time, not on quality: at 2 s a query over 8 workers it is about 3 minutes.
 BUDGET = 600
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 # fault: (queries, text)
 LEFT: dict[str, tuple[int, str]] = {
     "activation_of_a_strided_value": (
-        39,
+        37,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1, 2], values="ones")
@@ -18,7 +18,7 @@ backward(v2, cotangent(f32[1, 1], values="ones"))
 """,
     ),
     "add_under_a_setting": (
-        21,
+        22,
         """program(1)
 settings({"inductor.max_fusion_size": 4})
 route("autograd")
@@ -29,7 +29,7 @@ backward(v0, cotangent(f32[()], values="ones"))
 """,
     ),
     "broadcast_cotangent_on_vjp": (
-        27,
+        29,
         """program(1)
 route("vjp")
 x0 = leaf(f32[1, 1], values="ones")
@@ -38,7 +38,7 @@ backward(v0, cotangent(f32[1, 2], stride=(1, 0), values="ones"))
 """,
     ),
     "cat_of_unequal_parts": (
-        23,
+        22,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1], values="ones")
@@ -48,7 +48,7 @@ backward(v0, cotangent(f32[3], values="ones"))
 """,
     ),
     "convolution_with_a_stride": (
-        25,
+        21,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1, 1, 1], values="ones")
@@ -67,7 +67,7 @@ backward(v0, cotangent(f32[3], values="ones"))
 """,
     ),
     "division_by_a_small_value": (
-        29,
+        30,
         """program(1)
 route("autograd")
 x0 = leaf(f32[()], values=data([0.033203125]))
@@ -85,7 +85,7 @@ backward(v0, cotangent(f32[17], values="ones"))
 """,
     ),
     "gather_of_a_repeated_index": (
-        20,
+        18,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1], values="ones")
@@ -95,7 +95,7 @@ backward(v0, cotangent(f32[2], values="ones"))
 """,
     ),
     "layer_norm_without_weight": (
-        20,
+        17,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1], values="ones")
@@ -104,7 +104,7 @@ backward(v0, cotangent(f32[1], values="ones"))
 """,
     ),
     "leaf_with_gaps": (
-        27,
+        28,
         """program(1)
 route("autograd")
 x0 = leaf(f32[2], stride=(2,), values="ones")
@@ -113,7 +113,7 @@ backward(v0, cotangent(f32[2], values="ones"))
 """,
     ),
     "matmul_with_a_long_inner_dim": (
-        31,
+        22,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1, 3], requires_grad=False, values="ones")
@@ -123,7 +123,7 @@ backward(v0, cotangent(f32[1], values="ones"))
 """,
     ),
     "mixed_precision_product": (
-        20,
+        21,
         """program(1)
 route("autograd")
 x0 = leaf(f16[()], requires_grad=False, values="ones")
@@ -133,7 +133,7 @@ backward(v0, cotangent(f32[()], values="ones"))
 """,
     ),
     "padding_on_the_left_only": (
-        16,
+        14,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1], values="ones")
@@ -142,7 +142,7 @@ backward(v0, cotangent(f32[2], values="ones"))
 """,
     ),
     "pooling_beyond_the_edge": (
-        16,
+        15,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1, 1, 1], values="ones")
@@ -151,7 +151,7 @@ backward(v0, cotangent(f32[1, 1, 1], values="ones"))
 """,
     ),
     "prod_through_a_zero": (
-        27,
+        28,
         """program(1)
 route("autograd")
 x0 = leaf(f32[2], values="integers")
@@ -160,7 +160,7 @@ backward(v0, cotangent(f32[()], values="ones"))
 """,
     ),
     "relu_anywhere": (
-        17,
+        15,
         """program(1)
 route("autograd")
 x0 = leaf(f32[()], values="ones")
@@ -169,7 +169,7 @@ backward(v0, cotangent(f32[()], values="ones"))
 """,
     ),
     "sigmoid_in_half_precision": (
-        17,
+        18,
         """program(1)
 route("autograd")
 x0 = leaf(bf16[()], values="ones")
@@ -178,7 +178,7 @@ backward(v0, cotangent(bf16[()], values="ones"))
 """,
     ),
     "slice_scatter_under_sum": (
-        57,
+        54,
         """program(1)
 route("autograd")
 x0 = leaf(f32[2], values="ones")
@@ -189,7 +189,7 @@ backward(v1, cotangent(f32[()], values="ones"))
 """,
     ),
     "softmax_over_an_outer_dim": (
-        29,
+        23,
         """program(1)
 route("autograd")
 x0 = leaf(f32[2, 1], values="ones")
@@ -198,7 +198,7 @@ backward(v0, cotangent(f32[2, 1], values="ones"))
 """,
     ),
     "sub_of_size_one_dim": (
-        28,
+        26,
         """program(1)
 route("autograd")
 x0 = leaf(f32[2], requires_grad=False, values="ones")
@@ -208,7 +208,7 @@ backward(v0, cotangent(f32[2], values="ones"))
 """,
     ),
     "two_gradients_of_two_outputs": (
-        52,
+        50,
         """program(1)
 route("autograd")
 x0 = leaf(f32[()], values="ones")
@@ -220,7 +220,7 @@ backward(v1, cotangent(f32[1], values="ones"))
 """,
     ),
     "upsampling_by_a_fraction": (
-        27,
+        25,
         """program(1)
 route("autograd")
 x0 = leaf(f32[1, 1, 1], values="ones")
@@ -229,7 +229,7 @@ backward(v0, cotangent(f32[1, 1, 1], values="ones"))
 """,
     ),
     "value_read_twice": (
-        91,
+        81,
         """program(1)
 route("autograd")
 x0 = leaf(f32[()], values="ones")
@@ -241,7 +241,7 @@ backward(v2, cotangent(f32[()], values="ones"))
 """,
     ),
     "where_with_a_broadcast_condition": (
-        22,
+        21,
         """program(1)
 route("autograd")
 x0 = leaf(bool[()], values="coins")

@@ -154,7 +154,7 @@ v0 = slice_scatter(x0, x1, start=1)
 v1 = sum(v0, dim=0)
 backward(v1, cotangent(f32[1], values="ones"))
 """,
-        43,
+        40,
     ),
     Row(
         RANDOM,
@@ -165,7 +165,7 @@ x0 = leaf(f32[()], values="ones")
 v0 = relu(x0)
 backward(v0, cotangent(f32[()], values="ones"))
 """,
-        8,
+        5,
     ),
     Row(
         RANDOM,
@@ -176,7 +176,7 @@ x0 = leaf(f32[17], values="ones")
 v0 = exp(x0)
 backward(v0, cotangent(f32[17], values="ones"))
 """,
-        29,
+        26,
     ),
     Row(
         RANDOM,
@@ -188,7 +188,7 @@ x0 = leaf(f32[()], values="ones")
 v0 = relu(x0)
 backward(v0, cotangent(f32[()], values="ones"))
 """,
-        10,
+        11,
     ),
     Row(
         CHAIN,
@@ -200,7 +200,7 @@ x1 = leaf(f32[()], requires_grad=False, values="ones")
 v0 = add(x0, x1)
 backward(v0, cotangent(bf16[2], values="ones"))
 """,
-        29,
+        31,
     ),
     Row(
         CHAIN,
@@ -211,7 +211,7 @@ x0 = leaf(f32[2, 1], stride=(1, 2), values="ones")
 v0 = add(x0, x0)
 backward(v0, cotangent(f32[2, 1], values="ones"))
 """,
-        28,
+        29,
     ),
     Row(
         CHAIN,
@@ -223,7 +223,7 @@ v0 = sum(x0)
 v1 = mul(x0, v0)
 backward(v1, cotangent(f32[2], values="ones"))
 """,
-        52,
+        47,
     ),
     Row(
         CHAIN,
@@ -235,7 +235,7 @@ x1 = leaf_view(x0, f32[()], offset=1, requires_grad=False)
 v0 = add(x0, x1)
 backward(v0, cotangent(f32[2], values="ones"))
 """,
-        26,
+        29,
     ),
     Row(
         CHAIN,
@@ -248,7 +248,7 @@ v1 = relu(x0)
 backward(v1, cotangent(f32[()], values="ones"))
 returns(v0)
 """,
-        46,
+        43,
     ),
     Row(
         CHAIN,
@@ -259,7 +259,7 @@ x0 = leaf(f32[2, 1], values="ones")
 v0 = relu(x0)
 backward(v0, cotangent(f32[2, 1], stride=(1, 2), values="ones"))
 """,
-        20,
+        22,
     ),
     Row(
         CHAIN,
@@ -270,7 +270,7 @@ x0 = leaf(f32[()], values="large")
 v0 = neg(x0)
 backward(v0, cotangent(f32[()], values="ones"))
 """,
-        24,
+        25,
     ),
 ]
 
