@@ -37,6 +37,7 @@ class Answers:
         self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=False), examine
         self.batch = max(2, batch or pool.workers)
         self.kept: dict[str, Shown] = {}
+        self.refused: set[str] = set()  # texts that eager refused: they were never compiled
         self.running: dict[str, Future[Report]] = {}
         self.lock = threading.Lock()
 
@@ -75,8 +76,13 @@ class Answers:
 
     def _keep(self, text: str) -> None:
         if len(self.kept) >= MOST_ANSWERS:
-            del self.kept[next(iter(self.kept))]  # the oldest
-        self.kept[text] = shown(self.pool.result(self.running.pop(text), self.task))
+            oldest = next(iter(self.kept))
+            del self.kept[oldest]
+            self.refused.discard(oldest)
+        report = self.pool.result(self.running.pop(text), self.task)
+        self.kept[text] = shown(report)
+        if report.rejected:
+            self.refused.add(text)
 
     def anew(self, batch: Sequence[Program]) -> list[Shown]:
         """Every program run once more, whatever it showed before: for what does not show in every run."""

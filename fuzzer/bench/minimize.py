@@ -25,6 +25,7 @@ from fuzzer.export import repro
 from fuzzer.program import Program
 from fuzzer.text import parse, show
 from fuzzer.verdict import FINDINGS, Finding, Verdict
+from minimizer.same import Shown
 
 PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
 
@@ -41,6 +42,7 @@ class Row:
     extent     elements of its leaves;  largest  its longest dimension.
     lines      of the reproducer.
     queries    candidates run before the proof;  proof  those that showed that nothing simpler is left.
+    compiles   those of `queries` that were compiled: eager refuses some.
     seconds    wall time before the proof;  proof_seconds  of the proof.
     reproduced of RUNS runs of the minimal program in fresh processes with caches off, those that showed it again.
     program    the minimal program.
@@ -54,6 +56,7 @@ class Row:
     lines: int
     queries: int
     proof: int
+    compiles: int
     seconds: float
     proof_seconds: float
     minimal: bool
@@ -84,6 +87,8 @@ def measure(
             "most_nodes": max(row.nodes for row in rows),
             "largest_dim": max(row.largest for row in rows),
             "median_lines": statistics.median(row.lines for row in rows),
+            "median_compiles": statistics.median(row.compiles for row in rows),
+            "most_compiles": max(row.compiles for row in rows),
             "median_queries": statistics.median(row.queries for row in rows),
             "median_proof": statistics.median(row.proof for row in rows),
             "median_seconds": round(statistics.median(row.seconds for row in rows), 1),
@@ -112,13 +117,25 @@ def reductions(
             say(f"{name}: not shown here ({report.verdict} {report.rejected})".rstrip())
 
 
+class Counted(Answers):
+    """Answers that count the compiles behind those that were taken."""
+
+    compiles = 0
+
+    def answer(self, text: str) -> Shown:
+        found = super().answer(text)
+        self.compiles += text not in self.refused
+        return found
+
+
 def reduction(
     label: str, program: Program, verdict: Verdict, examine: Callable[[Task, str], Report], task: Task, pool: Pool
 ) -> Row:
     """The row of one fault, which shows as this verdict."""
-    started, steps = time.monotonic(), [time.monotonic()]
-    answers = Answers(pool, task, examine=examine)
-    found = minimize(program, verdict, answers, note=lambda line: steps.append(time.monotonic()))
+    started = time.monotonic()
+    answers = Counted(pool, task, examine=examine)
+    steps = [(started, 0)]  # when the last one was taken, and compiles until then
+    found = minimize(program, verdict, answers, note=lambda line: steps.append((time.monotonic(), answers.compiles)))
     ended = time.monotonic()
     text = show(found.program)
     fresh = [pool.submit(examine, replace(task, fresh=True), text) for _ in range(RUNS)]
@@ -134,8 +151,9 @@ def reduction(
         len(repro(Finding(verdict.signature, verdict.detail, text, text, PLACE, 0, 0, seen)).splitlines()),
         found.queries - found.proof,
         found.proof,
-        round(steps[-1] - started, 1),
-        round(ended - steps[-1], 1),
+        steps[-1][1],
+        round(steps[-1][0] - started, 1),
+        round(ended - steps[-1][0], 1),
         found.minimal,
         sum(matching(report, verdict.signature) is not None for report in reports),
         text,
@@ -144,5 +162,5 @@ def reduction(
 
 def _line(row: Row) -> str:
     size = f"{row.start} -> {row.nodes} nodes, {row.extent} elements, dims <= {row.largest}, {row.lines} lines"
-    cost = f"{row.queries} + {row.proof} compiles, {row.seconds} + {row.proof_seconds} s"
+    cost = f"{row.queries} + {row.proof} queries, {row.compiles} compiles, {row.seconds} + {row.proof_seconds} s"
     return f"{row.fault}: {size}; {cost}; {'minimal' if row.minimal else 'not minimal'}, {row.reproduced}/{RUNS}"
