@@ -140,7 +140,7 @@ class Case:
         files = self.ask(glance, asked[:1], LOOK_SECONDS)[0].files if died else here.files
         self.known.files |= {**files, **graphs}
         self.known.found |= here.notes
-        self.known.picture(here.notes, died, before.notes, failure(before))
+        self.known.picture(here.notes, died, before.notes, failure(before) or before.notes.get("outcome", ""))
 
     def bisect(self) -> None:
         """PyTorch's bisector, in a process of its own."""

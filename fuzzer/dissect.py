@@ -6,6 +6,7 @@ Entry points for the pool, as those of `execution.worker`; what they find is in 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -27,7 +28,7 @@ from minimizer.same import follows
 def dissect(task: Task, text: str) -> Report:
     """Run a program once more; notes say which tensors are wrong, where and how, files hold drawings, graphs and code.
 
-    notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.
+    notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.  outcome, where it raised.
     files   x0.grad.txt (a drawing), forward_graph.py, backward_code.py and so on: graphs with strides as inductor
             lowers them (as it gets them, where lowering raises) and the code that it writes. A graph that holds both
             directions is called joint, a second one of a kind is numbered.
@@ -41,7 +42,9 @@ def dissect(task: Task, text: str) -> Report:
     with torch.no_grad():
         found = list(judge(trial, list(trial.targets))) if trial.subject.outcome == RAN else []
     files |= {f"{j.name}.txt": drawing(j.mask) for j in found}
-    return Report(text, notes=_picture(found) | {"shapes": _shapes(trial, found)}, files=files)
+    raised = trial.subject.raised
+    outcome = {"outcome": f"the {trial.subject.phase} raised {raised.kind}"} if raised else {}
+    return Report(text, notes=_picture(found) | outcome | {"shapes": _shapes(trial, found)}, files=files)
 
 
 class Seen(Exception):
@@ -146,6 +149,7 @@ def bisected(task: Task, what: tuple[str, Signature, float]) -> Report:
     if ended is None:
         return Report(text, notes={"bisector": "the difference was gone with every backend"})
     backend, subsystem, number, info = ended
+    info = re.sub(r"<OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", r"\1.\2", info)
     told = f"{backend}: {subsystem}, number {number}, {info}" if subsystem else f"{backend}, no subsystem of it"
     others = sum(1 for s in seen if s not in ("same", "agree"))
     doubt = f"; {others} of {len(seen)} runs showed something else and counted as good" if others else ""

@@ -73,8 +73,7 @@ class Evidence:
         info, subsystem = self.found.get("info", ""), self.found.get("subsystem")
         if subsystem == "lowerings":
             return node_op(self.files.values(), info)
-        found = re.search(r"op='aten\.(\w+)', overload='(\w+)'", info) if subsystem == "decomposition" else None
-        return f"aten.{found[1]}.{found[2]}" if found else ""
+        return info if subsystem == "decomposition" and info.startswith("aten.") else ""
 
     def suspects(self) -> list[str]:
         """The overloads to leave to ATen: the one that the bisector accuses, or the first of the graph at fault."""
@@ -144,7 +143,7 @@ class Evidence:
         if f"{FP_FUSION} off" in self.gone():
             return f"{FP_FUSION}: a product and a sum rounded once; with two roundings the difference is gone"
         if subsystem == "decomposition":
-            return f"the decomposition of {self.accused() or info}, which disagrees with ATen's own kernel"
+            return f"the decomposition of {info}, which disagrees with ATen's own kernel"
         if subsystem.endswith("_passes"):
             switches = [name for name in self.gone() if name in SWITCHES]
             return f"inductor's pass {info} ({subsystem})" + "".join(f", gone with {name}" for name in switches)

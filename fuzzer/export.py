@@ -726,6 +726,9 @@ def _diagnosis(finding: Finding) -> str:
     """What is at fault, a row each; what was not run or does not apply is left out."""
     silent = ("not run", "none", "ran out", "failed")
     known = [(name, text) for name, text in finding.diagnosis.items() if not text.startswith(silent)]
+    known = [
+        (name, f"`{_one_line(text, 290)}`" if name == "suspect" else text) for name, text in known
+    ]  # code may look like HTML
     table = _table(("diagnosis", ""), known)
     return f"What is at fault, as far as it could be narrowed down:\n\n{table}" if table else ""
 

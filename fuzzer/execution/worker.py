@@ -261,7 +261,7 @@ def observed(task: Task, text: str) -> Trial:
     program = parse(text)
     _journal.begin(text)
     trial = try_program(program, task, _journal)
-    _journal.phase("judge")
+    _journal.phase("look")
     return trial
 
 
