@@ -86,7 +86,7 @@ class Evidence:
         """Note stage, graph, settings, vanishes, suspect (its lines are marked in the files) and culprit."""
         tried = len(self.tables["ablation"])
         own = parse(self.finding.program).settings
-        count = f" ({len(own)} tried)" if own else ""
+        count = f" (the program sets {len(own)})" if own else ""
         self.notes |= {
             "stage": f"{self.first()} is the first that differs" if self.first() else "none: no compiler is involved",
             "graph": self.which_graph(),

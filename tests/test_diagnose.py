@@ -118,7 +118,7 @@ def test_the_smallest_part_of_the_settings_is_found(needed: dict[str, Any], told
         return task.place.subject.backend == "inductor" and needed.items() <= settings.items()
 
     found = run(wrong_if(rule))
-    assert found.diagnosis["settings"] == f"appears under {told} (2 tried)"
+    assert found.diagnosis["settings"] == f"appears under {told} (the program sets 2)"
     for name in ("inductor.max_fusion_size", "inductor.inplace_buffers"):
         assert (found.ablation[f"{name} at its default"] == "agree") == (name in needed)
         assert (f"{name} at its default" in found.diagnosis["vanishes"]) == (name in needed)
@@ -458,7 +458,7 @@ def test_wrong_generated_code_under_a_setting_is_diagnosed(pool: Pool) -> None:
         tensors="v0",
         elements="whole: all 12",
         ratio="constant offset 1",
-        settings=f"appears under {needed}=accuracy (2 tried)",
+        settings=f"appears under {needed}=accuracy (the program sets 2)",
         vanishes=f"{needed} at its default",
         bisector="inductor: lowerings",
         culprit="aten.relu.default",
