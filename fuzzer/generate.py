@@ -41,7 +41,7 @@ from fuzzer.program import (
     writes,
 )
 from fuzzer.regions import REGIONS, RegionSpec
-from fuzzer.routes import ROUTES, autograd, uncompiled
+from fuzzer.routes import ROUTES, Call, autograd
 from fuzzer.routes import draw as draw_route
 from fuzzer.values import GENERAL, fill
 
@@ -623,7 +623,7 @@ def _dry_gradients(
     leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
     try:
         seeds = [changed(t) for t in cotangents(program)]
-        return autograd(program, function(program), leaves, seeds, uncompiled, lambda name: None).gradients
+        return autograd(Call(program, function(program), leaves, seeds)).gradients
     except Exception:  # torch's refusal, of whatever type, is the answer
         return None
 

@@ -1,8 +1,6 @@
 """The ways a gradient gets compiled, one function each.
 
-A route takes the program as a Python function, its leaves and cotangents, `compile` (torch.compile with its arguments
-bound, or `uncompiled` for the eager run) and `phase` (called with a name before each step, so that a death finds its
-owner). It returns the outputs and, for every leaf that requires grad, the gradient or None.
+A route takes a `Call` and returns the outputs and, for every leaf that requires grad, the gradient or None.
 """
 
 from __future__ import annotations
@@ -28,6 +26,27 @@ def uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def unnoted(phase: str) -> None:
+    """The `phase` of a run that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a route is given.
+
+    function  the program as a Python function of its leaves.
+    compile   torch.compile with its arguments bound, or `uncompiled` for the eager run.
+    phase     called with a name before each step, so that a death finds its owner.
+    """
+
+    program: Program
+    function: Callable[..., Any]
+    leaves: dict[str, torch.Tensor]
+    cotangents: Sequence[torch.Tensor]
+    compile: Compile = uncompiled
+    phase: Callable[[str], None] = unnoted
+
+
 @dataclass(frozen=True)
 class Results:
     """What one run computed: outputs in the program's order, gradients by leaf name."""
@@ -50,87 +69,65 @@ def differentiated(program: Program, outputs: Sequence[torch.Tensor]) -> list[to
     return [out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None]
 
 
-def autograd(
-    program: Program,
-    function: Callable[..., Any],
-    leaves: dict[str, torch.Tensor],
-    cotangents: Sequence[torch.Tensor],
-    compile: Compile,
-    phase: Callable[[str], None],
-) -> Results:
+def autograd(call: Call) -> Results:
     """torch.compile of the forward; torch.autograd.grad on all differentiated outputs at once."""
-    phase("forward")
-    outputs = compile(function)(*leaves.values())
-    phase("backward")
-    names = wanted(program)
+    call.phase("forward")
+    outputs = call.compile(call.function)(*call.leaves.values())
+    call.phase("backward")
+    names = wanted(call.program)
+    leaves = [call.leaves[name] for name in names]
     gradients = torch.autograd.grad(
-        differentiated(program, outputs), [leaves[name] for name in names], list(cotangents), allow_unused=True
+        differentiated(call.program, outputs), leaves, list(call.cotangents), allow_unused=True
     )
     return Results(tuple(out.detach() for out in outputs), dict(zip(names, gradients, strict=True)))
 
 
-def vjp(
-    program: Program,
-    function: Callable[..., Any],
-    leaves: dict[str, torch.Tensor],
-    cotangents: Sequence[torch.Tensor],
-    compile: Compile,
-    phase: Callable[[str], None],
-) -> Results:
+def vjp(call: Call) -> Results:
     """torch.compile of a function that calls torch.func.vjp, under no_grad: one graph, no partitioner."""
-    step, given = pulled(program, function, leaves)
-    phase("backward")
+    step, given = pulled(call)
+    call.phase("backward")
     with torch.no_grad():
-        outputs, gradients = compile(step)(given, tuple(cotangents))
-    return Results(tuple(outputs), dict(zip(wanted(program), gradients, strict=True)))
+        outputs, gradients = call.compile(step)(given, tuple(call.cotangents))
+    return Results(tuple(outputs), dict(zip(wanted(call.program), gradients, strict=True)))
 
 
 # Compiling torch's headers ahead pays after several packages; here most workers are gone by then.
 NO_HEADERS: Attributes = (("inductor.aot_inductor.precompile_headers", False),)
 
 
-def aoti(
-    program: Program,
-    function: Callable[..., Any],
-    leaves: dict[str, torch.Tensor],
-    cotangents: Sequence[torch.Tensor],
-    compile: Compile,
-    phase: Callable[[str], None],
-) -> Results:
+def aoti(call: Call) -> Results:
     """The function of `vjp`, ahead of time: traced with make_fx, exported, packaged by AOTInductor, loaded and run."""
-    step, given = pulled(program, function, leaves)
-    phase("backward")
+    step, given = pulled(call)
+    call.phase("backward")
     with torch.no_grad(), in_force(NO_HEADERS):
-        both = (given, tuple(cotangents))
-        outputs, gradients = step(*both) if compile is uncompiled else compile_ahead(step, both)
-    return Results(tuple(outputs), dict(zip(wanted(program), gradients, strict=True)))
+        both = (given, tuple(call.cotangents))
+        outputs, gradients = step(*both) if call.compile is uncompiled else compile_ahead(step, both)
+    return Results(tuple(outputs), dict(zip(wanted(call.program), gradients, strict=True)))
 
 
-def pulled(
-    program: Program, function: Callable[..., Any], leaves: dict[str, torch.Tensor]
-) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
+def pulled(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
     """(step, the leaves to hand to it); step(leaves by name, cotangents) gives outputs and gradients.
 
     Leaves that are parameters are not handed in: the step is then a module that holds them.
     """
-    names, order = wanted(program), list(leaves)
-    positions = [i for i, o in enumerate(program.outputs) if o.cotangent is not None]
+    names, order = wanted(call.program), list(call.leaves)
+    positions = [i for i, o in enumerate(call.program.outputs) if o.cotangent is not None]
 
     def step(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
         def primal(*chosen: torch.Tensor) -> Any:
             bound = {**given, **dict(zip(names, chosen, strict=True))}
-            outputs = function(*[bound[name] for name in order])
+            outputs = call.function(*[bound[name] for name in order])
             return tuple(outputs[i] for i in positions), outputs
 
         _, pull, outputs = torch.func.vjp(primal, *[given[name] for name in names], has_aux=True)
         return outputs, pull(seeds)
 
     held = {
-        leaf.name: torch.nn.Parameter(leaves[leaf.name].detach(), leaf.requires_grad)
-        for leaf in program.leaves
+        leaf.name: torch.nn.Parameter(call.leaves[leaf.name].detach(), leaf.requires_grad)
+        for leaf in call.program.leaves
         if leaf.parameter
     }
-    handed = {name: leaf.detach() for name, leaf in leaves.items() if name not in held}
+    handed = {name: leaf.detach() for name, leaf in call.leaves.items() if name not in held}
     return (Step(step, held) if held else step), handed
 
 
@@ -150,67 +147,48 @@ class Step(torch.nn.Module):
 NOT_DONATED: Attributes = (("functorch.donated_buffer", False),)
 
 
-def backward_twice(
-    program: Program,
-    function: Callable[..., Any],
-    leaves: dict[str, torch.Tensor],
-    cotangents: Sequence[torch.Tensor],
-    compile: Compile,
-    phase: Callable[[str], None],
-) -> Results:
+def backward_twice(call: Call) -> Results:
     """One forward, its graph backwards twice into `.grad`: the gradients are the sums of two equal ones.
 
     The second must find what the first one read, and is added in place to what the first one left. torch refuses
     retain_graph where the backward may overwrite what the forward saved, so buffers are not donated.
     """
     with in_force(NOT_DONATED):
-        phase("forward")
-        outputs = compile(function)(*leaves.values())
-        phase("backward")
+        call.phase("forward")
+        outputs = call.compile(call.function)(*call.leaves.values())
+        call.phase("backward")
         for _ in range(2):
-            torch.autograd.backward(differentiated(program, outputs), list(cotangents), retain_graph=True)
-    return accumulated(program, leaves, outputs)
+            torch.autograd.backward(differentiated(call.program, outputs), list(call.cotangents), retain_graph=True)
+    return accumulated(call, outputs)
 
 
-def accumulate(
-    program: Program,
-    function: Callable[..., Any],
-    leaves: dict[str, torch.Tensor],
-    cotangents: Sequence[torch.Tensor],
-    compile: Compile,
-    phase: Callable[[str], None],
-) -> Results:
+def accumulate(call: Call) -> Results:
     """Forward and backward, both twice, as in training in small batches: the second adds to the first's `.grad`."""
-    compiled = compile(function)
+    compiled = call.compile(call.function)
     for _ in range(2):
-        phase("forward")
-        outputs = compiled(*leaves.values())
-        phase("backward")
-        torch.autograd.backward(differentiated(program, outputs), list(cotangents))
-    return accumulated(program, leaves, outputs)
+        call.phase("forward")
+        outputs = compiled(*call.leaves.values())
+        call.phase("backward")
+        torch.autograd.backward(differentiated(call.program, outputs), list(call.cotangents))
+    return accumulated(call, outputs)
 
 
-def accumulated(program: Program, leaves: dict[str, torch.Tensor], outputs: Sequence[torch.Tensor]) -> Results:
+def accumulated(call: Call, outputs: Sequence[torch.Tensor]) -> Results:
     """The outputs, and the gradients as they lie in `.grad`."""
-    return Results(tuple(out.detach() for out in outputs), {name: leaves[name].grad for name in wanted(program)})
+    return Results(
+        tuple(out.detach() for out in outputs), {name: call.leaves[name].grad for name in wanted(call.program)}
+    )
 
 
-def compiled_autograd(
-    program: Program,
-    function: Callable[..., Any],
-    leaves: dict[str, torch.Tensor],
-    cotangents: Sequence[torch.Tensor],
-    compile: Compile,
-    phase: Callable[[str], None],
-) -> Results:
+def compiled_autograd(call: Call) -> Results:
     """autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs."""
-    dynamic = bool(find(program)[1]["dynamic"])
-    with contextlib.nullcontext() if compile is uncompiled else compiled_backward(compile, dynamic):
-        phase("forward")
-        outputs = compile(function)(*leaves.values())
-        phase("backward")
-        torch.autograd.backward(differentiated(program, outputs), list(cotangents))
-    return accumulated(program, leaves, outputs)
+    dynamic = bool(find(call.program)[1]["dynamic"])
+    with contextlib.nullcontext() if call.compile is uncompiled else compiled_backward(call.compile, dynamic):
+        call.phase("forward")
+        outputs = call.compile(call.function)(*call.leaves.values())
+        call.phase("backward")
+        torch.autograd.backward(differentiated(call.program, outputs), list(call.cotangents))
+    return accumulated(call, outputs)
 
 
 DYNAMIC = 0.1  # the share of programs that are compiled with symbolic sizes, where the route has the choice
@@ -231,7 +209,7 @@ class RouteSpec:
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
     """
 
-    run: Callable[..., Results]
+    run: Callable[[Call], Results]
     weight: float
     options: dict[str, Any]
     settings: Attributes = ()

@@ -297,7 +297,7 @@ def outside(program: Program) -> list[str]:
     for t in (*leaves.values(), *seeds):
         recorder.ref(t)
     with recorder:
-        found = spec.run(program, interpret.function(program), leaves, seeds, routes.uncompiled, lambda name: None)
+        found = spec.run(routes.Call(program, interpret.function(program), leaves, seeds))
     named = {o.value: t for o, t in zip(program.outputs, found.outputs, strict=True)}
     named |= {f"{name}.grad": t for name, t in found.gradients.items() if t is not None}
     model = Model(recorder.trace, [recorder.ref(t) for t in named.values()])

@@ -24,7 +24,7 @@ from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.worker import Journal, Task, report
 from fuzzer.ops import OPS
 from fuzzer.program import Program, Region, Route
-from fuzzer.routes import ROUTES, Results, UnknownRoute, draw, find, uncompiled, wanted
+from fuzzer.routes import ROUTES, Call, Results, UnknownRoute, draw, find, uncompiled, wanted
 from fuzzer.settings import in_force
 from fuzzer.strategies import programs
 from fuzzer.text import parse
@@ -38,7 +38,7 @@ def run(program: Program, compile: Callable[..., Any] = uncompiled, phases: list
     note = (lambda name: None) if phases is None else phases.append
     leaves = interpret.materialise(program.leaves)
     torch.manual_seed(0)
-    return spec.run(program, interpret.function(program), leaves, interpret.cotangents(program), compile, note)
+    return spec.run(Call(program, interpret.function(program), leaves, interpret.cotangents(program), compile, note))
 
 
 @given(programs(max_nodes=4, routes=("vjp",)))  # which can hold the least

@@ -26,7 +26,7 @@ from fuzzer.execution.worker import Task
 from fuzzer.interpret import cotangents, function, materialise
 from fuzzer.private import output_code, reset_compiler
 from fuzzer.program import Attributes, Program, Route, Value
-from fuzzer.routes import ROUTES
+from fuzzer.routes import ROUTES, Call
 from fuzzer.settings import SETTINGS, Setting, exists, in_force
 
 UNCACHED: Attributes = (("inductor.force_disable_caches", True),)
@@ -90,7 +90,7 @@ def generated(program: Program, settings: Attributes, device: str) -> str:
     kernels = contextlib.nullcontext() if real else idle_kernels(written)
     leaves, seeds = materialise(program.leaves, device), cotangents(program, device)
     with in_force((*settings, *UNCACHED)), output_code(written.append), kernels:
-        ROUTES[program.route.name].run(program, function(program), leaves, seeds, compile, lambda phase: None)
+        ROUTES[program.route.name].run(Call(program, function(program), leaves, seeds, compile))
     # names of temporary files, hashes and counters are no effect
     return re.sub(r"/tmp/\S+|[0-9a-z]{40,}|# AOT ID.*", "", "\n".join(written))
 

@@ -43,7 +43,7 @@ def run_program(program: Program) -> tuple[Callable[..., list[torch.Tensor]], li
 
     def run(*_: torch.Tensor) -> list[torch.Tensor]:
         spec, _options = routes.find(program)
-        found = spec.run(program, interpret.function(program), leaves, seeds, routes.uncompiled, lambda name: None)
+        found = spec.run(routes.Call(program, interpret.function(program), leaves, seeds))
         return [*found.outputs, *(g for g in found.gradients.values() if g is not None)]
 
     return run, list(leaves.values()), seeds

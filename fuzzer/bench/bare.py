@@ -23,7 +23,7 @@ def run(text: str, backend: str, device: str) -> None:
     leaves = interpret.materialise(program.leaves, device)
     cotangents = interpret.cotangents(program, device)
     with in_force(program.settings):
-        spec.run(program, interpret.function(program), leaves, cotangents, compiler, lambda _: None)
+        spec.run(routes.Call(program, interpret.function(program), leaves, cotangents, compiler))
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 

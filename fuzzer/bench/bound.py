@@ -276,7 +276,7 @@ def sample(program: Program, seed: int) -> dict[str, Any]:
                 _move(leaves[leaf.name], generator)
     cotangents = interpret.cotangents(plain)
     with torch.enable_grad():
-        results = spec.run(plain, interpret.function(plain), leaves, cotangents, routes.uncompiled, lambda _: None)
+        results = spec.run(routes.Call(plain, interpret.function(plain), leaves, cotangents))
     return {f"{name}.grad": gradient for name, gradient in results.gradients.items()}
 
 

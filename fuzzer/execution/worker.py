@@ -171,13 +171,14 @@ def observe(
         held = {name: Held(tensor) for name, tensor in leaves.items()}
         held |= {f"c{i}": Held(tensor) for i, tensor in enumerate(cotangents)}
         poison(subject.device)
+        call = routes.Call(program, function, leaves, cotangents, compiler(subject, options), note)
         torch.manual_seed(0)  # both sides draw the same, on every device
         if recorder is None:
             with operators(subject):
-                results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
+                results = spec.run(call)
         else:
             with recorder:
-                results = spec.run(program, function, leaves, cotangents, compiler(subject, options), note)
+                results = spec.run(call)
         synchronise(subject.device)
         look()
     except Exception as error:  # whatever the code under test raises is its outcome
