@@ -567,7 +567,8 @@ def export(reference: str, out: Path | None, db: Path, as_json: bool) -> None:
 
     Exit codes: 0 written; 2 no such finding, or the ledger cannot be read or the folder written.
     """
-    from fuzzer.export import issue, repro
+    from fuzzer.export import repro
+    from fuzzer.issue import issue
     from fuzzer.store import open_store
 
     with open_store(db, create=False) as store:

@@ -1,6 +1,6 @@
-"""A finding as text that a person can post: a standalone script (`repro`) and the draft of an issue (`issue`).
+"""A finding as a standalone script, a pure function of the Finding.
 
-Both are pure functions of the Finding. The script imports torch and the standard library only. Its exit code is 1
+The script imports torch and the standard library only. Its exit code is 1
 while the fault is there, 0 when it is gone and 2 where it could not run (no such device, setting or operation).
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
 from fuzzer.execution.messages import UNCOMPILED
-from fuzzer.interpret import cotangents, lines, materialise, python_value
+from fuzzer.interpret import cotangents, materialise, python_value
+from fuzzer.longhand import IMPORTS, WIDTH, WRITERS, function, input_names
 from fuzzer.ops import OPS
 from fuzzer.private import CONFIGS
 from fuzzer.program import (
@@ -37,16 +37,8 @@ from fuzzer.values import TORCH_DTYPES, source
 from fuzzer.verdict import Comparison, Finding
 
 INLINE = 64  # tensors of at most this many elements are written as literals
-WIDTH = 110
 # A crash is over when the compile is, a hang when it would have been: seconds given to the child process of the script
 PATIENCE = {"crashes": 600, "hangs": 180}
-
-
-# Modules that a route's script needs beside torch and the settings.
-IMPORTS = {
-    "compiled_autograd": {"torch._dynamo.compiled_autograd"},
-    "aoti": {"torch._inductor", "torch.fx.experimental.proxy_tensor"},
-}
 
 
 class ExportError(ValueError):
@@ -64,7 +56,7 @@ def repro(finding: Finding) -> str:
     needed = ROUTES[program.route.name].settings if program.route.name in ROUTES else ()
     settings = [f"{_setting(name)} = {_value(value)}" for name, value in dict((*program.settings, *needed)).items()]
     configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
-    body = _function(program)
+    body = function(program)
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join(body)) else ""
     imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
     imports += [f"import {name}" for name in sorted({*configs, *IMPORTS.get(program.route.name, ())})]
@@ -140,17 +132,40 @@ def _value(value: Value) -> str:
     return f'"{value}"' if isinstance(value, str) and value.isidentifier() else python_value(value)
 
 
+def _gradients(program: Program) -> list[str]:
+    if program.route.name not in WRITERS:
+        raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(WRITERS)}")
+    return WRITERS[program.route.name](program)
+
+
 def _header(finding: Finding) -> list[str]:
     place = finding.place
     where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
-    text = f"backfuzz {finding.id}, {where}: {_headline(finding)}. {finding.detail}"
+    text = f"backfuzz {finding.id}, {where}: {headline(finding)}. {finding.detail}"
     return [
-        f"# {_one_line(text, WIDTH)}",
+        f"# {one_line(text, WIDTH)}",
         "# Exits 1 while the fault is there, 0 when it is gone, 2 where it could not run.",
     ]
 
 
-def _one_line(text: str, width: int = 300) -> str:
+def headline(finding: Finding) -> str:
+    signature = finding.signature
+    backend = finding.place.get("backend", "inductor")
+    what = {
+        "wrong": "wrong gradient" if signature.direction == "backward" else "wrong result",
+        "raises": "raises, eager does not",
+        "crashes": "crash",
+        "hangs": "does not end",
+        "eager-suspect": "eager's result is outside rounding",
+        "rounding-sensitive": "result differs beyond consistent rounding",
+    }.get(signature.verdict, signature.verdict)
+    if signature.oracle == "inputs_untouched":
+        what = "an input is written to"
+    where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
+    return f"[{backend}] {what}{where}"
+
+
+def one_line(text: str, width: int = 300) -> str:
     return textwrap.shorten(" ".join(text.split()), width, placeholder=" ...")
 
 
@@ -177,7 +192,7 @@ def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
     declared = [output.cotangent for output in program.outputs if output.cotangent is not None]
     for i, (c, tensor) in enumerate(zip(declared, cotangents(program), strict=True)):
         rows.append(f"c{i} = {_tensor(c, tensor, run)}")
-    names = ", ".join(_input_names(program))
+    names = ", ".join(input_names(program))
     if any(re.search(r"(?<!_)strided\(", row) for row in rows):
         yield _strided(run)
     drawn = ["    torch.manual_seed(0)  # every run draws the same"] if _draws(program) else []
@@ -191,11 +206,6 @@ def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
 
 def _draws(program: Program) -> bool:
     return any(OPS[node.op].random for node in program.nodes)
-
-
-def _input_names(program: Program) -> list[str]:
-    seeded = sum(output.cotangent is not None for output in program.outputs)
-    return [leaf.name for leaf in program.leaves] + [f"c{i}" for i in range(seeded)]
 
 
 def _strided(run: _Place) -> list[str]:
@@ -290,168 +300,6 @@ def _parts(numbers: list[str], shape: Shape) -> list[str]:
     return [_rows(numbers[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0])]
 
 
-# ---------------------------------------------------------------- the function and its gradient
-
-
-def _function(program: Program) -> list[str]:
-    outputs = [output.value for output in program.outputs]
-    body = [f"    {_as_written(line)}" for line in lines(program.body, outputs)]
-    last = f"    {outputs[0]} = "
-    if len(outputs) == 1 and body and body[-1].startswith(last):
-        body[-1] = body[-1].replace(last, "    return ", 1)
-    else:
-        body.append(f"    return {', '.join(outputs)}")
-    return [f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body]
-
-
-def _as_written(line: str) -> str:
-    """The same call in the short form that people use."""
-    line = re.sub(r"torch\.Tensor\.(\w+)\((\w+)(?:, )?", r"\2.\1(", line)
-    return line.replace("torch.nn.functional.", "F.")
-
-
-def _gradients(program: Program) -> list[str]:
-    """`gradients(f, *inputs)`: every output and gradient by name."""
-    writers = {"autograd": _autograd, "vjp": _vjp, "backward_twice": _backward_twice, "accumulate": _accumulate,
-               "compiled_autograd": _compiled_autograd, "aoti": _aoti}  # fmt: skip
-    if program.route.name not in writers:
-        raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(writers)}")
-    return writers[program.route.name](program)
-
-
-def _results(program: Program, wanted: list[str]) -> str:
-    pairs = [f'"{output.value}": {output.value}' for output in program.outputs]
-    pairs += [f'"{name}": {name}' for name in written_leaves(program)]
-    pairs += [f'"{name}.grad": g{i}' for i, name in enumerate(wanted)]
-    one = "{" + ", ".join(pairs) + "}"
-    if len(one) <= WIDTH - 10:
-        return one
-    return "{\n" + "".join(f"        {pair},\n" for pair in pairs) + "    }"
-
-
-def _autograd(program: Program) -> list[str]:
-    names = _input_names(program)
-    leaves = [leaf.name for leaf in program.leaves]
-    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
-    seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    text = [
-        f"def gradients({', '.join(['f', *names])}):",
-        f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})",
-    ]
-    if wanted and seeded:
-        given = f"[{', '.join(seeded)}], [{', '.join(wanted)}], [{', '.join(names[len(leaves) :])}]"
-        targets = ", ".join(f"g{i}" for i in range(len(wanted))) + ("," if len(wanted) == 1 else "")
-        text.append(f"    {targets} = torch.autograd.grad({given}, allow_unused=True)")
-    else:
-        wanted = []
-    return [*text, f"    return {_results(program, wanted)}"]
-
-
-def _backward_twice(program: Program) -> list[str]:
-    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
-    return _into_grad(program, "gradients", lambda call, pull: [call, *loop, f"    {pull[:-1]}, retain_graph=True)"])
-
-
-def _accumulate(program: Program) -> list[str]:
-    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
-    return _into_grad(program, "gradients", lambda call, pull: [*loop, f"    {call}", f"    {pull}"])
-
-
-def _compiled_autograd(program: Program) -> list[str]:
-    given = ", ".join(_input_names(program))
-    dynamic = bool(dict(program.route.options).get("dynamic"))
-    return [
-        *_into_grad(program, "backward", lambda call, pull: [call, pull]),
-        "",
-        "",
-        f"def gradients(compile, {given}):",
-        "    if compile is None:",
-        f"        return backward(f, {given})",
-        f"    with torch._dynamo.compiled_autograd._enable(compile, dynamic={dynamic}):  # compiles what autograd runs",
-        f"        return backward(compile(f), {given})",
-    ]
-
-
-def _into_grad(program: Program, name: str, run: Callable[[str, str], list[str]]) -> list[str]:
-    """A function of f and the inputs that leaves the gradients in `.grad`; run(forward, backward) gives its lines."""
-    names = _input_names(program)
-    leaves = [leaf.name for leaf in program.leaves]
-    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
-    seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    call = f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"
-    pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
-    lines = run(call, pull) if wanted and seeded else [call]
-    if wanted and seeded:
-        targets = ", ".join(f"g{i}" for i in range(len(wanted)))
-        lines.append(f"    {targets} = {', '.join(f'{leaf}.grad' for leaf in wanted)}")
-    return [
-        f"def {name}({', '.join(['f', *names])}):",
-        *lines,
-        f"    return {_results(program, wanted if seeded else [])}",
-    ]
-
-
-def _vjp(program: Program) -> list[str]:
-    names = _input_names(program)
-    leaves = [leaf.name for leaf in program.leaves]
-    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
-    outputs = [output.value for output in program.outputs]
-    seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    closed = [*outputs[:1], ""] if len(outputs) == 1 else outputs
-    held = [leaf.name for leaf in program.leaves if leaf.parameter]
-    step = f"Step({', '.join(held)})" if held else "step"
-    first = f"compile({step})" if held or program.route.name == "aoti" else ""
-    return [
-        f"def step({', '.join(names)}):",
-        f"    def primal({', '.join(wanted)}):",
-        f"        {', '.join(outputs)} = f({', '.join(leaves)})",
-        f"        return ({', '.join(seeded)},), ({', '.join(closed).rstrip()})",
-        "",
-        f"    _, pull, outs = torch.func.vjp(primal, {', '.join(wanted)}, has_aux=True)",
-        f"    return outs, pull(({', '.join(names[len(leaves) :])},))",
-        "",
-        "",
-        *(_module(program, held) if held else []),
-        f"def gradients({'compile' if first else 'step'}, {', '.join(names)}):",
-        "    with torch.no_grad():",
-        f"        ({', '.join(closed).rstrip()}), ({', '.join(f'g{i}' for i in range(len(wanted)))},) = "
-        f"{first or 'step'}({', '.join(name for name in names if name not in held)})",
-        f"    return {_results(program, wanted)}",
-    ]
-
-
-def _module(program: Program, held: list[str]) -> list[str]:
-    """A module of which these leaves are parameters."""
-    fixed = {leaf.name: "" if leaf.requires_grad else ", requires_grad=False" for leaf in program.leaves}
-    names = _input_names(program)
-    return [
-        "class Step(torch.nn.Module):",
-        f"    def __init__(self, {', '.join(held)}):",
-        "        super().__init__()",
-        *(f"        self.{name} = torch.nn.Parameter({name}{fixed[name]})" for name in held),
-        "",
-        f"    def forward(self, {', '.join(name for name in names if name not in held)}):",
-        f"        return step({', '.join(f'self.{name}' if name in held else name for name in names)})",
-        "",
-        "",
-    ]
-
-
-def _aoti(program: Program) -> list[str]:
-    return [
-        "def packaged(step):",
-        "    def run(*given):",
-        "        graph = torch.fx.experimental.proxy_tensor.make_fx(step)(*given)",
-        "        package = torch._inductor.aoti_compile_and_package(torch.export.export(graph, given))",
-        "        return torch._inductor.aoti_load_package(package)(*given)",
-        "",
-        "    return run",
-        "",
-        "",
-        *_vjp(program),
-    ]
-
-
 # ---------------------------------------------------------------- the check
 
 
@@ -502,7 +350,7 @@ def _check_raises(compiled: str, eager: str, run: _Place) -> list[str]:
 
 
 def _check_inputs(program: Program, run: _Place) -> list[str]:
-    names, written = _input_names(program), written_leaves(program)
+    names, written = input_names(program), written_leaves(program)
     allowed = f" if n not in {written}" if written else ""  # the function itself writes to those
     return [
         f"given = {run.inputs(run.device)}",
@@ -624,118 +472,3 @@ def _share(c: Comparison) -> float:
     error = abs(c.compiled - c.eager)
     scale = max(abs(c.eager), abs(c.float64))
     return error / scale if error < float("inf") and scale > 0 else float("inf")
-
-
-# ---------------------------------------------------------------- the issue
-
-
-def _headline(finding: Finding) -> str:
-    signature = finding.signature
-    backend = finding.place.get("backend", "inductor")
-    what = {
-        "wrong": "wrong gradient" if signature.direction == "backward" else "wrong result",
-        "raises": "raises, eager does not",
-        "crashes": "crash",
-        "hangs": "does not end",
-        "eager-suspect": "eager's result is outside rounding",
-        "rounding-sensitive": "result differs beyond consistent rounding",
-    }.get(signature.verdict, signature.verdict)
-    if signature.oracle == "inputs_untouched":
-        what = "an input is written to"
-    where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
-    return f"[{backend}] {what}{where}"
-
-
-def issue(finding: Finding) -> str:
-    """The draft of an issue in the form of PyTorch's bug reports, as Markdown."""
-    program = parse(finding.program)
-    ops = list(dict.fromkeys(node.op for node in program.nodes))
-    title = f"{_headline(finding)}: {' + '.join(ops[:4])}{' ...' if len(ops) > 4 else ''}"
-    sections = [
-        f"# {title}",
-        "<!-- A draft by backfuzz. Before you post it: run the script on the newest nightly, search the tracker for "
-        "the operators named above, and say in your own words what is wrong. -->",
-        "### 🐛 Describe the bug",
-        _one_line(finding.detail, 1000),
-        _comparison_table(finding.comparisons),
-        _diagnosis(finding),
-        _before(finding),
-        f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. The script exits 1 while the fault is "
-        "there and 0 when it is gone.",
-        _fenced(repro(finding), "python"),
-        _stages(finding.stages),
-        _ablation(finding.ablation),
-        *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in finding.attachments.items()),
-        "The same as a backfuzz program (`backfuzz replay FILE`), signature "
-        f"`{finding.signature}`, finding `{finding.id}`:",
-        _fenced(finding.program),
-        "### Versions",
-        _table(("", ""), sorted(finding.place.items())),
-    ]
-    return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
-
-
-def _fenced(text: str, language: str = "") -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
-
-
-def _table(head: tuple[str, ...], rows: list[Any]) -> str:
-    """A Markdown table; nothing where there are no rows."""
-    if not rows:
-        return ""
-    cells = [head, ("---",) * len(head), *rows]
-    return "\n".join("| " + " | ".join(_one_line(str(c)).replace("|", "\\|") for c in row) + " |" for row in cells)
-
-
-def _comparison_table(comparisons: tuple[Comparison, ...]) -> str:
-    head = ("tensor", "element", "eager", "compiled", "float64", "legal rounding", "wrong elements")
-    rows = [
-        (
-            f"`{c.name}`",
-            f"({', '.join(map(str, c.index))})",
-            *(f"{number:.9g}" for number in (c.eager, c.compiled, c.float64)),
-            f"{c.floor:.3g}",
-            f"{c.wrong} of {c.total}",
-        )
-        for c in comparisons
-    ]
-    table = _table(head, rows)
-    return f"Each differing tensor at its worst element:\n\n{table}" if table else ""
-
-
-def _before(finding: Finding) -> str:
-    """The error of the program that this one was shrunk from: a small error here need not have been small there."""
-    if not finding.before or finding.original == finding.program:
-        return ""
-    size = len(parse(finding.original).nodes)
-    return f"In the program of {size} operations that this one was reduced from: {_one_line(finding.before, 1000)}"
-
-
-def _stages(stages: dict[str, str]) -> str:
-    table = _table(("backend", "verdict"), list(stages.items()))
-    return f"By compiler stage, on the program above:\n\n{table}" if table else ""
-
-
-def _ablation(ablation: dict[str, str]) -> str:
-    table = _table(("one thing changed", "verdict"), list(ablation.items()))
-    return _folded(f"{len(ablation)} single changes", table) if table else ""
-
-
-def _diagnosis(finding: Finding) -> str:
-    """What is at fault, a row each; what was not run or does not apply is left out."""
-    silent = ("not run", "none", "ran out", "failed")
-    known = [(name, text) for name, text in finding.diagnosis.items() if not text.startswith(silent)]
-    known = [
-        (name, f"`{_one_line(text, 290)}`" if name == "suspect" else text) for name, text in known
-    ]  # code may look like HTML
-    table = _table(("diagnosis", ""), known)
-    return f"What is at fault, as far as it could be narrowed down:\n\n{table}" if table else ""
-
-
-def _folded(summary: str, text: str) -> str:
-    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
-
-
-def _language(name: str) -> str:
-    return "python" if name.endswith(".py") else ""

@@ -21,7 +21,7 @@ from fuzzer.evidence import Evidence
 from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine
-from fuzzer.export import issue
+from fuzzer.issue import issue
 from fuzzer.memcheck import memcheck, summary
 from fuzzer.private import FP_FUSION, bisect, lacking
 from fuzzer.settings import exists, in_force

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.export import ExportError, issue, repro
+from fuzzer.export import ExportError, repro
 from fuzzer.interpret import cotangents, materialise
+from fuzzer.issue import issue
 from fuzzer.program import extent
 from fuzzer.routes import ROUTES
 from fuzzer.store import open_store
