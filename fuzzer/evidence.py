@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzzer.ablate import LEFT, PASSES, named
+from fuzzer.ablate import CONTRACTION, LEFT, PASSES, named
 from fuzzer.generated import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op
 from fuzzer.private import FP_FUSION, GRAPHS
 from fuzzer.text import parse
@@ -140,7 +140,7 @@ class Evidence:
             return f"the layout of {node} ({node_op(shared, node)}): {SHARED}"
         if first == "eager":
             return "eager itself lies outside what rounding explains"
-        if f"{FP_FUSION} off" in self.gone():
+        if {f"{FP_FUSION} off", "{}={}".format(*CONTRACTION)} & set(self.gone()):
             return f"{FP_FUSION}: a product and a sum rounded once; with two roundings the difference is gone"
         if subsystem == "decomposition":
             return f"the decomposition of {info}, which disagrees with ATen's own kernel"

@@ -147,6 +147,25 @@ def test_a_verified_suspect_becomes_a_finding_and_a_regression_program(plan: Pla
     assert any("expect: wrong" in line for line in kept.comment)
 
 
+def test_a_finding_is_safe_before_it_is_diagnosed_and_is_diagnosed_once(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Finding] = []
+
+    def look(finding: Finding, *_: Any) -> Finding:
+        with open_store(plan.db, create=False) as store:
+            seen.append(store.get(finding.id))
+        return replace(finding, diagnosis={"ratio": "all zero"})
+
+    monkeypatch.setattr(campaign, "diagnose", look)
+    assert one(plan).new
+    assert not one(plan).new
+    [before] = seen
+    with open_store(plan.db, create=False) as store:
+        assert store.list() == [replace(before, diagnosis={"ratio": "all zero"})]
+    assert before.diagnosis == {}
+
+
 def test_a_known_finding_is_not_stored_twice_and_the_ledger_stays_byte_identical(
     plan: Plan, fakes: dict[str, Any]
 ) -> None:

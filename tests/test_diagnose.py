@@ -206,6 +206,7 @@ LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
             evidence(("fp fusion off", "inductor.emulate_precision_casts=True"), subsystem="lowerings", info="tanh"),
             "fp fusion: a product and a sum rounded once",
         ),
+        (evidence(("inductor.cpp.enable_floating_point_contract_flag=off",)), "fp fusion: a product and a sum"),
     ],
 )
 def test_the_culprit_is_the_narrowest_thing_that_was_found(known: Evidence, told: str) -> None:
