@@ -8,9 +8,10 @@ import random
 import pytest
 import torch
 
+from fuzzer.draft import Draft
 from fuzzer.execution.messages import Place, Subject, Trial
 from fuzzer.execution.worker import Journal, Task, try_program
-from fuzzer.generate import Draft, Rejected, add_node, generate
+from fuzzer.generate import Rejected, add_node, generate
 from fuzzer.infer import infer
 from fuzzer.interpret import apply, materialise
 from fuzzer.ops import OPS, families

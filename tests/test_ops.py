@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.generate import Draft, Rejected, draw_node
+from fuzzer.draft import Draft
+from fuzzer.generate import Rejected, draw_node
 from fuzzer.interpret import PROPERTIES, apply
 from fuzzer.ops import OPS, families
 from fuzzer.ops.spec import REQUIRED, Limits, Operand

@@ -27,6 +27,7 @@ ORDER = (
     "fuzzer.infer",
     "fuzzer.transcribe",
     "fuzzer.routes",
+    "fuzzer.draft",
     "fuzzer.generate",
     "fuzzer.strategies",
     "fuzzer.mutate",

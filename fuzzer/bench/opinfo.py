@@ -17,10 +17,11 @@ from typing import Any
 
 import click
 
+from fuzzer.draft import Draft
 from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import NoMachine, Pool, default_workers
 from fuzzer.execution.worker import Task, explore, observe
-from fuzzer.generate import Draft, Rejected, draw_node, generate, run_node
+from fuzzer.generate import Rejected, draw_node, generate, run_node
 from fuzzer.ops import OPS
 from fuzzer.ops.excluded import EXCLUDED
 from fuzzer.ops.spec import Limits, OpSpec
