@@ -14,6 +14,7 @@ from fuzzer.export import ExportError, repro
 from fuzzer.verdict import Finding
 
 TOOL = "compute-sanitizer"
+RAN = (0, 1)  # exit codes of a script that could run; the tool hands them on
 SECONDS = 300.0  # the tool slows kernels down about tenfold
 
 
@@ -38,6 +39,8 @@ def memcheck(finding: Finding, seconds: float = SECONDS) -> str:
             )
         except subprocess.TimeoutExpired:
             return f"ran out of its {seconds:.0f} s"
+    if done.returncode not in RAN:
+        return f"failed: the script ended with status {done.returncode}; {summary(done.stdout)}"
     return summary(done.stdout)
 
 

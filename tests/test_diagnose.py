@@ -344,6 +344,11 @@ def test_memcheck_says_when_its_time_is_up(tool: Path) -> None:
     assert memcheck(on_a_gpu(), 0.2) == "ran out of its 0 s"
 
 
+def test_memcheck_of_a_script_that_cannot_run_is_no_all_clear(tool: Path) -> None:
+    tool.write_text(f"#!/bin/sh\ncat <<EOF\n{CLEAN}EOF\nexit 2\n")
+    assert memcheck(on_a_gpu()) == "failed: the script ended with status 2; no errors"
+
+
 def test_memcheck_says_that_there_is_no_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert memcheck(on_a_gpu()) == "not run: no compute-sanitizer on PATH"
@@ -384,8 +389,12 @@ def test_triton_is_told_not_to_fuse() -> None:
             assert TritonKernel.triton_meta_common()["enable_fp_fusion"] is False
 
 
-def test_the_bisector_ends_at_the_first_backend_with_which_the_program_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bisector_ends_at_the_first_backend_with_which_the_program_differs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from torch._inductor.compiler_bisector import CompilerBisector
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # it removes a folder there
 
     assert bisect(lambda: True) is None
     assert bisect(lambda: CompilerBisector.get_backend() != "aot_eager") == ("aot_eager", "", 0, "")

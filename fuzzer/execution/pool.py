@@ -38,7 +38,7 @@ from fuzzer.text import ParseError, parse
 
 # What changes a compile from outside the program's text.
 HIDDEN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
-          "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "CUDA_LAUNCH_BLOCKING", "OMP_", "MKL_")  # fmt: skip
+          "TORCH_BISECT", "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "CUDA_LAUNCH_BLOCKING", "OMP_", "MKL_")  # fmt: skip
 WORKER_ENVIRONMENT = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # the pool is the parallelism
     "TORCHINDUCTOR_VEC_ISA_OK": "1",  # trust /proc/cpuinfo instead of compiling a probe in every process
