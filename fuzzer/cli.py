@@ -153,6 +153,7 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @click.option(
     "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
 )
+@click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
 @db_option
 @json_option
@@ -167,6 +168,7 @@ def fuzz(
     backend: str,
     compare: tuple[str, str] | None,
     routes: str | None,
+    complex_: bool,
     assignments: Sequence[str],
     db: Path,
     as_json: bool,
@@ -182,6 +184,8 @@ def fuzz(
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
     from fuzzer.execution.pool import default_workers
+    from fuzzer.ops.spec import Limits
+    from fuzzer.program import DIFFERENTIABLE, FLOATS
     from fuzzer.routes import ANY_BACKEND, ROUTES, check
     from fuzzer.view import Lines, Live
 
@@ -193,7 +197,8 @@ def fuzz(
         if route not in ROUTES:
             raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
-    task = make_task(device, backend, compare, seed=seed, routes=chosen, fixed=fixed)
+    limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
+    task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed)
     for route in chosen:
         check(route, task.place.subject.backend)
     command = "backfuzz " + shlex.join(sys.argv[1:])
@@ -623,18 +628,20 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
 
 
 @main.command()
+@click.option("--complex", "complex_", is_flag=True, help="Only those that take complex numbers in the running torch.")
 @json_option
 @explained
-def ops(as_json: bool) -> None:
+def ops(complex_: bool, as_json: bool) -> None:
     """List the operations that programs are made of.
 
     Exit codes: 0 always.
     """
     from fuzzer.ops import OPS
     from fuzzer.ops.spec import SAME
+    from fuzzer.vocabulary import widened
 
     rows: list[dict[str, Any]] = []
-    for spec in OPS.values():
+    for spec in filter(lambda s: s.takes_complex, map(widened, OPS)) if complex_ else OPS.values():
         first = spec.operands[0].dtypes
         rows.append(
             {

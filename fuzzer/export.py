@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
 from fuzzer.execution.messages import UNCOMPILED
 from fuzzer.interpret import cotangents, materialise, python_value
 from fuzzer.longhand import IMPORTS, WIDTH, WRITERS, function, input_names
-from fuzzer.ops import OPS
+from fuzzer.ops import OPS, REAL
 from fuzzer.private import CONFIGS
 from fuzzer.program import (
+    COMPLEX,
+    DIFFERENTIABLE,
     Cotangent,
     Dtype,
     Leaf,
@@ -33,7 +36,7 @@ from fuzzer.program import (
 )
 from fuzzer.routes import ROUTES
 from fuzzer.text import parse
-from fuzzer.values import TORCH_DTYPES, source
+from fuzzer.values import TORCH_DTYPES, in_parts, source
 from fuzzer.verdict import Comparison, Finding
 
 INLINE = 64  # tensors of at most this many elements are written as literals
@@ -67,6 +70,7 @@ def repro(finding: Finding) -> str:
         body,
         _gradients(program),
         *([_GEMS] if run.gems else []),
+        *([_PARTS] if _is_complex(program) and finding.signature.verdict not in (*PATIENCE, "raises") else []),
         _check(finding, program, run),
     ]
     return "\n\n".join("\n".join(part).replace("\n\n\n", "\n\n") for part in parts) + "\n"
@@ -118,6 +122,10 @@ def _side(text: str, device: str) -> tuple[str, str]:
 
 # An exception that nobody catches would end Python with 1, which says that the fault is there.
 FAILS = "sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(2))"
+_PARTS = [
+    "def parts(t):  # real and imaginary ones along a last dimension",
+    "    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t",
+]
 _GEMS = ["def in_flag_gems(call, *args):", "    with flag_gems.use_gems():", "        return call(*args)"]
 
 
@@ -174,7 +182,7 @@ def one_line(text: str, width: int = 300) -> str:
 
 def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
     """The function that builds leaves and cotangents, preceded by what it needs."""
-    tensors = materialise(program.leaves)
+    tensors = materialise([replace(leaf, conj=False) for leaf in program.leaves])
     rows: list[str] = []
     for leaf in program.leaves:
         if leaf.base is None:
@@ -182,7 +190,7 @@ def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
         else:
             offset = f", {leaf.offset}" if leaf.offset else ""
             expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
-        rows.append(f"{leaf.name} = {expression}")
+        rows.append(f"{leaf.name} = {expression}{'.conj()' if leaf.conj else ''}")
     if program.route.name not in ("vjp", "aoti"):
         # after all views are taken, as the trial did
         rows = [
@@ -202,6 +210,12 @@ def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
         yield [*head, listed]
     else:
         yield [*head, textwrap.indent("\n".join(rows), "    "), f"    return [{names}]"]
+
+
+def _is_complex(program: Program) -> bool:
+    found = {leaf.dtype for leaf in program.leaves} | _named(program)
+    found |= {o.cotangent.dtype for o in program.outputs if o.cotangent is not None}
+    return not found.isdisjoint(COMPLEX) or any(node.op not in REAL for node in program.nodes)
 
 
 def _draws(program: Program) -> bool:
@@ -243,12 +257,17 @@ def _values(tensor: torch.Tensor, recipe: Recipe, seed: int, dtype: str, shape: 
 
 
 def _constant(tensor: torch.Tensor) -> bool:
+    if tensor.is_complex():
+        return False
     flat = tensor.double().flatten()
     return flat.numel() > 0 and bool((flat == flat[0]).all()) and not bool((flat == 0).any() and flat.signbit().any())
 
 
 def _literal(tensor: torch.Tensor) -> str:
     """The shortest plain expression for a small contiguous tensor, exact in its dtype."""
+    if tensor.is_complex():
+        real, imag = (part.contiguous() for part in in_parts(tensor).unbind(-1))
+        return f"torch.complex({_literal(real)}, {_literal(imag)})"
     shape, dtype = tuple(tensor.shape), tensor.dtype
     kind = "" if dtype == torch.float32 else f", dtype={dtype}"
     if not tensor.numel():
@@ -362,6 +381,7 @@ def _check_inputs(program: Program, run: _Place) -> list[str]:
     ]
 
 
+NAMES = ("compiled", "eager", "exact")
 SHOWN = 16  # a tensor of at most so many elements is printed whole
 
 
@@ -373,7 +393,9 @@ def _check_values(finding: Finding, program: Program, run: _Place, compiled: str
     one = finding.comparisons[0] if len(finding.comparisons) == 1 else None
     pick = f'["{one.name}"]' + (".cpu()" if run.moves else "") if one else ""
     # compiled first: then nothing of eager's is in freed memory
-    text = [f"compiled = {compiled}{pick}", f"eager = {eager}{pick}", f"exact = {exact}{pick}"]
+    seen = "parts({})" if _is_complex(program) else "{}"
+    whole = seen if one else "{}"
+    text = [f"{name} = {whole.format(call + pick)}" for name, call in zip(NAMES, (compiled, eager, exact), strict=True)]
     if _draws(program):
         text[2] = "exact = eager  # float64 would draw other numbers"
     elif _named(program):
@@ -390,7 +412,7 @@ def _check_values(finding: Finding, program: Program, run: _Place, compiled: str
         *text,
         "fault = 0",
         "for name in [name for name, t in eager.items() if t is not None and t.numel()]:",
-        "    c, e, r = (t[name].detach().cpu() for t in (compiled, eager, exact))",
+        f"    c, e, r = ({seen.format('t[name].detach().cpu()')} for t in (compiled, eager, exact))",
         *(f"    {line}" for line in _judge(finding, program, "c", "e", "r")),
         '    print(f"{name}: {int(wrong.sum())} of {wrong.numel()} elements are wrong")',
         "    fault |= int(wrong.any())",
@@ -401,8 +423,11 @@ def _check_values(finding: Finding, program: Program, run: _Place, compiled: str
 def _double(program: Program) -> str:
     """An input t in float64. Where gradients are accumulated it must be a leaf."""
     leaf = "" if program.route.name in ("autograd", "vjp") else ".detach()"
-    wide = f"t{leaf}.double()" + (".requires_grad_(t.requires_grad)" if leaf else "")
-    return wide if all(x.type.is_float for x in program.leaves) else f"{wide} if t.is_floating_point() else t"
+    widen, either = "double()", "t.is_floating_point()"
+    if _is_complex(program):
+        widen, either = "to(torch.promote_types(t.dtype, torch.float64))", f"{either} or t.is_complex()"
+    wide = f"t{leaf}.{widen}" + (".requires_grad_(t.requires_grad)" if leaf else "")
+    return wide if all(x.type.differentiable for x in program.leaves) else f"{wide} if {either} else t"
 
 
 def _judge(finding: Finding, program: Program, c: str, e: str, r: str) -> list[str]:
@@ -459,7 +484,7 @@ def _unit(finding: Finding, program: Program, e: str) -> str:
 
 def _units(program: Program) -> set[str]:
     named = _named(program) | {leaf.dtype for leaf in program.leaves}
-    return {name for name in named if TORCH_DTYPES[name].is_floating_point}
+    return {name for name in named if name in DIFFERENTIABLE}
 
 
 def _named(program: Program) -> set[str]:

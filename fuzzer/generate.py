@@ -19,9 +19,10 @@ from fuzzer import settings as compiler_settings
 from fuzzer.draft import Draft
 from fuzzer.infer import IllTyped, infer, type_of
 from fuzzer.interpret import apply, cotangents, function, materialise, strided
-from fuzzer.ops import OPS
+from fuzzer.ops import OPS, REAL
 from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform, writable
 from fuzzer.program import (
+    DIFFERENTIABLE,
     FLOATS,
     NORMAL,
     Argument,
@@ -44,12 +45,13 @@ from fuzzer.program import (
 from fuzzer.regions import REGIONS, RegionSpec
 from fuzzer.routes import ROUTES, Call, autograd
 from fuzzer.routes import draw as draw_route
-from fuzzer.values import GENERAL, fill
+from fuzzer.values import GENERAL, fill, in_parts
 
 # Half precision has fewer elements to hide a fault in, float64 the least rounding: all four are worth their compile.
-DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15}
+# Complex ones are drawn only where the limits hold them.
+DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15, "c64": 1.4, "c128": 0.6}
 # Beyond this, values overflow within a node or two: float16 ends at 65504.
-SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3}
+SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6}
 # A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
 REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
@@ -119,7 +121,7 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     """A recipe: mostly one that suits the op, else a general one."""
     if dtype == "bool":
         return Recipe("coins")
-    if dtype not in FLOATS:
+    if dtype not in DIFFERENTIABLE:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     # wider dtypes end where no value of a real program comes
     suited = [name for name in suited if name != "overflow" or dtype == "f16"]
@@ -146,7 +148,7 @@ def new_leaf(
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
     stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
-    floating = dtype in FLOATS
+    floating = dtype in DIFFERENTIABLE
     if written and not writable(TensorType(dtype, shape, stride)):
         stride = contiguous(shape)
     tracked = floating and not fixed and not written and rng.random() < 0.88
@@ -167,6 +169,8 @@ def new_leaf(
         value = torch.as_strided(draft.env[base.name], shape, stride, offset)
     else:
         value = strided(fill(recipe, leaf.seed, dtype, shape), stride, offset)
+    if leaf.type.is_complex and not plain and not written and rng.random() < 0.15:
+        leaf, value = replace(leaf, conj=True), value.conj()
     draft.leaves.append(leaf)
     draft.env[name], draft.types[name] = value, leaf.type
     if leaf.requires_grad:
@@ -224,7 +228,7 @@ def operand_dtype(draft: Draft, operand: Operand, d: Draw) -> str:
     dtypes = operand.admitted(d)
     if len(dtypes) == 1 or (draft.dtype in dtypes and draft.rng.random() < 0.9):
         return draft.dtype if draft.dtype in dtypes else dtypes[0]
-    allowed = [t for t in dtypes if t not in FLOATS or t in draft.limits.dtypes]
+    allowed = [t for t in dtypes if t not in DIFFERENTIABLE or t in draft.limits.dtypes]
     return draft.rng.choice(allowed or list(dtypes))
 
 
@@ -239,7 +243,7 @@ def fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
 
 def draw_node(draft: Draft, spec: OpSpec) -> Node:
     """One node of this op: its parameters in table order."""
-    d, known = Draw(draft.rng, draft.limits), len(draft.leaves)
+    d, known = Draw(draft.rng, draft.limits if spec.takes_complex else draft.limits.real()), len(draft.leaves)
     args: list[Argument] = []
     attrs: list[tuple[str, Any]] = []
     for parameter in spec.params:
@@ -315,13 +319,15 @@ def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
     for name in node.outs:
         draft.types[name] = type_of(draft.env[name])
     if spec.differentiable and any(u in draft.tracked for u in node.uses):
-        draft.tracked.update(name for name in carriers(draft, node) if draft.types[name].is_float)
+        draft.tracked.update(name for name in carriers(draft, node) if draft.types[name].differentiable)
     draft.count(node)
 
 
 def carriers(draft: Draft, node: Node) -> Sequence[str]:
     """The results that depend on an operand with a gradient: not all of meshgrid's, and not on reshape_as's second."""
-    if writes(node) or (len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].is_float)):
+    if writes(node) or (
+        len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].differentiable)
+    ):
         return node.outs
     env: dict[str, Any] = {u: draft.env[u].detach().requires_grad_(u in draft.tracked) for u in node.uses}
     apply(node, env)
@@ -338,7 +344,7 @@ def teaches(draft: Draft, node: Node) -> bool:
     # what a write through a view changed is seen in its base
     for name in [name for name in shown if name not in node.outs] or node.outs:
         value = draft.env[name]
-        if not value.dtype.is_floating_point or value.numel() == 0:
+        if not draft.types[name].differentiable or value.numel() == 0:
             continue
         if "overflow" in recipes and bool((value.isfinite() & (value != 0)).sum() * 4 > value.numel()):
             continue
@@ -355,7 +361,7 @@ def fits(leaf: Leaf, limits: Limits) -> bool:
 
 def generate(
     rng: random.Random,
-    ops: dict[str, OpSpec] = OPS,
+    ops: dict[str, OpSpec] = REAL,
     limits: Limits = Limits(),  # noqa: B008  (a frozen value)
     routes: Sequence[str] = ("autograd",),
     device: str = "cpu",
@@ -403,15 +409,28 @@ def draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
 
 
 def add_node(draft: Draft, spec: OpSpec) -> bool:
-    """Draw and run a node of this op; whether it stayed. Raises Rejected where torch refuses it."""
+    """Draw and run a node of this op; whether it stayed. Raises Rejected where torch refuses it.
+
+    An op that takes complex numbers may not take all that its entry says of real ones: then it does not stay.
+    """
     mark = draft.mark()
-    node = draw_node(draft, spec)
-    if all(fits(leaf, draft.limits) for leaf in draft.leaves[mark[0] :]):
-        run_node(draft, node, spec)
-        if teaches(draft, node) or draft.rng.random() >= 0.97:
-            return True
+    try:
+        node = draw_node(draft, spec)
+        if all(fits(leaf, draft.limits) for leaf in draft.leaves[mark[0] :]):
+            run_node(draft, node, spec)
+            if differentiates(draft, spec) and (teaches(draft, node) or draft.rng.random() >= 0.97):
+                return True
+    except Rejected:
+        if not spec.takes_complex:
+            raise
     draft.undo(mark)
+    draft.target = ""
     return False
+
+
+def differentiates(draft: Draft, spec: OpSpec) -> bool:
+    """Whether eager has the gradient of what an op that takes complex numbers has made; of others it is taken to."""
+    return not spec.takes_complex or tracked_in_eager(draft) is not None
 
 
 def prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
@@ -483,7 +502,7 @@ def close(draft: Draft, ops: dict[str, OpSpec]) -> None:
                 draft.undo(mark)
                 continue
             run_node(draft, node, spec)
-            if not teaches(draft, node):
+            if not (differentiates(draft, spec) and teaches(draft, node)):
                 draft.undo(mark)
 
 
@@ -504,12 +523,12 @@ def informative(program: Program) -> bool:
     if own is None:
         return True  # refused: the reference side will say so
     drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
-    wide = None if drawing else _dry_gradients(program, torch.Tensor.double)
+    wide = None if drawing else _dry_gradients(program, doubled)
     for name, gradient in own.items():
         if gradient is None or not gradient.numel():
             continue
-        g = gradient.double()
-        exact = None if wide is None else wide[name]
+        g = in_parts(gradient).double()
+        exact = None if wide is None or wide[name] is None else in_parts(wide[name])
         off = torch.zeros_like(g) if exact is None else g - exact
         finite = torch.isfinite(g) & torch.isfinite(off)
         noise = off[finite].square().mean().sqrt()
@@ -518,13 +537,19 @@ def informative(program: Program) -> bool:
     return False
 
 
+def doubled(t: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64 or complex128."""
+    return t.to(torch.promote_types(t.dtype, torch.float64))
+
+
 def _dry_gradients(
     program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
 ) -> dict[str, torch.Tensor | None] | None:
-    """Eager's gradients, of leaves and cotangents with `change` applied to those that float."""
+    """Eager's gradients, of leaves and cotangents with `change` applied to those that float or are complex."""
 
     def changed(t: torch.Tensor) -> torch.Tensor:
-        return change(t.detach()).requires_grad_(t.requires_grad) if t.is_floating_point() else t
+        rounded = t.is_floating_point() or t.is_complex()
+        return change(t.detach()).requires_grad_(t.requires_grad) if rounded else t
 
     leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
     try:
@@ -630,7 +655,7 @@ def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
     """In one of five programs each floating leaf is, as likely as not, a parameter."""
     if rng.random() < 0.8:
         return list(leaves)
-    return [replace(leaf, parameter=leaf.type.is_float and rng.random() < 0.5) for leaf in leaves]
+    return [replace(leaf, parameter=leaf.type.differentiable and rng.random() < 0.5) for leaf in leaves]
 
 
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:

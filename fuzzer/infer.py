@@ -49,6 +49,7 @@ def infer(program: Program) -> dict[str, TensorType]:
                 env[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
             except (RuntimeError, TypeError) as error:
                 raise IllTyped(f"{leaf.name}: {error}") from None
+            env[leaf.name] = env[leaf.name].conj() if leaf.conj else env[leaf.name]
             types[leaf.name] = leaf.type
         try:
             run_each(program.body, lambda node: _type_node(node, env, types))

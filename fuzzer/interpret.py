@@ -34,7 +34,7 @@ from fuzzer.program import (
     walk,
     writes,
 )
-from fuzzer.values import NAMES, TORCH_DTYPES, fill
+from fuzzer.values import NAMES, TORCH_DTYPES, fill, listed
 
 NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
 # Sources that are properties of a tensor: read, not called.
@@ -142,11 +142,7 @@ def record(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str
     everything = replace(program, outputs=tuple(map(Output, names)))
     with torch.no_grad():
         values = function(everything)(*materialise(program.leaves, device).values())
-    return {
-        name: Recipe("data", tuple(value.flatten().tolist()))
-        for name, value in zip(names, values, strict=True)
-        if value.numel() <= numel
-    }
+    return {name: listed(value) for name, value in zip(names, values, strict=True) if value.numel() <= numel}
 
 
 @functools.lru_cache(4096)
@@ -182,6 +178,8 @@ def materialise(leaves: Sequence[Leaf], device: str = "cpu") -> dict[str, torch.
         else:
             base = tensors[leaf.base].detach()
             tensors[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
+        if leaf.conj:
+            tensors[leaf.name] = tensors[leaf.name].conj()
     for leaf in leaves:
         if leaf.requires_grad:
             tensors[leaf.name].requires_grad_()

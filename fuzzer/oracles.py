@@ -16,6 +16,7 @@ from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
 from fuzzer.picture import fraction
 from fuzzer.program import extent
 from fuzzer.rounding import FINAL_LOOK, FIRST_FACTOR, FIRST_REPLICAS, SECOND_LOOK, Spread, kind
+from fuzzer.values import in_parts
 from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
 
 Oracle = Callable[[Trial], Verdict | None]
@@ -82,7 +83,7 @@ def _within_storage(tensor: torch.Tensor) -> bool:
     if tensor.numel() == 0:  # eager's empty slices may start behind the end
         return True
     reach = extent(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-    return reach * tensor.element_size() <= tensor.untyped_storage().nbytes()
+    return not tensor.numel() or reach * tensor.element_size() <= tensor.untyped_storage().nbytes()
 
 
 def _describe(tensor: torch.Tensor | None) -> str:
@@ -104,7 +105,10 @@ def inputs_untouched(trial: Trial) -> Verdict | None:
 
 @dataclass(frozen=True)
 class Judged:
-    """One tensor's judgement: the class, and masks and values for the evidence."""
+    """One tensor's judgement: the class, and masks and values for the evidence.
+
+    A complex tensor's real and imaginary parts stand along a last dimension.
+    """
 
     name: str
     verdict: str
@@ -140,7 +144,7 @@ def _outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) 
 
 
 def _wide(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to(like.device, torch.float64)
+    return in_parts(tensor.detach()).to(like.device, torch.float64)
 
 
 def judge(trial: Trial, names: list[str]) -> Iterator[Judged]:
@@ -172,7 +176,7 @@ def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torc
 
 
 def _unit(tensor: torch.Tensor) -> float:
-    return float(torch.finfo(tensor.dtype).eps) if tensor.dtype.is_floating_point else 0.0
+    return float(torch.finfo(tensor.dtype).eps) if tensor.dtype.is_floating_point or tensor.is_complex() else 0.0
 
 
 def _sensitive(

@@ -9,8 +9,8 @@ Invariants, checked when a Program is made (`ProgramError` names the offender):
 * every name is bound once and bound before it is used; the name that an in-place op (trailing underscore) writes to is
   dead afterwards, while other names of the same memory show the write;
 * an output names a value; no value is an output twice;
-* the shape, stride and offset of a leaf describe elements at non-negative positions; only a floating leaf requires
-  grad or is a parameter; a leaf_view has the dtype of its base.
+* the shape, stride and offset of a leaf describe elements at non-negative positions; only a floating or complex leaf
+  requires grad or is a parameter, only a complex one is conjugated; a leaf_view has the dtype of its base.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from typing import TypeVar
 Shape = tuple[int, ...]
 T = TypeVar("T")
 
-DTYPES = ("f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool")
+DTYPES = ("f64", "f32", "bf16", "f16", "c128", "c64", "i64", "i32", "i16", "i8", "u8", "bool")
 FLOATS = ("f64", "f32", "bf16", "f16")
+COMPLEX = ("c128", "c64")
+DIFFERENTIABLE = FLOATS + COMPLEX
 INTEGERS = ("i64", "i32", "i16", "i8", "u8")
 
 
@@ -99,6 +101,15 @@ class TensorType:
     def is_float(self) -> bool:
         return self.dtype in FLOATS
 
+    @property
+    def is_complex(self) -> bool:
+        return self.dtype in COMPLEX
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether torch can take a gradient with respect to it."""
+        return self.dtype in DIFFERENTIABLE
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -114,6 +125,7 @@ class Leaf:
     seed: int = 0
     base: str | None = None
     parameter: bool = False  # held by a module instead of handed in, in the routes that have one
+    conj: bool = False  # reads what its storage holds conjugated, as a lazy `torch.conj` does
 
     @property
     def type(self) -> TensorType:
@@ -293,10 +305,12 @@ def check(program: Program) -> None:
 
     def check_leaf(leaf: Leaf) -> None:
         check_geometry(leaf.name, leaf.dtype, leaf.shape, leaf.stride, leaf.offset)
-        if leaf.requires_grad and not leaf.type.is_float:
+        if leaf.requires_grad and not leaf.type.differentiable:
             raise ProgramError(f"{leaf.name}: a leaf of dtype {leaf.dtype} cannot require grad")
-        if leaf.parameter and not leaf.type.is_float:
+        if leaf.parameter and not leaf.type.differentiable:
             raise ProgramError(f"{leaf.name}: a leaf of dtype {leaf.dtype} cannot be a parameter")
+        if leaf.conj and not leaf.type.is_complex:
+            raise ProgramError(f"{leaf.name}: a leaf of dtype {leaf.dtype} cannot be conjugated")
         if leaf.base is not None:
             use(leaf.base, leaf.name)
             base = bound[leaf.base]

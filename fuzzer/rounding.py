@@ -27,7 +27,8 @@ from typing import Any
 
 import torch
 
-from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, mapped, round_to, widened
+from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, is_rounded, mapped, round_to, widened
+from fuzzer.values import in_parts
 
 # Deviation allowed to one rounding, in units of the last place (see above).
 ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
@@ -39,17 +40,18 @@ EXACT = frozenset(
     amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu relu6 threshold threshold_backward hardtanh
     hardtanh_backward neg abs sign sgn floor ceil round trunc flip roll rot90 constant_pad_nd reflection_pad1d
     reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d tril triu sort topk
-    kthvalue median nanmedian mode cummax cummin eq ne lt le gt ge logical_and logical_or logical_not logical_xor
-    zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full fill zero empty empty_like
-    empty_strided new_empty new_empty_strided arange scalar_tensor max_pool1d max_pool2d_with_indices
-    max_pool3d_with_indices max_pool2d adaptive_max_pool2d adaptive_max_pool3d upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d unfold im2col
-    embedding repeat isnan isinf isfinite nan_to_num select_backward slice_backward diagonal_backward frac
-    masked_select nonzero argmax argmin argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all
-    pixel_shuffle pixel_unshuffle channel_shuffle searchsorted bucketize tril_indices triu_indices one_hot
-    hardshrink hardshrink_backward softshrink_backward _local_scalar_dense fmod value_selecting_reduction_backward
-    unfold_copy expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy complex conj_physical
-    _conj_physical lu_unpack
+    kthvalue median nanmedian mode cummax cummin eq ne lt le gt ge logical_and logical_or logical_not logical_xor zeros
+    ones full zeros_like ones_like full_like new_zeros new_ones new_full fill zero empty empty_like empty_strided
+    new_empty new_empty_strided arange scalar_tensor max_pool1d max_pool2d_with_indices max_pool3d_with_indices
+    max_pool2d adaptive_max_pool2d adaptive_max_pool3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d unfold im2col embedding repeat isnan
+    isinf isfinite nan_to_num select_backward slice_backward diagonal_backward frac masked_select nonzero argmax argmin
+    argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all pixel_shuffle pixel_unshuffle channel_shuffle
+    searchsorted bucketize tril_indices triu_indices one_hot hardshrink hardshrink_backward softshrink_backward
+    _local_scalar_dense fmod value_selecting_reduction_backward alias_copy view_copy transpose_copy t_copy permute_copy
+    narrow_copy unsqueeze_copy squeeze_copy diagonal_copy as_strided_copy split_with_sizes_copy unbind_copy unfold_copy
+    expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy complex conj_physical _conj_physical
+    lu_unpack
     """.split()
 )
 # One IEEE operation or one library function, accurate to about a unit of its result whatever its operands.
@@ -153,16 +155,20 @@ FLAGGED = {"multilabel_margin_loss_backward": 4}
 # Factors that are unique only up to signs: which of the results they are, columns first, then rows.
 SIGNED = {"_linalg_eigh": (1, None), "_linalg_svd": (0, 2)}
 
+# Eigenvalues that have no order: the algorithm's own differs from one precision to the next.
+UNSORTED = frozenset("linalg_eig _linalg_eigvals".split())
+
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 
 
 def is_exact(step: Step) -> bool:
     """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
+    takes_complex = any(ref.dtype.is_complex for ref in step.inputs)
     if step.name in ("linalg_vector_norm", "norm"):
-        return any(isinstance(a, float) and math.isinf(a) for a in step.args)  # a maximum
+        return not takes_complex and any(isinstance(a, float) and math.isinf(a) for a in step.args)  # a maximum
     if step.name in ("scatter_reduce", "index_reduce"):
         return any(a in ("amax", "amin") for a in step.args if isinstance(a, str))
-    if step.name not in EXACT:
+    if step.name not in EXACT or (takes_complex and step.name in ("abs", "sgn")):
         return False
     if step.name == "round" and (step.kwargs.get("decimals") or len(step.args) > 1):
         return False
@@ -179,8 +185,8 @@ def is_primitive(step: Step) -> bool:
     """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
     scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
     whole = step.name == "div" and step.kwargs.get("rounding_mode") is not None  # the quotient decides, unseen
-    # a product of complex numbers is a sum of products
-    plain = not any(ref.dtype.is_complex for ref in step.inputs)
+    # complex numbers are added part by part; a product of them is a sum of products
+    plain = step.name in ("add", "sub", "rsub") or not any(ref.dtype.is_complex for ref in step.inputs)
     return step.name in PRIMITIVE and plain and not scaled and not whole
 
 
@@ -190,9 +196,9 @@ def epsilon(dtype: torch.dtype) -> float:
 
 def accumulation_length(step: Step) -> float:
     """Terms that one result element may sum, at least 1; an upper bound where the step does not tell."""
-    floats = [ref for ref in step.inputs if ref.dtype.is_floating_point]
+    floats = [ref for ref in step.inputs if is_rounded(ref)]
     taken = max((ref.numel for ref in floats), default=1)
-    given = max((ref.numel for ref in step.results if ref.dtype.is_floating_point), default=1)
+    given = max((ref.numel for ref in step.results if is_rounded(ref)), default=1)
     if step.name in CONTRACTIONS:
         # operands of m*k and k*n elements and m*n results: the geometric mean of k*k
         sizes = sorted(ref.numel for ref in floats)[-2:]
@@ -210,7 +216,7 @@ def accumulation_length(step: Step) -> float:
         return float(max(shape[dims[0]], 1)) if dims and shape else 1.0
     if step.name in SCATTERING:
         # how often one element may be met: at most once an index
-        return float(max((ref.numel for ref in step.inputs if not ref.dtype.is_floating_point), default=1) or 1)
+        return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
     if step.name.endswith("_backward"):
         return max(1.0, taken / max(min((r.numel for r in step.results if r.numel), default=1), 1))
     return max(1.0, taken / max(given, 1))
@@ -316,7 +322,7 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
 
 def _real_dtypes(refs: Sequence[Ref]) -> list[torch.dtype]:
     """Those of the floating refs, and of complex ones' parts."""
-    return [r.dtype.to_real() for r in refs if r.dtype.is_floating_point or r.dtype.is_complex]
+    return [r.dtype.to_real() for r in refs if is_rounded(r)]
 
 
 def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
@@ -324,7 +330,7 @@ def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
         if tree.dtype.is_floating_point:
             yield tree
         elif tree.dtype.is_complex:
-            yield torch.view_as_real(tree.resolve_conj())
+            yield in_parts(tree)
     elif isinstance(tree, list | tuple):
         for item in tree:
             yield from _float_tensors(item)
@@ -386,12 +392,15 @@ class Rounder:
         """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""
 
         def contracted(value: Any, ref: Any) -> Any:
-            if not isinstance(ref, Ref) or not ref.dtype.is_floating_point or ref in step.writes:
+            if not isinstance(ref, Ref) or not is_rounded(ref) or ref in step.writes:
                 return value
-            moved = value + value * self.noise(value) * (self.scale * ULPS[ref.dtype] * epsilon(ref.dtype))
-            return torch.where(representable(value, ref.dtype), value, moved)
+            return by_parts(value, lambda t: self._contracted_one(t, ref.dtype.to_real()))
 
         return tuple(contracted(value, ref) for value, ref in zip(args, step.args, strict=True))
+
+    def _contracted_one(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        moved = value + value * self.noise(value) * (self.scale * ULPS[dtype] * epsilon(dtype))
+        return torch.where(representable(value, dtype), value, moved)
 
     def _untied(self, leaf: object) -> object:
         """Equal elements told apart by far less than any unit."""
@@ -420,9 +429,7 @@ class Rounder:
             moved_here: Any = self._moved(tree, refs, unit, kept, frozenset(), whole)
             return tree.copy_(moved_here)
         if isinstance(tree, torch.Tensor) and tree.dtype.is_complex and isinstance(refs, Ref):
-            parts, real = torch.view_as_real(tree.resolve_conj()), replace(refs, dtype=refs.dtype.to_real())
-            moved_parts: Any = self._moved(parts, real, unit, kept, written, whole)
-            return torch.view_as_complex(moved_parts.contiguous())
+            return tree if id_of(refs) in kept else by_parts(tree, lambda t: self._moved_parts(t, unit, whole))
         if isinstance(tree, torch.Tensor):
             if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in kept:
                 return tree
@@ -434,6 +441,12 @@ class Rounder:
         if isinstance(tree, dict):
             return {k: self._moved(v, refs[k], unit, kept, written, whole) for k, v in tree.items()}  # type: ignore[index]
         return tree
+
+    def _moved_parts(self, parts: torch.Tensor, unit: float, whole: bool) -> torch.Tensor:
+        """Complex numbers are off by a share of their modulus, in both parts (Higham 2002, section 3.6)."""
+        size = parts.abs().max() if whole and parts.numel() else modulus(parts)
+        moved = parts + size * self.noise(parts) * unit
+        return torch.where(torch.isfinite(moved) & (parts != 0), moved, parts)
 
     def _inner_unit(self, number: int, step: Step) -> float:
         """u * sqrt(n) in the precision the kernel computes in: float32 inside half-precision kernels."""
@@ -456,7 +469,7 @@ class Rounder:
         self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
-        values = self._signed(step, values)
+        values = self._signed(step, self._shuffled(step, values))
         hidden = self._cancelled(number, step, args, values)
         return [
             self._result_of_any(number, step, ref, value, hidden) if FLAGS.get(step.name) != at else value
@@ -466,9 +479,11 @@ class Rounder:
     def _result_of_any(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
         """Real and imaginary parts move each by itself; what is no float does not move."""
         if ref.dtype.is_complex:
-            parts, real = torch.view_as_real(value.resolve_conj()), replace(ref, dtype=ref.dtype.to_real())
-            return torch.view_as_complex(self._result(number, step, real, parts, hidden).contiguous())
-        return self._result(number, step, ref, value, hidden) if ref.dtype.is_floating_point else value
+            real = replace(ref, dtype=ref.dtype.to_real())
+            # as in `_moved_parts`, but for what is done to each part by itself
+            alone = is_primitive(step) or step.name in COPIES
+            return by_parts(value, lambda t: self._result(number, step, real, t, hidden, t if alone else modulus(t)))
+        return self._result(number, step, ref, value, hidden, value) if ref.dtype.is_floating_point else value
 
     def _signed(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """The columns of eigenvectors and singular vectors (with the rows that go with them), signs left to chance."""
@@ -477,15 +492,29 @@ class Rounder:
             return values
         moved = list(values)
         count = values[columns].shape[-1] if rows is None else min(values[columns].shape[-1], values[rows].shape[-2])
-        drawn = torch.randint(0, 2, (count,), generator=self.generator, device=values[columns].device) * 2.0 - 1
-        wide = torch.ones(values[columns].shape[-1], dtype=torch.float64, device=drawn.device)
+        drawn = self._factors(count, values[columns])
+        wide = torch.ones(values[columns].shape[-1], dtype=drawn.dtype, device=drawn.device)
         wide[:count] = drawn
         moved[columns] = values[columns] * wide
         if rows is not None:
-            high = torch.ones(values[rows].shape[-2], dtype=torch.float64, device=drawn.device)
-            high[:count] = drawn
+            high = torch.ones(values[rows].shape[-2], dtype=drawn.dtype, device=drawn.device)
+            high[:count] = drawn.conj()
             moved[rows] = values[rows] * high[:, None]
         return moved
+
+    def _shuffled(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Eigenvalues of complex matrices, with the vectors that go with them, in an order left to chance."""
+        if step.name not in UNSORTED or not step.inputs[0].dtype.is_complex:
+            return values
+        order = torch.rand(values[0].shape[-1], generator=self.generator, device=values[0].device).argsort()
+        return [value[..., order] for value in values]
+
+    def _factors(self, count: int, columns: torch.Tensor) -> torch.Tensor:
+        """Random signs; of complex columns random phases."""
+        if columns.is_complex():
+            angles = torch.rand(count, generator=self.generator, device=columns.device, dtype=torch.float64)
+            return torch.polar(torch.ones_like(angles), 2 * math.pi * angles)
+        return torch.randint(0, 2, (count,), generator=self.generator, device=columns.device) * 2.0 - 1
 
     def _cancelled(self, number: int, step: Step, args: object, values: list[torch.Tensor]) -> float:
         """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
@@ -520,7 +549,10 @@ class Rounder:
             unit *= CUBIC_INNER
         return unit * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
 
-    def _result(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
+    def _result(
+        self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float, scale: torch.Tensor
+    ) -> torch.Tensor:
+        """The result moved by units of `scale`, and by `hidden`."""
         if value.numel() == 0:
             return value
         if is_exact(step):
@@ -529,7 +561,7 @@ class Rounder:
         if number not in self.found.exact and not is_primitive(step) and step.name not in COPIES:
             unit += self._inner_unit(number, step)
         # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
-        size = torch.ldexp(torch.ones_like(value), torch.frexp(value).exponent - 1)
+        size = torch.ldexp(torch.ones_like(value), torch.frexp(scale).exponent - 1)
         least = _underflow(ref.dtype)
         # factors are as good as a norm of theirs says: small elements are off by as much as large ones
         normwise = unit * float(value.abs().nan_to_num(0, 0, 0).max()) if step.name in FACTORISING else 0.0
@@ -551,7 +583,9 @@ class Rounder:
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         """What no step made is exact; only its subnormals may be flushed."""
-        return self._ranged(flat.double(), flat.dtype) if flat.dtype.is_floating_point else flat
+        if not (flat.dtype.is_floating_point or flat.dtype.is_complex):
+            return flat
+        return by_parts(widened(flat), lambda t: self._ranged(t, flat.dtype.to_real()))
 
     def scalar(self, value: float, dtype: torch.dtype) -> float:
         """A scalar operand as kernels read it: as float32, in every second replica in the tensor's own dtype."""
@@ -568,6 +602,16 @@ class Rounder:
         if dtype != torch.float16 and self.seed % 4 == 1:
             value = torch.where(size < info.smallest_normal, 0.0, value)
         return value
+
+
+def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """change(value); of a complex tensor, change of its parts, which stand along a last dimension."""
+    return torch.view_as_complex(change(in_parts(value)).contiguous()) if value.is_complex() else change(value)
+
+
+def modulus(parts: torch.Tensor) -> torch.Tensor:
+    """The modulus of complex numbers, once for each of their parts."""
+    return torch.linalg.vector_norm(parts, dim=-1, keepdim=True).expand_as(parts)
 
 
 def id_of(ref: Ref) -> tuple[int, int]:
@@ -627,7 +671,7 @@ FINAL_LOOK = (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR)
 
 @dataclass
 class Spread:
-    """Reference and largest deviation, element by element, of the tensors asked for."""
+    """Reference and largest deviation, element by element, of the tensors asked for; of complex ones by parts."""
 
     reference: list[torch.Tensor]
     deviation: list[torch.Tensor]
@@ -664,7 +708,7 @@ class Model:
         self.trace, self.device = trace, torch.device(device)
         self.found = Accumulations()
         replay = Replay(trace, self.found, self.device).run()  # type: ignore[arg-type]
-        self.reference = [replay.value(ref).clone() for ref in self.targets]
+        self.reference = [in_parts(replay.value(ref)).clone() for ref in self.targets]
 
     def replica(self, seed: int, consistent: bool, scale: float) -> list[torch.Tensor]:
         """The targets under one draw of roundings.
@@ -675,7 +719,7 @@ class Model:
         consistent = consistent or seed % 4 == 3
         rounder = Rounder(seed, self.found, self.device, consistent, scale, self.cuda)
         replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
-        return [replay.value(ref) for ref in self.targets]
+        return [in_parts(replay.value(ref)) for ref in self.targets]
 
     def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
         """Largest deviation over replicas `start` .. `start + replicas`."""
@@ -691,4 +735,4 @@ class Model:
                 unstable[i] |= kind(value) != kind(r)
                 step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
                 deviation[i] = torch.maximum(deviation[i], step)
-        return Spread(self.reference, deviation, replicas, [ref.dtype for ref in self.targets], unstable)
+        return Spread(self.reference, deviation, replicas, [ref.dtype.to_real() for ref in self.targets], unstable)

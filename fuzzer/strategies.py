@@ -12,6 +12,7 @@ from fuzzer.infer import IllTyped
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits
 from fuzzer.program import FLOATS, Program
+from fuzzer.vocabulary import vocabulary
 
 
 def programs(
@@ -25,18 +26,18 @@ def programs(
     """Programs as `generate` draws them, each of which ran in eager on the CPU.
 
     ops     names of the ops to draw from; none means all. Raises ValueError for a name in no table.
-    dtypes  floating dtypes of leaves.
+    dtypes  floating and complex dtypes of leaves.
     """
     unknown = sorted(set(ops or ()) - set(OPS))
     if unknown:
         raise ValueError(f"no op {', '.join(unknown)}; `backfuzz ops` lists the known ones")
-    vocabulary = OPS if ops is None else {name: OPS[name] for name in ops}
     limits = Limits(max_nodes=max_nodes, max_size=max_size, dtypes=tuple(dtypes))
+    known = vocabulary(limits, ops or ())
 
     @st.composite
     def drawn(draw: st.DrawFn) -> Program:
         try:
-            return generate(draw(st.randoms(use_true_random=False)), vocabulary, limits, routes)
+            return generate(draw(st.randoms(use_true_random=False)), known, limits, routes)
         except (Rejected, IllTyped):
             reject()
 

@@ -114,10 +114,12 @@ def _show_leaf(leaf: Leaf) -> str:
         parts.append(f"stride={show_value(leaf.stride)}")
     if leaf.offset:
         parts.append(f"offset={leaf.offset}")
-    if leaf.requires_grad != leaf.type.is_float:
+    if leaf.requires_grad != leaf.type.differentiable:
         parts.append(f"requires_grad={leaf.requires_grad}")
     if leaf.parameter:
         parts.append("parameter=True")
+    if leaf.conj:
+        parts.append("conj=True")
     if leaf.base is None:
         parts += _fill(leaf.values, leaf.seed)
     return f"{leaf.name} = {'leaf' if leaf.base is None else 'leaf_view'}({', '.join(parts)})"
@@ -365,13 +367,14 @@ def _stride(fields: dict[str, ast.expr], shape: Shape, at: ast.AST) -> Shape:
 def _leaf(name: str, call: ast.Call) -> Leaf:
     view = _called(call) == "leaf_view"
     fill = () if view else ("values", "seed")
-    fields = _fields(call, 2 if view else 1, ("stride", "offset", "requires_grad", "parameter", *fill))
+    fields = _fields(call, 2 if view else 1, ("stride", "offset", "requires_grad", "parameter", "conj", *fill))
     dtype, shape = _type(call.args[-1])
     leaf = Leaf(name, dtype, shape, _stride(fields, shape, call), _integer(fields, "offset"))
     return replace(
         leaf,
-        requires_grad=_flag(fields, "requires_grad", leaf.type.is_float),
+        requires_grad=_flag(fields, "requires_grad", leaf.type.differentiable),
         parameter=_flag(fields, "parameter", False),
+        conj=_flag(fields, "conj", False),
         values=_recipe(fields["values"]) if "values" in fields else NORMAL,
         seed=_integer(fields, "seed"),
         base=_name(call.args[0]) if view else None,

@@ -16,12 +16,15 @@ from typing import Any, Protocol
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fuzzer.private import negated
+
 
 @dataclass(frozen=True)
 class Ref:
     """A tensor in a trace: its storage's number, dtype, sizes, strides and offset (elements).
 
-    conj: it reads its storage's complex numbers conjugated (a lazy conjugation is a view).
+    conj: it reads its storage's complex numbers conjugated (a lazy conjugation is a view).  neg: negated (so is the
+    imaginary part of a lazy conjugation).
     """
 
     storage: int
@@ -30,6 +33,7 @@ class Ref:
     stride: tuple[int, ...]
     offset: int
     conj: bool = False
+    neg: bool = False
 
     @property
     def numel(self) -> int:
@@ -72,6 +76,11 @@ class Step:
     @functools.cached_property
     def inputs(self) -> tuple[Ref, ...]:
         return tuple(refs_in((self.args, self.kwargs)))
+
+
+def is_rounded(ref: Ref) -> bool:
+    """Whether it holds floating or complex numbers."""
+    return ref.dtype.is_floating_point or ref.dtype.is_complex
 
 
 def refs_in(tree: Any) -> Iterator[Ref]:
@@ -154,7 +163,7 @@ class Recorder(TorchDispatchMode):
             if not known:
                 self.trace.initial[number] = _flat(tensor, elements).clone()
         geometry = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
-        return Ref(number, tensor.dtype, *geometry, conj=tensor.is_conj())
+        return Ref(number, tensor.dtype, *geometry, tensor.is_conj(), tensor.is_neg())
 
     def _tree(self, tree: Any, known: bool = False) -> Any:
         return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)
@@ -187,7 +196,10 @@ class Recorder(TorchDispatchMode):
 
 
 def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
-    return torch.as_strided(tensor.detach(), (elements,), (1,), 0)
+    """What the tensor's storage holds, whatever way the tensor reads it."""
+    held = tensor.detach().conj() if tensor.is_conj() else tensor.detach()
+    held = negated(held) if held.is_neg() else held
+    return torch.as_strided(held, (elements,), (1,), 0)
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
@@ -286,8 +298,10 @@ class Replay:
         """The tensor of a Ref: float64 where eager had a float, else eager's dtype."""
         if ref.storage in self.odd:
             return self.odd[ref.storage]
-        found = torch.as_strided(seen_as(self.buffers[ref.storage], ref.dtype), ref.shape, ref.stride, ref.offset)
-        return found.conj() if ref.conj else found
+        return read_as(ref, self._held(ref))
+
+    def _held(self, ref: Ref) -> torch.Tensor:
+        return torch.as_strided(seen_as(self.buffers[ref.storage], ref.dtype), ref.shape, ref.stride, ref.offset)
 
     def step(self, number: int, step: Step) -> None:
         if step.recorded:
@@ -295,7 +309,7 @@ class Replay:
             if step.name in MASKED:
                 self._masked(number, step)
             return
-        dtype = next((ref.dtype for ref in (*step.inputs, *step.results) if ref.dtype.is_floating_point), None)
+        dtype = next((ref.dtype.to_real() for ref in (*step.inputs, *step.results) if is_rounded(ref)), None)
         if "upsample" in step.name:
             dtype = None  # scale factors are kept in double
         args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, dtype))
@@ -332,7 +346,8 @@ class Replay:
         self.value(refs[0]).copy_(values[0])
 
     def _store(self, ref: Ref, value: torch.Tensor) -> None:
-        value = widened(value).resolve_conj()  # a factory that was given no dtype makes the default one
+        value = widened(value)  # a factory that was given no dtype makes the default one
+        value = read_as(ref, value).resolve_conj().resolve_neg()  # both undo themselves
         if tuple(value.shape) != ref.shape:
             # workspaces (cudnn's reserve, embedding_bag's offsets) depend on the dtype: kept as the replay made them
             if ref.dtype.is_floating_point and value.dtype.is_floating_point and ref.numel and value.numel():
@@ -346,7 +361,7 @@ class Replay:
             return
         if ref.storage not in self.buffers or self.buffers[ref.storage].dtype != value.dtype:
             self.buffers[ref.storage] = torch.zeros(elements, dtype=value.dtype, device=value.device)
-        self.value(ref).copy_(value)
+        self._held(ref).copy_(value)
 
     def _argument(self, leaf: Any, dtype: torch.dtype | None) -> Any:
         if isinstance(leaf, Ref):
@@ -361,6 +376,12 @@ class Replay:
             # kernels read scalars in the precision that they compute in
             return round_to(leaf, torch.float32) if self.perturbation is None else self.perturbation.scalar(leaf, dtype)
         return leaf
+
+
+def read_as(ref: Ref, held: torch.Tensor) -> torch.Tensor:
+    """What a storage holds as a Ref reads it: conjugated, negated."""
+    found = held.conj() if ref.conj else held
+    return negated(found) if ref.neg else found
 
 
 def round_to(value: float, dtype: torch.dtype) -> float:

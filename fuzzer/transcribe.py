@@ -24,7 +24,7 @@ from fuzzer.ops import OPS
 from fuzzer.ops.spec import REQUIRED, OpSpec
 from fuzzer.private import schema_parameters
 from fuzzer.program import (
-    FLOATS,
+    DIFFERENTIABLE,
     NORMAL,
     Argument,
     Cotangent,
@@ -37,7 +37,7 @@ from fuzzer.program import (
     Value,
     contiguous,
 )
-from fuzzer.values import NAMES, fill
+from fuzzer.values import NAMES, fill, listed
 
 # Leaves of at most this many elements keep their values in the text; of larger ones only type and layout are kept.
 RECORDED = 64
@@ -142,11 +142,11 @@ class Transcript(TorchFunctionMode):
         """A tensor that the program starts from: its type and layout, its values where they are few."""
         name, seed = f"x{len(self.leaves)}", len(self.leaves) + 1
         t = type_of(tensor)
-        offset, floating = tensor.storage_offset(), t.dtype in FLOATS
+        offset, floating = tensor.storage_offset(), t.differentiable
         shared = tensor.untyped_storage().data_ptr()
         base = next((b for b in self.leaves if b.base is None and b.dtype == t.dtype and t.numel
                      and self.tensors[b.name].untyped_storage().data_ptr() == shared), None)  # fmt: skip
-        leaf = Leaf(name, t.dtype, t.shape, t.stride, offset, floating and tensor.requires_grad)
+        leaf = Leaf(name, t.dtype, t.shape, t.stride, offset, floating and tensor.requires_grad, conj=tensor.is_conj())
         if base is not None:
             leaf = replace(leaf, base=base.name)
         else:
@@ -186,12 +186,13 @@ def rehearse(
 def recorded(tensor: torch.Tensor) -> tuple[Recipe, bool]:
     """A recipe for a leaf's values, and whether it gives these very values."""
     values = tensor.detach().cpu()
+    values = values.conj() if values.is_conj() else values  # what the storage holds
     dtype, shape = NAMES[values.dtype], tuple(values.shape)
     if torch.equal(values, fill(Recipe("ones"), 0, dtype, shape)):
         return Recipe("ones"), True
     if values.numel() <= RECORDED:
-        return Recipe("data", tuple(values.flatten().tolist())), True
-    if dtype in FLOATS:
+        return listed(values), True
+    if dtype in DIFFERENTIABLE:
         return NORMAL, False
     return Recipe("coins") if dtype == "bool" else Recipe("between", (int(values.min()), int(values.max()))), False
 
@@ -414,7 +415,10 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
     of one element with a cotangent of one, else with drawn values. Raises Inexpressible.
     """
     transcript = Transcript()
-    inputs = [t.detach().requires_grad_(t.is_floating_point()) if none_requires_grad(inputs) else t for t in inputs]
+    inputs = [
+        t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) if none_requires_grad(inputs) else t
+        for t in inputs
+    ]
     for tensor in inputs:
         transcript.name(tensor)
     try:

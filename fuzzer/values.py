@@ -3,6 +3,9 @@
 The expression is the single definition: `fill` evaluates it and reproducers print it (`source`). Only integer draws,
 exact scalings and one final cast are used, because those give the same bits on every machine and torch release;
 torch.randn does not (its vectorised path rounds differently per CPU).
+
+A complex tensor's real and imaginary parts are drawn one after the other from the same generator by the same recipe;
+`data` holds them in turn.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ TORCH_DTYPES = {
     "f32": torch.float32,
     "bf16": torch.bfloat16,
     "f16": torch.float16,
+    "c128": torch.complex128,
+    "c64": torch.complex64,
     "i64": torch.int64,
     "i32": torch.int32,
     "i16": torch.int16,
@@ -157,17 +162,28 @@ def _numel(shape: Shape) -> int:
     return total
 
 
-def _draw(seed: int) -> Callable[[Shape], str]:
-    return lambda shape: f"torch.randint(0, 2**24, {tuple(shape)}, generator=torch.Generator().manual_seed({seed}))"
+def _draw(generator: str) -> Callable[[Shape], str]:
+    return lambda shape: f"torch.randint(0, 2**24, {tuple(shape)}, generator={generator})"
 
 
 def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
     """A torch-only expression for the tensor, contiguous on the CPU. Raises UnknownRecipe."""
+    generator = f"torch.Generator().manual_seed({seed})"
+    if not TORCH_DTYPES[dtype].is_complex:
+        return _real(recipe, generator, dtype, shape)
+    part = NAMES[TORCH_DTYPES[dtype].to_real()]
+    if recipe.name == "data":
+        return f"torch.complex(*{_real(recipe, generator, part, (*shape, 2))}.unbind(-1))"
+    return f"torch.complex(*({_real(recipe, 'g', part, shape)} for g in [{generator}] * 2))"
+
+
+def _real(recipe: Recipe, generator: str, dtype: str, shape: Shape) -> str:
+    """The expression for a tensor that is not complex, or for a part of one that is."""
     torch_dtype = str(TORCH_DTYPES[dtype])
     floating = TORCH_DTYPES[dtype] if TORCH_DTYPES[dtype].is_floating_point else torch.float32
     if recipe.name in RECIPES and not recipe.args:
         expression = RECIPES[recipe.name][1].replace("DTYPE", str(floating))
-        drawn = _draw(seed)((3, *shape))
+        drawn = _draw(generator)((3, *shape))
         return f"(lambda u: {expression})({drawn}).to({torch_dtype})"
     known = PARAMETRISED.get(recipe.name)
     if known is None or (known.arity is not None and len(recipe.args) != known.arity):
@@ -186,12 +202,22 @@ def source(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
         kind = "torch.float64" if TORCH_DTYPES[dtype].is_floating_point else "torch.int64"
         numbers = ", ".join(map(_number, recipe.args))
         return f"torch.tensor([{numbers}], dtype={kind}).reshape({shape}).to({torch_dtype})"
-    return f"{known.write(recipe.args, shape, _draw(seed), floating)}.to({torch_dtype})"
+    return f"{known.write(recipe.args, shape, _draw(generator), floating)}.to({torch_dtype})"
 
 
 def _number(value: Value) -> str:
     text = repr(value)
     return f"float({text!r})" if text in ("inf", "-inf", "nan") else text
+
+
+def listed(tensor: torch.Tensor) -> Recipe:
+    """The recipe that gives a tensor's very values."""
+    return Recipe("data", tuple(in_parts(tensor).flatten().tolist()))
+
+
+def in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or the real and imaginary parts of a complex one along a last dimension."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def fill(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> torch.Tensor:

@@ -9,7 +9,7 @@ component outweighs any amount of a later one. The order of the components is th
     of them concerns everybody.
 4.  leaves whose gradient is asked for: each is one more number to look at, and one more path through the backward.
 5.  elements of all leaves, then dimensions: few elements can be checked by hand.
-6.  odd dtypes, then odd layouts (strides, offsets, shared storage, parameters): f32 and contiguous is what
+6.  odd dtypes, then odd layouts (strides, offsets, shared storage, parameters, conjugates): f32 and contiguous is what
     everybody reads first.
 7.  values: "ones" < "arange" < "integers" < "normal" < any other. Ones need no drawing and make sums countable; arange
     names each element by its value; small integers are exact in every dtype, so rounding cannot be the explanation;
@@ -47,7 +47,7 @@ from fuzzer.text import show
 Cost = tuple[Any, ...]
 
 # Integer dtypes are only compared with one another: an index cannot become f32. i64 is torch's own index dtype.
-DTYPES = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool")
+DTYPES = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128")
 PLAIN_DTYPES = ("f32", "i64", "bool")
 RECIPES = ("ones", "arange", "integers", "normal")
 
@@ -91,13 +91,19 @@ def dtype_cost(dtypes: Iterable[str]) -> Cost:
 
 
 def layouts_cost(leaves: Iterable[Leaf]) -> Cost:
-    """Strides, offsets, shared storages and parameters, one each; then how far such leaves reach in their storage."""
+    """Strides, offsets, shared storages, parameters, conjugates, one each; then how far these reach in storage."""
     odds = [(oddity(leaf), extent(leaf.shape, leaf.stride, leaf.offset)) for leaf in leaves]
     return (sum(odd for odd, _ in odds), sum(reach for odd, reach in odds if odd))
 
 
 def oddity(leaf: Leaf) -> int:
-    return (leaf.stride != contiguous(leaf.shape)) + (leaf.offset != 0) + (leaf.base is not None) + leaf.parameter
+    return (
+        (leaf.stride != contiguous(leaf.shape))
+        + (leaf.offset != 0)
+        + (leaf.base is not None)
+        + leaf.parameter
+        + leaf.conj
+    )
 
 
 def recipe_cost(recipe: Recipe) -> Cost:

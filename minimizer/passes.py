@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from fuzzer.program import (
-    FLOATS,
+    DIFFERENTIABLE,
     Argument,
     Cotangent,
     Dtype,
@@ -73,7 +73,7 @@ def span(program: Program, types: Types, start: int, end: int) -> Iterator[Progr
     read = {name for node in kept for name in node.uses}
     returned = {output.value for output in program.outputs}
     ends = [name for node in kept for name in node.outs if name in returned or name not in read]
-    outputs = tuple(as_output(program, n, types[n]) for n in ends if types[n].is_float or n in returned)
+    outputs = tuple(as_output(program, n, types[n]) for n in ends if types[n].differentiable or n in returned)
     yield from cut(program, types, kept, outputs, plain=start == 0)
 
 
@@ -247,18 +247,31 @@ def all_then_each(program: Program, simpler: Callable[[Leaf], Leaf]) -> Iterator
 
 
 def to_float32(program: Program, types: Types) -> Iterator[Program]:
-    """Every float dtype becomes f32, attributes included; then each leaf's alone."""
+    """Every float and complex dtype becomes f32, attributes included; then each leaf's alone; then c128 becomes c64."""
 
     def plain(leaf: Leaf) -> Leaf:
-        return replace(leaf, dtype="f32") if leaf.dtype in FLOATS else leaf
+        return real_part(leaf) if leaf.type.is_complex else replace(leaf, dtype="f32") if leaf.type.is_float else leaf
 
     def plain_node(node: Node) -> Node:
         single = Dtype("f32")
-        attrs = ((key, single if isinstance(v, Dtype) and v.name in FLOATS else v) for key, v in node.attrs)
+        attrs = ((key, single if isinstance(v, Dtype) and v.name in DIFFERENTIABLE else v) for key, v in node.attrs)
         return replace(node, attrs=tuple(attrs))
 
     yield from propose(program, leaves=tuple(map(plain, program.leaves)), body=edit(program.body, plain_node))
     yield from all_then_each(program, plain)
+    if any(leaf.dtype == "c128" for leaf in program.leaves):
+        yield from all_then_each(program, lambda leaf: replace(leaf, dtype="c64") if leaf.dtype == "c128" else leaf)
+
+
+def real_part(leaf: Leaf) -> Leaf:
+    """The leaf as real numbers; of recorded ones, whose parts stand in turn, the real parts."""
+    args = leaf.values.args[::2] if leaf.values.name == "data" else leaf.values.args
+    return replace(leaf, dtype="f32", conj=False, values=replace(leaf.values, args=args))
+
+
+def unconjugate_leaf(program: Program, types: Types) -> Iterator[Program]:
+    """A leaf that reads its storage conjugated reads it as it is."""
+    yield from all_then_each(program, lambda leaf: replace(leaf, conj=False))
 
 
 def unview_leaf(program: Program, types: Types) -> Iterator[Program]:
@@ -304,7 +317,7 @@ def simplest_values(program: Program, types: Types) -> Iterator[Program]:
     """
 
     def simpler(leaf: Leaf, name: str) -> Leaf:
-        better = leaf.type.is_float and recipe_cost(Recipe(name)) < recipe_cost(leaf.values)
+        better = leaf.type.differentiable and recipe_cost(Recipe(name)) < recipe_cost(leaf.values)
         return replace(leaf, values=Recipe(name), seed=0) if better and leaf.base is None else leaf
 
     for name in RECIPES:
@@ -312,7 +325,7 @@ def simplest_values(program: Program, types: Types) -> Iterator[Program]:
     for leaf in program.leaves:
         for name in RECIPES:
             yield from propose(program, leaves=swap(program.leaves, leaf, simpler(leaf, name)))
-        for args in lower(leaf.values.args) if not leaf.type.is_float else ():
+        for args in lower(leaf.values.args) if not leaf.type.differentiable else ():
             smaller = replace(leaf, values=replace(leaf.values, args=args))
             yield from propose(program, leaves=swap(program.leaves, leaf, smaller))
     yield from all_then_each(program, lambda leaf: replace(leaf, seed=0))
@@ -323,13 +336,13 @@ def round_values(program: Program, types: Types) -> Iterator[Program]:
 
     def whole(leaf: Leaf) -> Leaf:
         numbers = tuple(round(x) if isinstance(x, float) and math.isfinite(x) else x for x in leaf.values.args)
-        return with_numbers(leaf, tuple(map(float, numbers)) if leaf.type.is_float else numbers)  # type: ignore[arg-type]
+        return with_numbers(leaf, tuple(map(float, numbers)) if leaf.type.differentiable else numbers)  # type: ignore[arg-type]
 
     recorded = [leaf for leaf in program.leaves if leaf.values.name == "data"]
     if recorded:
         yield from all_then_each(program, lambda leaf: whole(leaf) if leaf in recorded else leaf)
     for leaf in recorded:
-        for i, x in enumerate(leaf.values.args if leaf.type.is_float and leaf.type.numel <= FEW_NUMBERS else ()):
+        for i, x in enumerate(leaf.values.args if leaf.type.differentiable and leaf.type.numel <= FEW_NUMBERS else ()):
             for plain in (1.0, 0.0):
                 if x != plain:
                     numbers = (*leaf.values.args[:i], plain, *leaf.values.args[i + 1 :])
@@ -391,8 +404,9 @@ def lower(value: Value) -> Iterator[Any]:
         yield from (-value,) if value < 0 else ()
     elif isinstance(value, float):
         yield from (v for v in (0.0, 1.0, 2.0) if v != value)
-    elif isinstance(value, Dtype) and value.name in FLOATS:
+    elif isinstance(value, Dtype) and value.name in DIFFERENTIABLE:
         yield Dtype("f32")
+        yield from (Dtype("c64"),) if value.name == "c128" else ()
     elif isinstance(value, tuple):
         for i, inner in enumerate(value):
             yield from ((*value[:i], smaller, *value[i + 1 :]) for smaller in lower(inner))
@@ -408,7 +422,7 @@ def plainer_op(program: Program, types: Types) -> Iterator[Program]:
     for node in program.nodes:
         outs = tuple(name for name in node.outs if name in read)
         if node.op not in PLAIN_OPS and len(outs) == 1:
-            for name in [name for name in node.uses if types[name].is_float][:1]:
+            for name in [name for name in node.uses if types[name].differentiable][:1]:
                 for op in PLAIN_OPS:
                     yield from change(program, node, outs=outs, op=op, args=(name,), attrs=())
 
@@ -479,6 +493,7 @@ REDUCERS: tuple[Reducer, ...] = (
     swap_dims,
     to_float32,
     unview_leaf,
+    unconjugate_leaf,
     plain_stride,
     plain_offset,
     plain_parameter,

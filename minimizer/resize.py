@@ -122,7 +122,7 @@ def resized_leaf(leaf: Leaf, sizes: dict[Axis, int], reading: Reading, end: bool
     """The leaf in its new sizes. The arguments of an index recipe, such as below(n), follow like attributes do."""
     shape = tuple(sizes.get((leaf.name, axis), size) for axis, size in enumerate(leaf.shape))
     new = leaf if shape == leaf.shape else reshaped(leaf, shape, end)
-    if leaf.type.is_float or new.values.name == "data":
+    if leaf.type.differentiable or new.values.name == "data":
         return new
     return replace(new, values=Recipe(new.values.name, tuple(integers(a, reading) for a in new.values.args)))
 

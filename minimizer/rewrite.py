@@ -133,9 +133,9 @@ def cut(
 
 def fresh_leaf(program: Program, name: str, t: TensorType, index: int) -> Leaf:
     """A contiguous leaf of this type. Its seed is a new one, so that two leaves do not hold the same by accident."""
-    values = NORMAL if t.is_float else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
+    values = NORMAL if t.differentiable else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
     seed = 1 + index + max((leaf.seed for leaf in program.leaves), default=0)
-    return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=t.is_float, values=values, seed=seed)
+    return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=t.differentiable, values=values, seed=seed)
 
 
 def replaced_by(leaf: Leaf, types: Types) -> Leaf:
@@ -147,7 +147,7 @@ def replaced_by(leaf: Leaf, types: Types) -> Leaf:
 
 def results(program: Program, node: Node, types: Types) -> tuple[Output, ...]:
     """The floating results of a node as outputs (all of them where none floats), differentiated if the program is."""
-    floats = [name for name in node.outs if types[name].is_float]
+    floats = [name for name in node.outs if types[name].differentiable]
     return tuple(as_output(program, name, types[name]) for name in floats or node.outs)
 
 
@@ -157,7 +157,7 @@ def as_output(program: Program, name: str, t: TensorType) -> Output:
         if output.value == name:
             return output
     like = next((o.cotangent for o in program.outputs if o.cotangent is not None), None)
-    if like is None or not t.is_float:
+    if like is None or not t.differentiable:
         return Output(name)
     values = NORMAL if like.values.name == "data" else like.values
     return Output(name, Cotangent(t.dtype, t.shape, contiguous(t.shape), values, like.seed))
@@ -178,7 +178,7 @@ def retyped(output: Output, t: TensorType) -> Output:
     c = output.cotangent
     if c is None or (c.dtype, c.shape) == (t.dtype, t.shape):
         return output
-    if not t.is_float:
+    if not t.differentiable:
         return Output(output.value)
     stride = restride(c.shape, c.stride, t.shape)
     values = trimmed(c.values, c.shape, t.shape)
@@ -204,6 +204,8 @@ def ordered(shape: Shape, stride: Shape, step: int) -> Shape:
 
 def trimmed(recipe: Recipe, shape: Shape, new: Shape, end: bool = False) -> Recipe:
     """Recorded values of this shape, cut to a new one: the first along each dimension, or the last; else the recipe."""
+    if recipe.name == "data" and len(recipe.args) == 2 * math.prod(shape):  # complex: parts in turn
+        shape, new = (*shape, 2), (*new, 2)
     if recipe.name != "data" or len(recipe.args) != math.prod(shape):
         return recipe
     if len(shape) != len(new):

@@ -54,7 +54,7 @@ def test_at_most_three_draws_in_a_hundred_are_rejected() -> None:
 
 def test_every_family_and_most_ops_appear() -> None:
     used = Counter(node.op for p in sample()[0] for node in p.nodes if node.op not in CLOSING)
-    assert {OPS[name].family for name in used} == set(families())
+    assert {OPS[name].family for name in used} == set(families()) - {"complex"}  # which is drawn where it is asked for
     assert len(used) > 0.6 * len(OPS)
     assert max(used.values()) < 0.05 * sum(used.values())
 

@@ -29,6 +29,7 @@ ORDER = (
     "fuzzer.routes",
     "fuzzer.draft",
     "fuzzer.generate",
+    "fuzzer.vocabulary",
     "fuzzer.strategies",
     "fuzzer.mutate",
     "fuzzer.trace",

@@ -37,8 +37,7 @@ from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped, check_draws
 from fuzzer.interpret import UnknownOp
-from fuzzer.ops import OPS
-from fuzzer.ops.spec import Limits, OpSpec
+from fuzzer.ops.spec import Limits
 from fuzzer.oracles import detectable, verdicts
 from fuzzer.private import lacking, reset_compiler
 from fuzzer.program import Attributes, Program, written_leaves
@@ -47,6 +46,7 @@ from fuzzer.settings import UnknownSetting, in_force
 from fuzzer.text import ParseError, parse, show
 from fuzzer.trace import Recorder, Unreplayable
 from fuzzer.values import UnknownRecipe
+from fuzzer.vocabulary import vocabulary
 
 
 @dataclass(frozen=True)
@@ -357,10 +357,6 @@ def _tidy(task: Task) -> None:
         gc.collect()
 
 
-def _vocabulary(task: Task) -> dict[str, OpSpec]:
-    return {name: OPS[name] for name in task.ops} if task.ops else OPS
-
-
 # How often a program is drawn anew because no fault could show in its gradients; then it is compiled all the same.
 REDRAWS = 3
 
@@ -390,7 +386,7 @@ def draw(task: Task, index: int, attempt: int = 0) -> Program:
     """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected."""
     rng = random.Random(f"{task.seed}/{index}/{attempt}")
     device = task.place.subject.device.split(":")[0]
-    return generate(rng, _vocabulary(task), task.limits, task.routes, device, task.fixed)
+    return generate(rng, vocabulary(task.limits, task.ops), task.limits, task.routes, device, task.fixed)
 
 
 def examine(task: Task, text: str) -> Report:

@@ -7,6 +7,7 @@ import pkgutil
 
 import torch
 
+from fuzzer.ops import complex
 from fuzzer.ops.spec import OpSpec
 
 
@@ -24,6 +25,9 @@ for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if in
             raise ValueError(f"op {_spec.name} stands in two tables; the second is fuzzer/ops/{_module}.py")
         if available(_spec):
             OPS[_spec.name] = _spec
+
+# What is drawn where complex numbers are not asked for.
+REAL = {name: spec for name, spec in OPS.items() if spec.family != complex.FAMILY}
 
 
 def families() -> dict[str, tuple[OpSpec, ...]]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzzer.program import FLOATS, INTEGERS, Dtype, Recipe, Shape, TensorType, Value, contiguous
+from fuzzer.program import COMPLEX, FLOATS, INTEGERS, Dtype, Recipe, Shape, TensorType, Value, contiguous
 
 REQUIRED: Any = object()  # the default of an attribute that must be written
 
@@ -28,6 +28,10 @@ class Limits:
     max_numel: int = 4096
     max_rank: int = 5
     dtypes: tuple[str, ...] = FLOATS
+
+    def real(self) -> Limits:
+        """The limits of an op that takes no complex numbers."""
+        return replace(self, dtypes=tuple(t for t in self.dtypes if t not in COMPLEX) or FLOATS)
 
 
 @dataclass
@@ -106,10 +110,10 @@ class Operand:
     fixed: bool = False
 
     def admitted(self, d: Draw) -> tuple[str, ...]:
-        """The dtypes it may have; for the first tensor of an op's list SAME means any that floats."""
+        """The dtypes it may have; for the first tensor of an op's list SAME means any in the limits."""
         if isinstance(self.dtypes, tuple):
             return self.dtypes
-        return FLOATS if d.operands == [()] else (d.x.dtype,)
+        return d.limits.dtypes if d.operands == [()] else (d.x.dtype,)
 
     def admits(self, d: Draw, t: TensorType, shape: Shape | None) -> bool:
         """Whether a value of type t may stand here; `shape` is the exact shape drawn for this place, if any."""
@@ -259,6 +263,20 @@ class OpSpec:
     @property
     def operands(self) -> tuple[Operand, ...]:
         return tuple(p for p in self.params if isinstance(p, Operand))
+
+    @property
+    def takes_complex(self) -> bool:
+        return any(not set(COMPLEX).isdisjoint(operand.dtypes) for operand in self.operands)
+
+    def widened(self) -> OpSpec:
+        """The same op with complex numbers admitted wherever floating ones of every precision are."""
+
+        def wide(p: Operand | Attribute) -> Operand | Attribute:
+            if isinstance(p, Operand) and isinstance(p.dtypes, tuple) and set(WIDE) <= set(p.dtypes):
+                return replace(p, dtypes=(*p.dtypes, *COMPLEX))
+            return p
+
+        return self if self.takes_complex else replace(self, params=tuple(map(wide, self.params)))
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
