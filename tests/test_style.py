@@ -33,6 +33,7 @@ ORDER = (
     "fuzzer.strategies",
     "fuzzer.mutate",
     "fuzzer.trace",
+    "fuzzer.arithmetic",
     "fuzzer.rounding",
     "fuzzer.picture",
     "fuzzer.execution.messages",

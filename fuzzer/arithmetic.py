@@ -1,0 +1,234 @@
+"""What each ATen operation may round: tables of their names, and what follows from them for a step of a trace.
+
+Of the words here: an exact step moves, selects or compares; a primitive one is a single IEEE operation or library
+function; an accumulation sums; everything else is compound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from fuzzer.trace import Ref, Step, is_rounded
+
+# Deviation allowed to one rounding, in units of the last place (see `rounding`).
+ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
+
+EXACT = frozenset(
+    """
+    clone copy _to_copy detach cat stack gather index_select index _unsafe_index take slice_scatter select_scatter
+    diagonal_scatter as_strided_scatter scatter index_copy index_fill masked_fill masked_scatter where max min amax
+    amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu relu6 threshold threshold_backward hardtanh
+    hardtanh_backward neg abs sign sgn floor ceil round trunc flip roll rot90 constant_pad_nd reflection_pad1d
+    reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d tril triu sort topk
+    kthvalue median nanmedian mode cummax cummin eq ne lt le gt ge logical_and logical_or logical_not logical_xor zeros
+    ones full zeros_like ones_like full_like new_zeros new_ones new_full fill zero empty empty_like empty_strided
+    new_empty new_empty_strided arange scalar_tensor max_pool1d max_pool2d_with_indices max_pool3d_with_indices
+    max_pool2d adaptive_max_pool2d adaptive_max_pool3d upsample_nearest1d upsample_nearest2d upsample_nearest3d
+    _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d unfold im2col embedding repeat isnan
+    isinf isfinite nan_to_num select_backward slice_backward diagonal_backward frac masked_select nonzero argmax argmin
+    argsort copysign heaviside bitwise_and bitwise_or bitwise_not any all pixel_shuffle pixel_unshuffle channel_shuffle
+    searchsorted bucketize tril_indices triu_indices one_hot hardshrink hardshrink_backward softshrink_backward
+    _local_scalar_dense fmod value_selecting_reduction_backward alias_copy view_copy transpose_copy t_copy permute_copy
+    narrow_copy unsqueeze_copy squeeze_copy diagonal_copy as_strided_copy split_with_sizes_copy unbind_copy unfold_copy
+    expand_copy signbit set_ resize _reshape_copy lift_fresh lift_fresh_copy complex conj_physical _conj_physical
+    lu_unpack
+    """.split()
+)
+# One IEEE operation or one library function, accurate to about a unit of its result whatever its operands.
+PRIMITIVE = frozenset(
+    """
+    add sub rsub mul div reciprocal sqrt rsqrt square exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
+    sinh cosh tanh asinh acosh atanh erf erfc sigmoid pow hypot leaky_relu leaky_relu_backward
+    sigmoid_backward tanh_backward ldexp deg2rad rad2deg softshrink _prelu_kernel _prelu_kernel_backward elu
+    elu_backward xlogy native_dropout rrelu_with_noise
+    rrelu_with_noise_functional
+    """.split()
+)
+# Library functions whose implementations differ by more than their rounding even where the result is representable
+# (log2(8) may come out as 2.9999998).
+INEXACT = frozenset(
+    """
+    exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid
+    pow hypot rsqrt elu elu_backward xlogy
+    """.split()
+)
+# Triton divides and takes roots approximately (div.full.f32: 2 ulp; PTX ISA, "div"), exact quotients included.
+INEXACT_ON_CUDA = INEXACT | {"div", "mean", "reciprocal", "sqrt"}
+# Where equal elements may legally be ordered either way: the choice is left to chance in every replica.
+UNORDERED = frozenset("sort topk kthvalue median nanmedian argsort".split())
+# Accumulations whose result is divided, or is no sum at all: their length cannot be counted by summing ones.
+DIVIDING = frozenset(
+    """
+    mean avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d scatter_reduce index_reduce
+    embedding_dense_backward _embedding_bag_dense_backward
+    """.split()
+)
+# Sums of products: exact on coarse grids. (Not the backward of average pooling, which divides before it sums.)
+ACCUMULATING = frozenset(
+    """
+    sum mean mm bmm addmm addbmm baddbmm mv addmv dot vdot addr convolution convolution_backward cumsum scatter_add
+    scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward avg_pool1d avg_pool2d
+    avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d max_pool2d_with_indices_backward
+    max_pool3d_with_indices_backward adaptive_max_pool2d_backward adaptive_max_pool3d_backward col2im
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+    _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+    reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
+    replication_pad2d_backward replication_pad3d_backward unfold_backward trace nansum put take_backward
+    _embedding_bag_dense_backward
+    """.split()
+)
+# Kernels that compute in float32 inside where their tensors are float16 or bfloat16, decomposed or not. Every other
+# compound kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv), and every
+# other accumulation may keep its partial sums in it (index_add, pooling backward).
+WIDE = frozenset(
+    """
+    sum mean mm bmm addmm baddbmm mv addmv dot vdot convolution convolution_backward _softmax _softmax_backward_data
+    _log_softmax_backward_data var std var_mean std_mean linalg_vector_norm norm
+    elu elu_backward gelu gelu_backward silu silu_backward mish mish_backward softplus softplus_backward
+    hardswish hardswish_backward hardsigmoid hardsigmoid_backward
+    """.split()
+)
+# Moves that round where they narrow.
+COPIES = frozenset("clone copy _to_copy cat stack fill".split())
+# Roots of a sum of squares.
+ROOTS = frozenset("std std_mean linalg_vector_norm norm".split())
+# Products to which something is added.
+ADDING = frozenset("addmm addmv baddbmm addbmm addr".split())
+CONTRACTIONS = frozenset("mm bmm addmm addbmm baddbmm mv addmv dot vdot".split())
+SCATTERING = frozenset(
+    "scatter_add scatter_reduce index_add index_reduce index_put _index_put_impl embedding_dense_backward put".split()
+)
+
+# Kernels that subtract inside: x - mean(x); interpolation weights that sum to 0 or 1; a grid around 0; a logit's
+# log(1 + exp(x)) - t x; 1 - sigmoid(x).
+CANCELLING = (
+    "layer_norm",
+    "batch_norm",
+    "group_norm",
+    "grid_sampler",
+    "upsample",
+    "affine_grid",
+    "binary_cross_entropy_with_logits",
+    "glu_backward",
+    "silu_backward",
+    "mish_backward",
+)
+
+# grid_sample's interpolation modes are numbered; the cubic's coefficients ((a x - 5a) x + 8a) x - 4a with a = -3/4 pass
+# through numbers up to 8 * 3/4 before they come out below 1 (Keys 1981).
+BICUBIC, CUBIC_INNER = 2, 6.0
+
+# Algorithms of many dependent steps on a matrix: their backward error is bounded by the whole matrix's size, not by
+# each element's, and grows with the number of rows (Higham 2002, Accuracy and Stability of Numerical Algorithms).
+FACTORISING = frozenset(
+    """
+    cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
+    linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_svd _linalg_eigh linalg_qr
+    linalg_pinv linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp linalg_eig
+    _linalg_eigvals
+    """.split()
+)
+# Results that say yes or no, as 1 or 0 in the tensor's own dtype.
+FLAGS = {"multilabel_margin_loss_forward": 1}
+# Arguments that such a result is handed to.
+FLAGGED = {"multilabel_margin_loss_backward": 4}
+# Factors that are unique only up to signs: which of the results they are, columns first, then rows.
+SIGNED = {"_linalg_eigh": (1, None), "_linalg_svd": (0, 2)}
+
+# Eigenvalues that have no order: the algorithm's own differs from one precision to the next.
+UNSORTED = frozenset("linalg_eig _linalg_eigvals".split())
+
+GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
+
+
+def is_exact(step: Step) -> bool:
+    """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
+    takes_complex = any(ref.dtype.is_complex for ref in step.inputs)
+    if step.name in ("linalg_vector_norm", "norm"):
+        return not takes_complex and any(isinstance(a, float) and math.isinf(a) for a in step.args)  # a maximum
+    if step.name in ("scatter_reduce", "index_reduce"):
+        return any(a in ("amax", "amin") for a in step.args if isinstance(a, str))
+    if step.name not in EXACT or (takes_complex and step.name in ("abs", "sgn")):
+        return False
+    if step.name == "round" and (step.kwargs.get("decimals") or len(step.args) > 1):
+        return False
+    return not narrows(step)
+
+
+def narrows(step: Step) -> bool:
+    """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first."""
+    taken, given = real_dtypes(step.inputs), real_dtypes(step.results)
+    return bool(taken) and bool(given) and max(map(epsilon, given)) > min(map(epsilon, taken))
+
+
+def is_primitive(step: Step) -> bool:
+    """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
+    scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
+    whole = step.name == "div" and step.kwargs.get("rounding_mode") is not None  # the quotient decides, unseen
+    # complex numbers are added part by part; a product of them is a sum of products
+    plain = step.name in ("add", "sub", "rsub") or not any(ref.dtype.is_complex for ref in step.inputs)
+    return step.name in PRIMITIVE and plain and not scaled and not whole
+
+
+def epsilon(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+def accumulation_length(step: Step) -> float:
+    """Terms that one result element may sum, at least 1; an upper bound where the step does not tell."""
+    floats = [ref for ref in step.inputs if is_rounded(ref)]
+    taken = max((ref.numel for ref in floats), default=1)
+    given = max((ref.numel for ref in step.results if is_rounded(ref)), default=1)
+    if step.name in CONTRACTIONS:
+        # operands of m*k and k*n elements and m*n results: the geometric mean of k*k
+        sizes = sorted(ref.numel for ref in floats)[-2:]
+        return max(1.0, math.sqrt(math.prod(sizes) / max(given, 1)))
+    if step.name in FACTORISING:  # the root of this is the number of rows
+        return float(max((size for ref in floats for size in ref.shape[-2:]), default=1) ** 2)
+    if step.name.startswith("convolution"):
+        weight = floats[2 if step.name.endswith("_backward") else 1]
+        taps = weight.numel / max(min(weight.shape[:2], default=1), 1)
+        positions = floats[0].numel / max(floats[0].shape[1], 1) if step.name.endswith("_backward") else 1
+        return max(taps, positions, 1.0)
+    if step.name.startswith(("cum", "logcumsum", "_softmax", "_log_softmax")):
+        dims = [a for a in step.args if isinstance(a, int) and not isinstance(a, bool)]
+        shape = floats[0].shape if floats else ()
+        return float(max(shape[dims[0]], 1)) if dims and shape else 1.0
+    if step.name in SCATTERING:
+        # how often one element may be met: at most once an index
+        return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
+    if step.name.endswith("_backward"):
+        return max(1.0, taken / max(min((r.numel for r in step.results if r.numel), default=1), 1))
+    return max(1.0, taken / max(given, 1))
+
+
+def interpolation(step: Step) -> int:
+    """The interpolation mode of a grid_sampler step: its first integer."""
+    return next((a for a in step.args if isinstance(a, int) and not isinstance(a, bool)), 0)
+
+
+def narrow_part(step: Step) -> float:
+    """Units of half precision that a kernel which adds up in float32 may show all the same, besides its result's.
+
+    A bias may be added after the product has been rounded. torch's own CPU convolutions multiply matrices in float32;
+    then col2im adds the kernel's overlapping taps, and the weight's gradient is added up over the batch, each
+    rounded.
+    """
+    if step.name in ADDING:
+        return 1.0
+    if not step.name.startswith("convolution"):
+        return 0.0
+    backward = step.name.endswith("_backward")
+    transposed, weight = step.args[7 if backward else 6], step.args[2 if backward else 1]
+    if backward or transposed:
+        taps = math.prod(weight.shape[2:]) if isinstance(weight, Ref) else 1
+        return 1.0 + math.sqrt(max(taps, step.args[0].shape[0] if backward else 1))
+    return 1.0 if step.args[2] is not None else 0.0
+
+
+def real_dtypes(refs: Sequence[Ref]) -> list[torch.dtype]:
+    """Those of the floating refs, and of complex ones' parts."""
+    return [r.dtype.to_real() for r in refs if is_rounded(r)]
