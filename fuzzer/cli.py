@@ -459,7 +459,7 @@ def user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tupl
 def diagnose(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
     """Find out again what is at fault in findings of the ledger, where they were found or on --device, and store it.
 
-    Takes one to five minutes a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
+    Takes about a minute a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
     finding or ledger; 3 this machine cannot run it; 130 interrupted.
     """
     from fuzzer.store import encode, open_store

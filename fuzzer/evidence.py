@@ -45,7 +45,7 @@ class Evidence:
             self.notes["tensors"] = finding.detail.partition(" ")[0]
         names = PICTURE[1:] if ", " in before.get("tensors", "") else PICTURE  # several are named there again
         told = "; ".join(before[name] for name in names if name in before)
-        told = told or f"none: {unseen or finding.before or 'no tensor of it lies outside its floor'}"
+        told = told or f"none: {unseen or finding.before or 'no tensor of it holds wrong values'}"
         self.notes["original"] = "it is the minimal program" if finding.original == finding.program else told
 
     def first(self) -> str:
