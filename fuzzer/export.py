@@ -183,12 +183,14 @@ def one_line(text: str, width: int = 300) -> str:
 def _inputs(program: Program, run: _Place) -> Iterator[list[str]]:
     """The function that builds leaves and cotangents, preceded by what it needs."""
     tensors = materialise([replace(leaf, conj=False) for leaf in program.leaves])
+    offsets = {leaf.name: leaf.offset for leaf in program.leaves}
     rows: list[str] = []
     for leaf in program.leaves:
         if leaf.base is None:
             expression = _tensor(leaf, tensors[leaf.name], run)
         else:
-            offset = f", {leaf.offset}" if leaf.offset else ""
+            # left out it would be the base's
+            offset = f", {leaf.offset}" if leaf.offset != offsets[leaf.base] else ""
             expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
         rows.append(f"{leaf.name} = {expression}{'.conj()' if leaf.conj else ''}")
     if program.route.name not in ("vjp", "aoti"):
@@ -236,8 +238,7 @@ def _strided(run: _Place) -> list[str]:
 
 def _tensor(t: Leaf | Cotangent, tensor: torch.Tensor, run: _Place) -> str:
     """An expression for a tensor of these values in this layout."""
-    offset = t.offset if isinstance(t, Leaf) else 0
-    size = extent(t.shape, t.stride, offset)
+    offset, size = t.offset, extent(t.shape, t.stride, t.offset)
     move = ".to(device)" if run.moves else ""
     if t.stride == contiguous(t.shape) and not offset:
         return _values(tensor, t.values, t.seed, t.dtype, t.shape) + move

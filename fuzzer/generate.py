@@ -84,15 +84,16 @@ def draw_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Sha
         size = min(log_uniform(rng, 1, limits.max_size), max(room, 1))
         sizes.append(size)
         room //= max(size, 1)
-    if sizes and rng.random() < 0.003:
+    if sizes and rng.random() < 0.006:
         sizes[rng.randrange(dims)] = 0
     rng.shuffle(sizes)
     return tuple(sizes)
 
 
 def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
-    """A stride and an offset for a leaf: dense, permuted, with gaps, or broadcast (stride 0)."""
-    kind = rng.choices(("dense", "permuted", "gaps", "broadcast"), (0.62, 0.18, 0.14, 0.06))[0]
+    """A stride and an offset: dense, permuted, with gaps, broadcast (stride 0), or overlapping."""
+    kinds = ("dense", "permuted", "gaps", "broadcast", "overlapping")
+    kind = rng.choices(kinds, (0.60, 0.18, 0.14, 0.06, 0.02))[0]
     if not shape or kind == "dense":
         return contiguous(shape), 0
     if kind == "permuted":
@@ -107,7 +108,17 @@ def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
         step = rng.choice((1, 2, 3))
         padded = tuple(size + rng.choice((0, 0, 1, 3)) for size in shape)
         return tuple(s * step for s in contiguous(padded)), rng.choice((0, 1, 5))
-    return broadcast(rng, shape), 0
+    return overlapping(rng, shape) if kind == "overlapping" else broadcast(rng, shape), 0
+
+
+def overlapping(rng: random.Random, shape: Shape) -> Shape:
+    """Strides of windows into a shorter tensor: one dimension steps less far than what lies inside it reaches."""
+    dense = contiguous(shape)
+    wide = [i for i, size in enumerate(shape) if size > 1 and dense[i] > 1]
+    if not wide:
+        return dense
+    at = rng.choice(wide)
+    return (*dense[:at], rng.randint(1, dense[at] - 1), *dense[at + 1 :])
 
 
 def broadcast(rng: random.Random, shape: Shape) -> Shape:
@@ -660,13 +671,13 @@ def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
 
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
     rng = draft.rng
-    stride = contiguous(t.shape)
+    stride, offset = contiguous(t.shape), 0
     if route in compiler_settings.INFERENCE and t.shape:  # where declared layouts act
-        kind = rng.choices(("dense", "any", "broadcast"), (0.4, 0.2, 0.4))[0]
+        kind = rng.choices(("dense", "any", "broadcast"), (0.35, 0.35, 0.3))[0]
         if kind != "dense":
-            stride = broadcast(rng, t.shape) if kind == "broadcast" else draw_layout(rng, t.shape)[0]
+            stride, offset = (broadcast(rng, t.shape), 0) if kind == "broadcast" else draw_layout(rng, t.shape)
     values = rng.choices((NORMAL, Recipe("ones"), Recipe("integers"), Recipe("zeros")), (0.6, 0.2, 0.17, 0.03))[0]
-    return Cotangent(t.dtype, t.shape, stride, values, rng.randrange(1000))
+    return Cotangent(t.dtype, t.shape, stride, values, rng.randrange(1000), offset)
 
 
 def prune(program: Program) -> Program:

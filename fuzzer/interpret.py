@@ -218,6 +218,6 @@ def cotangents(program: Program, device: str = "cpu") -> list[torch.Tensor]:
     for output in program.outputs:
         if output.cotangent is not None:
             c = output.cotangent
-            leaf = Leaf("c", c.dtype, c.shape, c.stride, values=c.values, seed=c.seed)
+            leaf = Leaf("c", c.dtype, c.shape, c.stride, c.offset, values=c.values, seed=c.seed)
             found.append(_placed(leaf) if device == "cpu" else _placed_on(leaf, device))
     return found

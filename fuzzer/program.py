@@ -178,6 +178,7 @@ class Cotangent:
     stride: Shape
     values: Recipe = NORMAL
     seed: int = 0
+    offset: int = 0
 
     @property
     def type(self) -> TensorType:
@@ -337,7 +338,7 @@ def check(program: Program) -> None:
         returned.add(output.value)
         if output.cotangent is not None:
             c = output.cotangent
-            check_geometry(f"cotangent of {output.value}", c.dtype, c.shape, c.stride, 0)
+            check_geometry(f"cotangent of {output.value}", c.dtype, c.shape, c.stride, c.offset)
 
     _check_each("leaves", program.leaves, check_leaf)
     _check_each("nodes", program.nodes, check_node)

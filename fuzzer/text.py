@@ -129,6 +129,8 @@ def _show_cotangent(c: Cotangent) -> str:
     parts = [show_type(c.dtype, c.shape)]
     if c.stride != contiguous(c.shape):
         parts.append(f"stride={show_value(c.stride)}")
+    if c.offset:
+        parts.append(f"offset={c.offset}")
     return f"cotangent({', '.join(parts + _fill(c.values, c.seed))})"
 
 
@@ -280,7 +282,7 @@ class _Parser:
         given = _call(call.args[1])
         if _called(given) != "cotangent":
             raise fail(given, "cotangent(...)")
-        fields = _fields(given, positional=1, allowed=("stride", "values", "seed"))
+        fields = _fields(given, positional=1, allowed=("stride", "offset", "values", "seed"))
         dtype, shape = _type(given.args[0])
         cotangent = Cotangent(
             dtype,
@@ -288,6 +290,7 @@ class _Parser:
             _stride(fields, shape, given),
             _recipe(fields["values"]) if "values" in fields else NORMAL,
             _integer(fields, "seed"),
+            _integer(fields, "offset"),
         )
         self.note("outputs", call)
         self.outputs.append(Output(_name(call.args[0]), cotangent))

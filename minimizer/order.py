@@ -120,7 +120,7 @@ def values_cost(tensors: Iterable[Leaf | Cotangent]) -> Cost:
 
 
 def cotangents_cost(cotangents: Sequence[Cotangent]) -> Cost:
-    layouts = sum(c.stride != contiguous(c.shape) for c in cotangents)
+    layouts = sum((c.stride != contiguous(c.shape)) + (c.offset != 0) for c in cotangents)
     return (dtype_cost(c.dtype for c in cotangents), layouts, values_cost(cotangents))
 
 

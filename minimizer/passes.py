@@ -360,7 +360,7 @@ def simplest_cotangent(program: Program, types: Types) -> Iterator[Program]:
     """Cotangents become contiguous, of a simpler recipe, of seed 0."""
 
     def plain(c: Cotangent) -> Cotangent:
-        return replace(c, stride=contiguous(c.shape))
+        return replace(c, stride=contiguous(c.shape), offset=0)
 
     def filled(name: str) -> Callable[[Cotangent], Cotangent]:
         return lambda c: (

@@ -60,7 +60,9 @@ def test_every_family_and_most_ops_appear() -> None:
 
 
 def test_each_family_is_about_as_likely_as_any_other() -> None:
-    used = Counter(OPS[node.op].family for p in sample()[0] for node in p.nodes if node.op not in CLOSING)
+    # a result without a gradient is often no output, and its node pruned
+    nodes = [node for p in sample()[0] for node in p.nodes if node.op not in CLOSING]
+    used = Counter(OPS[node.op].family for node in nodes if OPS[node.op].differentiable)
     assert max(used.values()) < 5 * min(used.values()), used
 
 

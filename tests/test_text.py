@@ -153,7 +153,7 @@ ERRORS = [
     ("x0 = leaf(f32[4])\nreturns(x0, x0)", 3, 1, "returns(name)"),
     ("x0 = leaf(f32[4])\nbackward(x0)", 3, 1, "backward(name, cotangent(...))"),
     ("x0 = leaf(f32[4])\nbackward(x0, leaf(f32[4]))", 3, 14, "cotangent(...)"),
-    ("x0 = leaf(f32[4])\nbackward(x0, cotangent(f32[4], offset=1))", 3, 32, "not offset"),
+    ("x0 = leaf(f32[4])\nbackward(x0, cotangent(f32[4], conj=True))", 3, 32, "not conj"),
     ("with autocast(dtype=bf16) as a:\n    v0 = relu(x0)", 2, 1, "with region"),
     ("with autocast:\n    v0 = relu(x0)", 2, 6, "a call"),
     ("with autocast():\n    returns(x0)", 3, 5, "a nested region"),
