@@ -48,11 +48,11 @@ PRIMITIVE = frozenset(
     """.split()
 )
 # Library functions whose implementations differ by more than their rounding even where the result is representable
-# (log2(8) may come out as 2.9999998).
+# (log2(8) may come out as 2.9999998), or that draw a number in a range.
 INEXACT = frozenset(
     """
     exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid
-    pow hypot rsqrt elu elu_backward xlogy
+    pow hypot rsqrt elu elu_backward xlogy rrelu_with_noise rrelu_with_noise_functional
     """.split()
 )
 # Triton divides and takes roots approximately (div.full.f32: 2 ulp; PTX ISA, "div"), exact quotients included.

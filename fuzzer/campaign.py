@@ -472,8 +472,7 @@ class Campaign:
                 if time.monotonic() - stopped > STOP_SECONDS:
                     pool.abandon(pending)
                     break
-            # one task more than workers waits in the pool's queue, so that no worker ever waits for us
-            while more() and len(pending) < plan.workers + max(1, plan.workers // 4):
+            while more() and len(pending) < self._room():
                 pending[pool.submit(explore, task, index)] = index
                 index += 1
             if not pending:
@@ -486,6 +485,16 @@ class Campaign:
                 break
             if self.totals.drawn % 256 == 0:
                 pool.sweep()
+
+    def _room(self) -> int:
+        """Programs that may be under way: one more than workers, so that none waits for us; half while suspects pile up.
+
+        Otherwise a compiler with many faults fills the queue sooner than triage empties it, and most of what was
+        found is never minimized.
+        """
+        workers = self.plan.workers
+        piled = self.triage is not None and len(self.triage.waiting) > workers
+        return max(1, workers // 2) if piled else workers + max(1, workers // 4)
 
     def _take(self, pool: Pool, index: int, future: Future[Report], log: Any) -> None:
         report = pool.result(future, self.plan.task)

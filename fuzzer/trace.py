@@ -339,6 +339,11 @@ class Replay:
         """The result of a kernel that draws and multiplies at once, from its operand and what it drew."""
         drawn, scale = MASKED[step.name](step)
         refs = [ref for ref in step.outs if ref.dtype.is_floating_point][:1]
+        if self.perturbation is not None and drawn.dtype.is_floating_point:
+            # not a mask but a number in a range: lower + uniform * (upper - lower), rounded; 1 where nothing was drawn
+            noise = self.value(drawn)
+            moved = self.perturbation.results(number, step, (step.args, step.kwargs), [drawn], [noise])[0]
+            noise.copy_(torch.where(noise == 1, noise, moved))
         values = [self.value(step.args[0]) * self.value(drawn) * scale]
         if self.perturbation is not None:
             values = self.perturbation.results(number, step, (step.args, step.kwargs), refs, values)

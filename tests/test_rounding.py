@@ -199,6 +199,16 @@ def test_a_decision_that_rounding_could_flip_shows_as_spread() -> None:
     assert floor(flips, near + 1) < 1e-5
 
 
+def test_a_number_drawn_in_a_range_is_rounded_and_a_mask_is_not() -> None:
+    """rrelu draws lower + uniform * (upper - lower), which a compiler may fuse; the slope of what is positive is 1."""
+    below, above = -torch.ones(16), torch.ones(16)
+    unit = torch.finfo(torch.float32).eps
+    drawn = floors(lambda x: [torch.nn.functional.rrelu(x, training=True)], below)[0]
+    assert bool((drawn > unit / 8).all() and (drawn < 32 * unit).all())
+    assert floor(lambda x: [torch.nn.functional.dropout(x, 0.5)], below) == 0
+    assert floor(lambda x: [torch.nn.functional.rrelu(x, training=True)], above) < 32 * unit
+
+
 def test_the_floor_of_a_long_bfloat16_sum_grows_with_its_length() -> None:
     found = [
         floor(lambda x: [x.cumsum(0)[-1:] - x.cumsum(0)[-1:].round()], normal(n, dtype=BF16).abs()) for n in (8, 4096)
