@@ -74,8 +74,15 @@ def test_complex_programs_are_canonical_text() -> None:
     assert all(leaf.requires_grad for leaf in program.leaves)
 
 
-@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(programs(dtypes=DIFFERENTIABLE, ops=("mul", "exp", "matmul", "abs", "conj", "imag", "sum", "fft_complex", "to")))
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    programs(
+        max_nodes=2,
+        max_size=4,
+        dtypes=DIFFERENTIABLE,
+        ops=("mul", "exp", "matmul", "abs", "conj", "imag", "sum", "fft_complex", "to"),
+    )
+)
 def test_what_is_drawn_comes_back_from_its_text(program: Program) -> None:
     program = canonical(program)
     assert parse(show(program)) == program
@@ -205,6 +212,17 @@ def test_what_rounds_otherwise_is_not_flagged() -> None:
     assert not verdicts(trial(lambda t: t.resolve_conj(), "x0"))
 
 
+def test_the_order_of_eigenvalues_is_left_to_chance() -> None:
+    text = 'program(1)\nroute("autograd")\nx0 = leaf(c64[4, 4], seed=1)\nv0 = eigvals(x0)\nv1 = sum(v0)\n'
+    text += "returns(v0)\nbackward(v1, cotangent(c64[()], seed=2))\n"
+    made = try_program(parse(text), Task(place=EAGER, final=False), Journal(None))
+    made.subject.outputs[0] = made.subject.outputs[0].flip(0)
+    assert not verdicts(made)
+    made.subject.outputs[0] = made.subject.outputs[0] * 100
+    made.known.clear()
+    assert [v.signature.oracle for v in verdicts(made)] == ["outputs_agree"]
+
+
 def test_another_precision_is_flagged() -> None:
     found = verdicts(trial(lambda t: t.to(torch.complex128), "x0"))
     assert ("metadata_agrees", "wrong") in [(v.signature.oracle, v.signature.verdict) for v in found]
@@ -225,7 +243,7 @@ def quiet_draws(start: int, end: int, backend: str) -> list[str]:
     """Programs of a complex campaign that did not agree."""
     task = Task(Place(Subject("eager"), Subject(backend)), 1, LIMITS, routes=ANY_BACKEND)
     found = [explore(task, number) for number in range(start, end)]
-    assert sum("c64" in r.text or "c128" in r.text for r in found) > 0.4 * len(found)
+    assert sum("c64" in r.text or "c128" in r.text for r in found) > 0.25 * len(found)
     assert sum(r.verdict in ("rejected", "raises") for r in found) <= 0.05 * len(found)
     return [f"{r.text}{r.verdicts}" for r in found if r.verdict not in ("agree", "rejected", "raises")]
 
