@@ -38,6 +38,16 @@ PLACE = {"backend": "inductor", "against": "eager", "device": "cpu", "torch": "2
 EAGER = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))
 
 
+@pytest.mark.parametrize(("waiting", "room"), [(0, 10), (8, 10), (9, 4)])
+def test_half_of_the_workers_explore_while_suspects_pile_up(tmp_path: Path, waiting: int, room: int) -> None:
+    plan = Plan(Task(place=EAGER), 8, db=tmp_path / "findings.db", folder=tmp_path)
+    made = Campaign(plan, print)
+    assert made._room() == 10
+    made.triage = Triage(plan, FakePool(lambda task, what: wrong()), "name", made.totals, print)  # type: ignore[arg-type]
+    made.triage.waiting = [Suspect(PROGRAM, SIGNATURE)] * waiting
+    assert made._room() == room
+
+
 def wrong(signature: Signature = SIGNATURE, text: str = PROGRAM) -> Report:
     return Report(text, (Verdict(signature, "x0.grad[2]: compiled 0, eager 1"),), detectable=3, elements=4)
 
