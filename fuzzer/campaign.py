@@ -487,7 +487,7 @@ class Campaign:
                 pool.sweep()
 
     def _room(self) -> int:
-        """Programs that may be under way: one more than workers, so that none waits for us; half while suspects pile up.
+        """Programs that may be under way: more than workers, so that none waits for us; half while suspects pile up.
 
         Otherwise a compiler with many faults fills the queue sooner than triage empties it, and most of what was
         found is never minimized.
