@@ -243,12 +243,12 @@ v0 = exp(x0)
 v1 = sum(v0)
 backward(v1, cotangent(f32[()]))
 """,
-    "joined and multiplied": """x0 = leaf(f32[6, 8])
-x1 = leaf(f32[6, 8])
-x2 = leaf(f32[16, 5])
-v0 = cat([x0, x1], dim=1)
-v1 = mm(v0, x2)
-backward(v1, cotangent(f32[6, 5]))
+    "sums joined": """x0 = leaf(f32[6, 8])
+x1 = leaf(f32[7, 8])
+v0 = sum(x0, dim=1)
+v1 = sum(x1, dim=1)
+v2 = cat([v0, v1])
+backward(v2, cotangent(f32[13]))
 """,
 }
 
@@ -293,7 +293,7 @@ SHOWN_BY = {
     "inductor.disable_padding_cpu": "rows of rows",
     "inductor.padding_stride_threshold": "pointwise and reductions",
     "inductor.pad_outputs": "pointwise and reductions",
-    "inductor.force_pointwise_cat": "joined and multiplied",
+    "inductor.force_pointwise_cat": "sums joined",
     "inductor.pattern_matcher": "one constant scattered",
     "inductor.joint_graph_constant_folding": "images",
     "inductor.optimize_scatter_upon_const_tensor": "one constant scattered",
