@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.utils import same
 
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Observation, Place, Raised, Subject, Trial
 from fuzzer.execution.worker import Journal, Task, try_program
+from fuzzer.interpret import cotangents, function, materialise
 from fuzzer.oracles import ORACLES, detectable, verdicts
 from fuzzer.text import parse
 from fuzzer.verdict import Signature, parse_signature
@@ -184,6 +186,38 @@ CASES: dict[str, tuple[str, Change, str, list[str]]] = {
         [f"{N}/forward/nonfinite"],
     ),
 }
+
+
+MEAN_LOSS = """x0 = leaf(f32[2001], seed=1)
+v0 = mul_scalar(x0, other=2.0)
+v1 = mean(v0)
+backward(v1, cotangent(f32[()], values="ones"))
+"""
+WIDE = """x0 = leaf(bf16[10000], requires_grad=False, seed=1)
+x1 = leaf(bf16[10000], seed=2)
+v0 = mul_scalar(x0, other=4.0)
+v1 = mul(v0, x1)
+backward(v1, cotangent(bf16[10000], seed=3))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "spoil"),
+    [(MEAN_LOSS, "x0.grad", torch.zeros_like), (WIDE, "x1.grad", at(0, (7,), by=1.0))],
+    ids=["every gradient of a mean loss lost", "one bfloat16 element in 10,000 off by 1"],
+)
+def test_faults_that_torchs_own_accuracy_check_lets_pass(
+    text: str, name: str, spoil: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """torch._dynamo.utils.same, as the benchmarks and the minifier call it: a tolerance and an RMSE over the tensor."""
+    made = trial(text, put(name, spoil))
+    eager, compiled = (made.named(side)[name] for side in (made.reference, made.subject))
+    leaves = [leaf.double().requires_grad_() for leaf in materialise(made.program.leaves).values()]
+    seeds = [c.double() for c in cotangents(made.program)]
+    exact = torch.autograd.grad(function(made.program)(*leaves), leaves, seeds)[int(name[1])]
+    assert same(eager, compiled, exact, tol=1e-3)
+    assert [v.signature.oracle for v in verdicts(made)] == ["gradients_agree"]
+    assert verdicts(trial(text)) == []
 
 
 def test_an_empty_slice_may_start_behind_the_end_of_its_storage() -> None:
