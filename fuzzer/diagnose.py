@@ -18,6 +18,7 @@ from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine
 from fuzzer.memcheck import memcheck
+from fuzzer.releases import environments, releases
 from fuzzer.text import parse
 from fuzzer.verdict import Finding, Signature, Verdict, without_paths
 from minimizer.same import follows
@@ -64,7 +65,7 @@ def verify(
 
 # What a diagnosis holds, in the order in which a person asks.
 FIELDS = ("culprit", "stage", "graph", *PICTURE, "original", "settings", "vanishes", "bisector",
-          "suspect", "memcheck", "place")  # fmt: skip
+          "suspect", "memcheck", "releases", "place")  # fmt: skip
 
 
 def diagnose(
@@ -85,6 +86,7 @@ def diagnose(
         case.vary(without(program, case.task, known.suspects()))
     known.conclude()
     known.notes["memcheck"] = f"not run: {NO_TIME}" if expired() else memcheck(finding)
+    known.notes["releases"] = f"not run: {NO_TIME}" if expired() else releases(finding, environments())
     known.notes["place"] = f"torch {torch.__version__}, {task.place.subject} against {task.place.reference}"
     notes = {name: without_paths(known.notes[name]) for name in FIELDS}
     files = {name: without_paths(text) for name, text in known.files.items()}

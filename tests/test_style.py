@@ -53,6 +53,7 @@ ORDER = (
     "fuzzer.ablate",
     "fuzzer.evidence",
     "fuzzer.memcheck",
+    "fuzzer.releases",
     "fuzzer.diagnose",
     "fuzzer.canaries",
     "fuzzer.doctor",
