@@ -135,6 +135,8 @@ def facts(task: Task) -> dict[str, str]:
     }
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         found["triton"] = importlib.metadata.version("triton")
+    if place.subject.threads > 1:
+        found["threads"] = str(place.subject.threads)
     if place.subject.backend == "flag_gems":
         found["flag_gems"] = importlib.metadata.version("flag_gems")
     if place.subject.device.startswith("cuda"):

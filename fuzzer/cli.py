@@ -85,7 +85,8 @@ compare_option = click.option(
     nargs=2,
     metavar="A B",
     default=None,
-    help="Compare any two sides, each `backend` or `backend@device`; the first is the reference.",
+    help="Compare any two sides, each `backend` or `backend@device`; the first is the reference. "
+    "The second may be `backend@cpu/8`: with 8 threads.",
 )
 workers_option = click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: one a core.")
 
@@ -128,6 +129,8 @@ def make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Pl
             raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
     if place.reference.backend != "eager":
         raise UsageError(f"the reference side records ATen operations, so it is eager, not {place.reference.backend!r}")
+    if place.reference.threads > 1:
+        raise UsageError(f"the reference side runs with one thread, not {place.reference}")
     if place.subject.backend == "flag_gems":
         check_flag_gems(place.subject.device)
     return place
@@ -263,6 +266,7 @@ def finding_task(finding: Finding | None, device: str | None, backend: str | Non
         own = finding.place
         against, subject = own.get("against", "eager"), own.get("backend", "inductor")
         where = device or own.get("device", "cpu")
+        subject += f"@{where}/{own['threads']}" if "threads" in own else ""
         side = against if device is None else against.split("@")[0]
         return make_task(where, "inductor", (side, backend or subject), fresh=True)
     return make_task(device, backend or "inductor", compare, fresh=True)

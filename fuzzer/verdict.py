@@ -99,7 +99,7 @@ class Finding:
     """A verified difference, ready to be posted. Texts are `.prog` texts.
 
     place        backend, device, and the versions it ran with: keys backend, against, device, torch, triton, python,
-                 platform, compiler, gpu (missing where they do not apply).
+                 platform, compiler, gpu, threads (missing where they do not apply).
     reproduced   runs in fresh processes that showed the signature again, of `runs`.
     stages       backend -> class, in pipeline order (eager, aot_eager, aot_eager_decomp_partition, inductor).
     ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.

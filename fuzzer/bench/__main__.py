@@ -1,4 +1,4 @@
-"""`scripts/bench sensitivity`, `throughput`, `minimize` and `minifier`: figures that anyone can measure again."""
+"""`scripts/bench calibrate`, `sensitivity`, `throughput`, `minimize`, `minifier`: figures to measure again."""
 
 from __future__ import annotations
 
@@ -6,19 +6,39 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from fuzzer.bench import minifier, minimize, sensitivity, throughput
-from fuzzer.execution.messages import Place, Subject
+from fuzzer.bench import calibrate, minifier, minimize, sensitivity, throughput
+from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
+from fuzzer.ops.spec import Limits
+from fuzzer.program import DIFFERENTIABLE
+from fuzzer.routes import ANY_BACKEND
 from fuzzer.text import ParseError
 
 
 def _task(device: str, backend: str, seed: int) -> Task:
     return Task(Place(Subject("eager", device), Subject(backend, device)), seed)
+
+
+def _pair(text: str, device: str) -> Place:
+    """`A,B`: the reference side and the side on trial. Raises UsageError."""
+    sides = [parse_subject(side, device) for side in text.split(",")]
+    if len(sides) != 2 or sides[0].backend != "eager" or sides[0].threads > 1:
+        raise UsageError(f"--pair takes two sides, the first of them eager with one thread, not {text!r}")
+    return Place(*sides)
+
+
+def _dtypes(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in DIFFERENTIABLE:
+            raise UsageError(f"no dtype {name!r}; known are {', '.join(DIFFERENTIABLE)}")
+    return names
 
 
 def _print(figures: dict[str, Any], as_json: bool) -> None:
@@ -30,10 +50,14 @@ def _print(figures: dict[str, Any], as_json: bool) -> None:
             print(f"{key}:")
             for name, inner in value.items():
                 print(f"    {name}: {inner}")
-        elif key not in ("missed", "rows", "minifier"):
+        elif key not in ("missed", "rows", "minifier", "differing", "largest"):
             print(f"{key}: {value}")
     for miss in figures.get("missed", []):
         print("missed:", {k: v for k, v in miss.items() if k != "text"})
+    for row in figures.get("largest", []):
+        print("largest ratio:", row)
+    for row in figures.get("differing", []):
+        print("differs:", row)
 
 
 @click.group()
@@ -59,6 +83,41 @@ def _options(command: Any) -> Any:
 def sensitivity_command(programs: int, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
     """Corrupt compiled gradients; the share of those beyond rounding that the oracles flag."""
     _print(sensitivity.measure(_task(device, backend, seed), programs, workers), as_json)
+
+
+@main.command("calibrate")
+@click.option("--programs", default=1000, show_default=True, type=click.IntRange(1), help="To draw.")
+@click.option("--minutes", default=None, type=click.FloatRange(min=0), help="Stop drawing after this time.")
+@click.option(
+    "--pair",
+    default="eager,eager",
+    show_default=True,
+    metavar="A,B",
+    help="Two sides, each backend, backend@device or backend@cpu/THREADS; the first is the reference, and eager.",
+)
+@click.option("--dtypes", default="f32,f64,bf16,f16", show_default=True, help="To draw from, with commas.")
+@click.option("--size", default=64, show_default=True, type=click.IntRange(1), help="Of a dimension, the largest.")
+@click.option("--keep", default=None, type=click.Path(path_type=Path), help="A folder for programs that differ.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="Of sides that name none.")
+@click.option("--workers", type=click.IntRange(1), default=default_workers, help="Processes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def calibrate_command(
+    programs: int,
+    minutes: float | None,
+    pair: str,
+    dtypes: str,
+    size: int,
+    keep: Path | None,
+    seed: int,
+    device: str,
+    workers: int,
+    as_json: bool,
+) -> None:
+    """Legal implementations against each other: what differs, and how far each lies from the reference."""
+    limits = Limits(max_size=size, max_numel=size**2, dtypes=_dtypes(dtypes))
+    task = Task(_pair(pair, device), seed, limits, routes=ANY_BACKEND)
+    _print(calibrate.measure(task, programs, workers, minutes, keep), as_json)
 
 
 @main.command("throughput")
@@ -118,5 +177,5 @@ def minimize_command(
 if __name__ == "__main__":
     try:
         main(prog_name="scripts/bench")
-    except NoMachine as error:
+    except (NoMachine, UsageError) as error:
         sys.exit(f"backfuzz: {error}")

@@ -25,22 +25,26 @@ UNCOMPILED = ("eager", "flag_gems")
 
 @dataclass(frozen=True)
 class Subject:
-    """One side of a comparison: a torch.compile backend, or one of UNCOMPILED, on a device."""
+    """One side of a comparison: a torch.compile backend, or one of UNCOMPILED, on a device.
+
+    threads   that torch's CPU operators may use (`torch.set_num_threads`); only the side on trial may have more than 1.
+    """
 
     backend: str = "inductor"
     device: str = "cpu"
+    threads: int = 1
 
     def __str__(self) -> str:
-        return f"{self.backend}@{self.device}"
+        return f"{self.backend}@{self.device}" + (f"/{self.threads}" if self.threads > 1 else "")
 
 
 def parse_subject(text: str, device: str) -> Subject:
-    """`backend` or `backend@device`. Raises UsageError."""
+    """`backend`, `backend@device` or `backend@device/threads`. Raises UsageError."""
     backend, separator, where = text.partition("@")
-    where = where if separator else device
-    if not backend or where.split(":")[0] not in ("cpu", "cuda"):
+    where, divided, threads = (where if separator else device).partition("/")
+    if not backend or where.split(":")[0] not in ("cpu", "cuda") or (divided and not threads.isdecimal()):
         raise UsageError(f"{text!r} is not a backend or backend@device with a device of cpu or cuda")
-    return Subject(backend, where)
+    return Subject(backend, where, max(1, int(threads or 1)))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import os
 import random
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,17 @@ def operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
     import flag_gems
 
     return flag_gems.use_gems()
+
+
+@contextlib.contextmanager
+def threads(subject: Subject) -> Iterator[None]:
+    """The side's own number of threads in force; a worker has one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(subject.threads if subject.threads > 1 else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def synchronise(device: str) -> None:
@@ -245,6 +256,7 @@ def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
     with contextlib.ExitStack() as stack:
         stack.enter_context(in_force((*trial.program.settings, *uncached)))
+        stack.enter_context(threads(task.place.subject))
         tamper = stack.enter_context(planted(task.canary, "subject"))
         for name in task.lacking:
             stack.enter_context(lacking(name))
@@ -270,7 +282,15 @@ class Dull(Exception):
     """A program whose gradients would not show any fault: all zero, nonfinite or noise."""
 
 
-def report(program: Program, task: Task, journal: Journal, choosy: bool = False) -> Report:
+# What looks at a trial that was judged, while its tensors are there: its Report, with more in it.
+Closer = Callable[[Report, Trial], Report]
+
+
+def as_it_is(report: Report, trial: Trial) -> Report:
+    return report
+
+
+def report(program: Program, task: Task, journal: Journal, choosy: bool = False, closer: Closer = as_it_is) -> Report:
     """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
     text = show(program)
     journal.begin(text)
@@ -299,7 +319,7 @@ def report(program: Program, task: Task, journal: Journal, choosy: bool = False)
         return Report(text, rejected=f"the trace cannot be replayed: {error}")
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = looked + time.perf_counter() - started
-    return Report(text, found, detectable=seen, elements=total, seconds=seconds)
+    return closer(Report(text, found, detectable=seen, elements=total, seconds=seconds), trial)
 
 
 # ---------------------------------------------------------------- entry points (called in the worker by the pool)
@@ -361,7 +381,7 @@ def _tidy(task: Task) -> None:
 REDRAWS = 3
 
 
-def explore(task: Task, index: int) -> Report:
+def explore(task: Task, index: int, closer: Closer = as_it_is) -> Report:
     """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
     found = Report("")
     for attempt in range(REDRAWS + 1):
@@ -370,7 +390,7 @@ def explore(task: Task, index: int) -> Report:
         try:
             program = draw(task, index, attempt)
             drawn = time.perf_counter() - started
-            found = report(program, task, _journal, choosy=attempt < REDRAWS)
+            found = report(program, task, _journal, choosy=attempt < REDRAWS, closer=closer)
         except Dull:
             continue
         except (Rejected, IllTyped) as error:
