@@ -27,7 +27,8 @@ class Canary:
     """One expectation: with `name` (a fault of FAULTS) planted in `program`, `oracle` says `verdict`.
 
     program  a file in corpus/canaries without its ending;  direction  what the signature must say;  quick  run at the
-    start of every campaign;  deadline  seconds.
+    start of every campaign;  deadline  seconds;  twin  what is planted in the benign run, nothing unless the running
+    torch may have the fault itself.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Canary:
     direction: str = "backward"
     quick: bool = False
     deadline: float = DEADLINE_SECONDS
+    twin: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ CANARIES: tuple[Canary, ...] = (
     Canary("compiled_backward_segfaults", "sigmoid", "worker_survives", "crashes"),
     Canary("compiled_backward_hangs", "sigmoid", "worker_survives", "hangs", deadline=HANG_DEADLINE_SECONDS),
     Canary("compiled_backward_raises", "sigmoid", "compile_does_not_raise", "raises"),
+    Canary("gradients_doubled", "sigmoid", "gradients_agree", "wrong"),
     Canary("gradient_in_float64", "sigmoid", "metadata_agrees", "wrong"),
     Canary("gradient_flattened", "sigmoid", "metadata_agrees", "wrong"),
     Canary("gradient_missing", "sigmoid", "metadata_agrees", "wrong"),
@@ -81,6 +84,30 @@ CANARIES: tuple[Canary, ...] = (
     Canary("sigmoid_gradient_without_complement", "sigmoid", "gradients_agree", "wrong"),
     Canary("one_gradient_element_scaled", "sigmoid", "gradients_agree", "wrong"),
     Canary("gradient_all_zero", "tanh_vjp", "gradients_agree", "wrong"),
+    Canary("accumulation_forgotten", "value_used_twice", "gradients_agree", "wrong"),
+    Canary("broadcast_summed_over_columns", "value_used_twice", "gradients_agree", "wrong"),
+    Canary("recomputed_of_another_value", "value_used_twice", "gradients_agree", "wrong"),
+    Canary("softmax_gradient_beyond_its_tail", "rows", "gradients_agree", "wrong"),
+    Canary("size_one_dim_of_the_first_row", "rows", "gradients_agree", "wrong"),
+    Canary("elu_gradient_beside_a_vector", "rows", "gradients_agree", "wrong"),
+    Canary("ties_not_shared", "ties", "gradients_agree", "wrong"),
+    Canary("hardtanh_gradient_at_its_limits", "ties", "gradients_agree", "wrong"),
+    Canary("relu_gradient_by_multiplication", "ties", "no_new_nonfinite", "wrong"),
+    Canary("scatter_overwrites", "scatters", "gradients_agree", "wrong"),
+    Canary("window_one_further", "scatters", "gradients_agree", "wrong"),
+    Canary("scan_not_reversed", "scatters", "gradients_agree", "wrong"),
+    Canary("product_not_transposed", "products", "gradients_agree", "wrong"),
+    Canary("average_of_padding_too", "products", "gradients_agree", "wrong"),
+    Canary("tanh_gradient_in_single_precision", "products", "gradients_agree", "wrong"),
+    Canary("layer_norm_gradient_without_mean", "products", "gradients_agree", "wrong"),
+    Canary("sigmoid_gradient_under_a_setting", "sigmoid_under_a_setting", "gradients_agree", "wrong"),
+    Canary(
+        "slice_scatter_of_2_11",
+        "slice_scatter_under_sum",
+        "gradients_agree",
+        "wrong",
+        twin="slice_scatter_since_2_12",
+    ),
     Canary("eager_gradient_scaled", "sigmoid", "gradients_agree", "eager-suspect"),
     Canary("product_not_rounded", "contraction", "outputs_agree", "rounding-sensitive", "forward"),
     Canary("relu_compile_error", "relu", "compile_does_not_raise", "raises", "forward"),
@@ -116,7 +143,10 @@ def results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[CanaryR
     tasks = {c.name: replace(benign, canary=c.name) for c in wanted}
     started = time.perf_counter()
     # the twins first: a device-side assertion of a canary leaves its worker without a CUDA context
-    calm = {name: pool.submit(examine, benign, text) for name, text in texts.items()}
+    calm = {
+        pair: pool.submit(examine, replace(benign, canary=pair[1]), texts[pair[0]])
+        for pair in {(c.program, c.twin): None for c in wanted}
+    }
     rung: dict[tuple[str, str], Future[Report]] = {}
     for c in wanted:
         if (c.name, c.program) not in rung:
@@ -126,10 +156,9 @@ def results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[CanaryR
     for key, future in rung.items():
         report = pool.result(future, tasks[key[0]])
         found[key] = report, sum(report.seconds.values()) or time.perf_counter() - started
-    twins = {name: pool.result(future, benign) for name, future in calm.items()}
-    return [
-        judge(c, report, twins[c.program], seconds) for c in wanted for report, seconds in [found[c.name, c.program]]
-    ]
+    twins = {pair: pool.result(future, benign) for pair, future in calm.items()}
+    return [judge(c, report, twins[c.program, c.twin], seconds)
+            for c in wanted for report, seconds in [found[c.name, c.program]]]  # fmt: skip
 
 
 @contextlib.contextmanager

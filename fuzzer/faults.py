@@ -1,7 +1,8 @@
-"""FAULTS: what a canary plants, in the worker and around one side's run only.
+"""FAULTS: what a canary plants, in the worker and around one side's run only. A fault is one function and one line.
 
-Most sit where a real fault would: a wrong decomposition, which only the compiler's backward graph uses; a pass over the
-compiled graph; compiled code that dies; torch's own planted relu faults. The rest corrupt what a run has recorded.
+Most sit where a real fault would: a wrong decomposition of an op that only backwards have; a wrong pass over the
+compiled backward graph; a meta kernel that gives wrong strides; compiled code that dies or writes where it must not;
+torch's own planted relu faults. The rest corrupt what a run has recorded.
 A fault knows nothing of programs or oracles: `canaries` says what is expected of it.
 """
 
@@ -20,8 +21,8 @@ from typing import Any
 import torch
 
 from fuzzer.execution.messages import Observation
-from fuzzer.private import graph_pass, replaced_decomposition
-from fuzzer.settings import in_force
+from fuzzer.private import config_module, graph_pass, inner_graphs, replaced_decomposition, replaced_fake
+from fuzzer.settings import default, in_force
 
 Tamper = Callable[[Observation], Observation]
 
@@ -92,30 +93,151 @@ def without_threshold(grad: torch.Tensor, x: torch.Tensor, beta: float, threshol
     return grad * z / (z + 1)
 
 
+def hardtanh_without_its_limits(grad: torch.Tensor, x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """At the limits themselves eager gives 0."""
+    return torch.where((x < low) | (x > high), 0.0, grad)
+
+
+def relu_by_multiplication(grad: torch.Tensor, x: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Infinity times zero is NaN."""
+    return grad * (x > threshold)
+
+
+def softmax_beyond_its_tail(grad: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """The sum along the last dimension goes on into the next row, up to a whole vector of 8."""
+    product = grad * y
+    following = product.roll(-1, 0)[..., : -product.shape[-1] % 8]
+    total = product.sum(dim, keepdim=True) + following.sum(dim, keepdim=True)
+    return product - y * total
+
+
+VECTOR = 16  # floats in the widest register
+
+
+def elu_beside_a_vector(
+    grad: torch.Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: torch.Tensor
+) -> torch.Tensor:
+    """The first element after a vector is the last one of it once more."""
+    slope = torch.where(x > 0, scale, scale * alpha * input_scale * (x * input_scale).exp())
+    place = torch.arange(x.numel(), device=x.device)
+    place = place - ((place > 0) & (place % VECTOR == 0)).to(place.dtype)
+    return (grad * slope).flatten()[place].reshape(x.shape)
+
+
+def tanh_in_single_precision(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The cast to the operands' own dtype is lost."""
+    narrow = grad.float() * (1 - y.float() * y.float())
+    return narrow.to(grad.dtype)
+
+
+def layer_norm_without_mean(
+    grad: torch.Tensor, x: torch.Tensor, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, mask: Any
+) -> Any:
+    """The gradient through the mean is forgotten. For a layer norm over the last dimension, without weight and bias."""
+    normal = (x - mean) * rstd
+    return (grad - normal * (grad * normal).mean(-1, keepdim=True)) * rstd, None, None
+
+
+def sigmoid_under_a_setting(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Wrong unless inductor.max_fusion_size is what it usually is."""
+    changed = config_module("inductor").max_fusion_size != default("inductor.max_fusion_size")
+    return sigmoid_gradient(grad, y) * (1.01 if changed else 1.0)
+
+
+# ---------------------------------------------------------------- wrong passes over the compiled graph
+
+
+def made(node: Any, target: Any, *args: Any) -> Any:
+    """A new call in front of a node."""
+    with node.graph.inserting_before(node):
+        call = node.graph.call_function(target, args)
+    values = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in args]
+    with next(value.fake_mode for value in values if hasattr(value, "fake_mode")):
+        call.meta["val"] = target(*values)
+    return call
+
+
+widen = torch.ops.prims.convert_element_type.default
+
+
 def contract(graph: Any) -> None:
     """a * b - c with the product not rounded, as a fused multiply-add has it."""
-    widen = torch.ops.prims.convert_element_type.default
     for node in list(graph.nodes):
         if node.target is not aten.sub.Tensor or node.args[0].target is not aten.mul.Tensor:
             continue
         product, other = node.args
-        with graph.inserting_before(node):
-            a, b, c = (graph.call_function(widen, (t, torch.float64)) for t in (*product.args, other))
-            exact = graph.call_function(aten.mul.Tensor, (a, b))
-            fused = graph.call_function(aten.sub.Tensor, (exact, c))
-            for made in (a, b, c, exact, fused):
-                made.meta["val"] = _computed(made)
-            narrow = graph.call_function(widen, (fused, node.meta["val"].dtype))
-            narrow.meta["val"] = node.meta["val"]
-        node.replace_all_uses_with(narrow)
+        a, b, c = (made(node, widen, t, torch.float64) for t in (*product.args, other))
+        fused = made(node, aten.sub.Tensor, made(node, aten.mul.Tensor, a, b), c)
+        node.replace_all_uses_with(made(node, widen, fused, node.meta["val"].dtype))
         graph.erase_node(node)
 
 
-def _computed(node: Any) -> torch.Tensor:
-    """A node's fake value from those of its operands."""
-    args = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in node.args]
-    with args[0].fake_mode:
-        return node.target(*args)
+def in_backward(target: Any, change: Callable[[Any], Any]) -> Fault:
+    """In the compiled backward graph, what change(call) gives stands in for every call of an overload."""
+
+    def graphs(module: Any, backward: bool) -> bool:
+        for node in list(module.graph.nodes) if backward else ():
+            if node.target is target:
+                node.replace_all_uses_with(change(node))
+                module.graph.erase_node(node)
+        return True
+
+    return Fault(lambda: inner_graphs(graphs))
+
+
+def operand(node: Any) -> Any:
+    """The call's first operand in place of its result."""
+    return node.args[0]
+
+
+def over_columns(node: Any) -> Any:
+    """A sum over dimension 1 instead of 0, in the shape that was asked for."""
+    total = made(node, node.target, node.args[0], [1], True)
+    return made(node, aten.permute.default, total, [1, 0])
+
+
+def of_what_came_before(node: Any) -> Any:
+    """The same of its operand's operand: what is recomputed is not what the forward computed."""
+    return made(node, node.target, node.args[0].args[0])
+
+
+def from_the_first_row(node: Any) -> Any:
+    """A dimension of size 1 is expanded with an index that leaves the others out."""
+    return made(node, node.target, made(node, aten.slice.Tensor, node.args[0], 0, 0, 1), *node.args[1:])
+
+
+def overwriting(node: Any) -> Any:
+    """Where an index repeats, the last one wins instead of adding."""
+    return made(node, aten.scatter.src, *node.args)
+
+
+def one_further(node: Any) -> Any:
+    """A window of the last dimension, written one element too late."""
+    x, source, dim, start, end = node.args[:5]
+    return made(node, node.target, x, source, dim, start + 1, end + 1)
+
+
+def transposed(node: Any) -> Any:
+    """A product of the first operand as the forward had it."""
+    return made(node, node.target, made(node, aten.permute.default, node.args[0], [1, 0]), node.args[1])
+
+
+def of_padding_too(node: Any) -> Any:
+    """The elements that an average divides by: padding counted where it was not, or the other way round."""
+    *most, count_padding, divisor = node.args
+    return made(node, node.target, *most, not count_padding, divisor)
+
+
+# ---------------------------------------------------------------- wrong strides
+
+
+def layout_of_2_11(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    """slice_scatter as torch declared it before 2.12: laid out as x, even where x's elements share memory."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
+def layout_since_2_12(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return torch.empty_like(x)
 
 
 # ---------------------------------------------------------------- compiled code that does not come back
@@ -139,7 +261,7 @@ def misbehave() -> Any:
 
 
 def act(how: str, x: torch.Tensor | None = None) -> None:
-    """Die, raise, sleep, or write to x."""
+    """Die, raise, sleep, write to x, or write behind the end of its storage."""
     if how == "abort":
         os.abort()
     elif how == "segfault":
@@ -150,6 +272,23 @@ def act(how: str, x: torch.Tensor | None = None) -> None:
         time.sleep(ASLEEP_SECONDS)
     elif how == "write" and x is not None:
         x.add_(1)
+    elif how == "write behind" and x is not None:
+        behind(x).fill_(7)
+
+
+def behind(x: torch.Tensor) -> torch.Tensor:
+    """Four bytes after the storage of x, which are not its own."""
+    start = x.untyped_storage().data_ptr() + x.untyped_storage().nbytes()
+    if x.is_cuda:
+        return torch.as_tensor(Memory(start), device=x.device)
+    return torch.frombuffer((ctypes.c_uint8 * 4).from_address(start), dtype=torch.uint8)
+
+
+class Memory:
+    """Four bytes of a GPU, as other libraries hand them to torch."""
+
+    def __init__(self, address: int):
+        self.__cuda_array_interface__ = {"shape": (4,), "typestr": "|u1", "data": (address, False), "version": 2}
 
 
 def in_compiled_backward(how: str) -> Fault:
@@ -165,11 +304,11 @@ def in_compiled_backward(how: str) -> Fault:
     return Fault(plant)
 
 
-def overwriting_cotangent(gradient: Gradient) -> Fault:
-    """The compiled code of sigmoid's backward adds 1 to the cotangent, once that is used."""
+def overwriting_cotangent(gradient: Gradient, how: str = "write") -> Fault:
+    """The compiled code of sigmoid's backward adds 1 to the cotangent, once that is used, or writes behind it."""
 
     def changed(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return gradient(misbehave()(grad, "write"), y)
+        return gradient(misbehave()(grad, how), y)
 
     def plant() -> AbstractContextManager[None]:
         misbehave()
@@ -245,7 +384,26 @@ FAULTS: dict[str, Fault] = {
     "one_gradient_element_scaled": decomposed(aten.sigmoid_backward.default, one_element_scaled),
     "gradient_all_zero": decomposed(aten.tanh_backward.default, zeros),
     "softplus_gradient_without_threshold": decomposed(aten.softplus_backward.default, without_threshold),
+    "hardtanh_gradient_at_its_limits": decomposed(aten.hardtanh_backward.default, hardtanh_without_its_limits),
+    "relu_gradient_by_multiplication": decomposed(aten.threshold_backward.default, relu_by_multiplication),
+    "softmax_gradient_beyond_its_tail": decomposed(aten._softmax_backward_data.default, softmax_beyond_its_tail),
+    "elu_gradient_beside_a_vector": decomposed(aten.elu_backward.default, elu_beside_a_vector),
+    "tanh_gradient_in_single_precision": decomposed(aten.tanh_backward.default, tanh_in_single_precision),
+    "layer_norm_gradient_without_mean": decomposed(aten.native_layer_norm_backward.default, layer_norm_without_mean),
+    "sigmoid_gradient_under_a_setting": decomposed(aten.sigmoid_backward.default, sigmoid_under_a_setting),
     "product_not_rounded": Fault(lambda: graph_pass(contract)),
+    "accumulation_forgotten": in_backward(aten.add.Tensor, operand),
+    "broadcast_summed_over_columns": in_backward(aten.sum.dim_IntList, over_columns),
+    "recomputed_of_another_value": in_backward(aten.exp.default, of_what_came_before),
+    "size_one_dim_of_the_first_row": in_backward(aten.expand.default, from_the_first_row),
+    "ties_not_shared": in_backward(aten.div.Tensor, operand),
+    "scatter_overwrites": in_backward(aten.scatter_add.default, overwriting),
+    "window_one_further": in_backward(aten.slice_scatter.default, one_further),
+    "scan_not_reversed": in_backward(torch.ops.prims.rev.default, operand),
+    "product_not_transposed": in_backward(aten.mm.default, transposed),
+    "average_of_padding_too": in_backward(aten.avg_pool2d_backward.default, of_padding_too),
+    "slice_scatter_of_2_11": Fault(lambda: replaced_fake(aten.slice_scatter.default, layout_of_2_11)),
+    "slice_scatter_since_2_12": Fault(lambda: replaced_fake(aten.slice_scatter.default, layout_since_2_12)),
     "compiler_aborts": in_compiler("abort"),
     "compiler_raises": in_compiler("raise"),
     "compiled_backward_aborts": in_compiled_backward("abort"),
@@ -256,6 +414,7 @@ FAULTS: dict[str, Fault] = {
     "relu_accuracy": injected_relu("accuracy"),
     "relu_compile_error": injected_relu("compile_error"),
     "relu_runtime_error": injected_relu("runtime_error"),
+    "gradients_doubled": changed_gradients(lambda gradient: gradient * 2),
     "gradient_in_float64": changed_gradients(torch.Tensor.double),
     "gradient_flattened": changed_gradients(torch.Tensor.flatten),
     "gradient_missing": changed_gradients(lambda tensor: None),

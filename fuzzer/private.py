@@ -5,6 +5,7 @@ config_module        torch._inductor.config, torch._functorch.config, torch._dyn
 config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
+replaced_fake        torch._subclasses.fake_impls.op_implementations_dict (tried on 2.11.0 and 2.13.0)
 compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
 compile_ahead        torch.fx.experimental.proxy_tensor.make_fx, torch._inductor.aoti_* (tried on 2.11.0 and 2.13.0)
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
@@ -114,6 +115,29 @@ def replaced_decomposition(op: Any, function: Callable[..., Any]) -> Iterator[No
                 del table[op]
             else:
                 table[op] = known
+
+
+@contextlib.contextmanager
+def replaced_fake(op: Any, function: Callable[..., Any]) -> Iterator[None]:
+    """Have the compiler take function(*args) for the shape, dtype and strides of this ATen overload's result."""
+    from torch._subclasses.fake_impls import op_implementations_dict as table
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def fake(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return function(*args, **kwargs)
+
+    before = table.get(op)
+    table[op] = fake
+    FakeTensorMode.cache_clear()  # it remembers results by op and arguments
+    try:
+        yield
+    finally:
+        if before is None:
+            del table[op]
+        else:
+            table[op] = before
+        FakeTensorMode.cache_clear()
 
 
 @contextlib.contextmanager

@@ -4,8 +4,8 @@ Each says what a real fault might need: one or two operations, with a shape, a d
 route. `corpus/planted/NAME.prog` is a big random program that has it. The conditions are exact, so it is known what the
 minimizer must leave; `tests/quality/test_shrink.py` holds that text for each.
 
-`examine` makes such a fault real inside a worker: where the condition holds, the compiled gradients are doubled, and
-the oracles have to find that out. The compile is a real one.
+`examine` makes such a fault real inside a worker: where the condition holds, the compiled gradients are doubled (one of
+FAULTS), and the oracles have to find that out. The compile is a real one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report
 from fuzzer.execution.worker import Task
-from fuzzer.faults import FAULTS, changed_gradients
 from fuzzer.infer import IllTyped, infer
 from fuzzer.interpret import record
 from fuzzer.ops import OPS
@@ -27,7 +26,6 @@ from fuzzer.text import parse
 Types = Mapping[str, TensorType]
 Fault = Callable[[Program, Types], bool]
 PLANTED: dict[str, Fault] = {}
-DOUBLED = changed_gradients(lambda gradient: gradient * 2)
 
 
 def planted(fault: Fault) -> Fault:
@@ -38,7 +36,6 @@ def planted(fault: Fault) -> Fault:
 def examine(task: Task, text: str) -> Report:
     """Like `worker.examine`, with the fault that `task.canary` names planted. Raises ParseError."""
     program = parse(text)
-    FAULTS["gradients_doubled"] = DOUBLED  # in this worker only: no canary plants it
     try:
         there = PLANTED[task.canary](program, infer(program))
     except IllTyped as error:
