@@ -159,9 +159,15 @@ def is_exact(step: Step) -> bool:
 
 
 def narrows(step: Step) -> bool:
-    """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first."""
+    """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first.
+
+    Coarser is also what reaches less far: bfloat16's small numbers underflow in float16, whose unit is finer.
+    """
     taken, given = real_dtypes(step.inputs), real_dtypes(step.results)
-    return bool(taken) and bool(given) and max(map(epsilon, given)) > min(map(epsilon, taken))
+    if not taken or not given:
+        return False
+    coarser = max(map(epsilon, given)) > min(map(epsilon, taken))
+    return coarser or min(torch.finfo(d).max for d in given) < max(torch.finfo(d).max for d in taken)
 
 
 def is_primitive(step: Step) -> bool:

@@ -149,3 +149,16 @@ def test_a_side_may_have_threads_of_its_own() -> None:
     with calibrate.worker.threads(side):
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
+
+
+def test_threads_do_not_race_for_a_leaf_whose_elements_overlap() -> None:
+    text = """
+program(1)
+route("autograd")
+x0 = leaf(f32[64, 4096], stride=(0, 1), seed=1)
+v0 = neg(x0)
+backward(v0, cotangent(f32[64, 4096], stride=(0, 0), values="ones"))
+"""
+    found = measure(text, Task(Place(Subject("eager"), Subject("eager", threads=4))))
+    assert not found.verdicts
+    assert {r.ratio for r in found.ratios} == {0.0}

@@ -441,3 +441,12 @@ def test_complex_numbers_move_in_both_their_parts() -> None:
     found = model.spread(32).floor(FIRST_FACTOR)[0]
     assert bool((found > 0).all())
     assert bool(((results[0].double() - model.reference[0]).abs() <= found).all())
+
+
+def test_a_cast_from_bfloat16_to_float16_rounds_what_is_too_small_for_it_and_nothing_else() -> None:
+    def sign(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.to(F16).sign()]
+
+    assert floor(lambda x: [x.to(F16)], torch.tensor([0.5, 3.0, 0.0], dtype=BF16)) == 0
+    assert floor(sign, torch.tensor([2.0**-30], dtype=BF16)) >= 1
+    assert floor(sign, torch.tensor([2.0**-10], dtype=BF16)) == 0

@@ -113,7 +113,10 @@ def operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
 
 @contextlib.contextmanager
 def threads(subject: Subject) -> Iterator[None]:
-    """The side's own number of threads in force; a worker has one."""
+    """The side's own number of threads in force; a worker has one.
+
+    Only while the program runs: several threads that fill a leaf whose elements overlap would race.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(subject.threads if subject.threads > 1 else before)
     try:
@@ -185,7 +188,7 @@ def observe(
         call = routes.Call(program, function, leaves, cotangents, compiler(subject, options), note)
         torch.manual_seed(0)  # both sides draw the same, on every device
         if recorder is None:
-            with operators(subject):
+            with operators(subject), threads(subject):
                 results = spec.run(call)
         else:
             with recorder:
@@ -256,7 +259,6 @@ def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
     with contextlib.ExitStack() as stack:
         stack.enter_context(in_force((*trial.program.settings, *uncached)))
-        stack.enter_context(threads(task.place.subject))
         tamper = stack.enter_context(planted(task.canary, "subject"))
         for name in task.lacking:
             stack.enter_context(lacking(name))
