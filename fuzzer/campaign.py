@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -288,7 +288,8 @@ class Triage:
         self.findings: list[Finding] = []
         with open_store(plan.db) as store:
             self.known = {(f.signature, ops_of(f.program)) for f in store.list()}
-        self.error: BaseException | None = None
+        self.failed: list[Suspect] = []
+        self.error: Exception | None = None
 
     def start(self) -> None:
         for lane in self.lanes:
@@ -345,11 +346,17 @@ class Triage:
         while (suspect := self._next()) is not None:
             try:
                 self._one(suspect)
-            except BaseException as error:  # carried to the main thread, which raises it
+            except (StoreError, NoMachine, BrokenExecutor) as error:  # carried to the main thread, which raises it
                 with self.changed:
                     self.error = error
                     self.waiting.insert(0, suspect)  # it is kept with those that wait
                 return
+            except Exception as error:  # a fault of ours in one suspect is no reason to end a campaign of weeks
+                self.fruitless[str(suspect.signature)] += 1
+                self.failed.append(suspect)
+                self.say(
+                    f"triage itself failed on {suspect.signature}: {type(error).__name__}: {error} (please report it)"
+                )
             finally:
                 with self.changed:
                     self.busy.remove(suspect)
@@ -516,7 +523,7 @@ class Campaign:
     def _leave_pending(self, own: Path) -> None:
         """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""
         assert self.triage is not None
-        left = [s for s in self.triage.waiting if not self.triage.exhausted(s)]
+        left = [s for s in self.triage.waiting if not self.triage.exhausted(s)] + self.triage.failed
         for i, suspect in enumerate(left):
             path = own / f"suspect-{i}.prog"
             path.write_text(f"# {suspect.signature}\n{suspect.text}")

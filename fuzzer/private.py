@@ -1,6 +1,8 @@
 """Every use of a torch API that is not public, in one place. Tried on torch 2.11.0, 2.13.0 and 2.15.0.
 
 fake_mode            torch._subclasses.FakeTensorMode: types of a program without running it
+DataDependentOutputException  torch._subclasses.fake_tensor: what an op that must see values raises
+real_mode            torch._subclasses.fake_tensor.unset_fake_temporarily (both tried on 2.11.0 and 2.13.0)
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
@@ -30,6 +32,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
 
 CONFIGS = {
     "inductor": "torch._inductor.config",
@@ -45,6 +48,13 @@ def fake_mode() -> contextlib.AbstractContextManager[Any]:
     # what does not type is an answer here, no reason for a traceback in the log
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     return FakeTensorMode()
+
+
+def real_mode() -> contextlib.AbstractContextManager[Any]:
+    """Within `fake_mode`: tensors have data again."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    return unset_fake_temporarily()
 
 
 def config_module(prefix: str) -> Any:

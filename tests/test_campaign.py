@@ -358,6 +358,25 @@ def test_a_ledger_that_fails_in_the_middle_is_reported_and_the_suspect_kept(
     assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
 
 
+def test_a_suspect_that_triage_itself_fails_on_is_told_and_kept_and_the_others_are_minimized(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(suspect: Suspect, *_: Any) -> Outcome:
+        if "relu" in suspect.text:
+            raise KeyError("v0")
+        return Outcome(None, False, "did not show again")
+
+    def two_wrong(task: Task, what: Any) -> Report:
+        return {1: wrong(), 2: wrong(OTHER, TANH)}.get(what, Report(PROGRAM))
+
+    monkeypatch.setattr(campaign, "triage", broken)
+    _, said = run(plan, two_wrong, monkeypatch)
+    assert [line for line in said if f"triage itself failed on {SIGNATURE}: KeyError: 'v0' (please report it)" in line]
+    assert [line for line in said if f"not a finding: {OTHER}: did not show again" in line]
+    [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
+    assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
+
+
 def test_the_same_seed_draws_the_same_programs_with_any_number_of_workers(tmp_path: Path) -> None:
     task = Task(place=EAGER, seed=3, routes=("autograd", "vjp"))
     texts = []

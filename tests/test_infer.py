@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import is_fake
 
 from fuzzer.infer import IllTyped, check_cotangents, infer, type_of
-from fuzzer.program import TensorType
+from fuzzer.interpret import apply
+from fuzzer.private import DataDependentOutputException
+from fuzzer.program import Node, TensorType
 from fuzzer.text import parse
 
 HEAD = 'program(1)\nroute("autograd")\n'
@@ -22,6 +27,8 @@ TYPED = [
         TensorType("f32", (2, 2), (0, 1)),
     ),
     ("x0 = leaf(f32[4])\nv0, v1 = max(x0, dim=0)", "v1", TensorType("i64", (), ())),
+    # torch 2.11 must see values for this
+    ("x0 = leaf(f32[4, 5])\nv0 = nanquantile(x0, q=0.5, dim=0)\nv1 = neg(v0)", "v1", TensorType("f32", (5,), (1,))),
 ]
 
 
@@ -52,6 +59,17 @@ def test_what_torch_refuses_is_ill_typed_with_the_statement_in_the_message(text:
 def test_a_dtype_that_programs_cannot_hold_is_refused() -> None:
     with pytest.raises(IllTyped, match="complex32"):
         type_of(torch.empty(2, dtype=torch.complex32))
+
+
+def test_a_node_that_must_see_values_is_typed_on_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blind(node: Node, env: dict[str, Any]) -> None:
+        if node.op == "sub" and is_fake(env["x0"]):
+            raise DataDependentOutputException(torch.ops.aten.equal.default)
+        apply(node, env)
+
+    monkeypatch.setattr("fuzzer.infer.apply", blind)
+    seen = infer(parse(HEAD + "x0 = leaf(f32[3, 4], stride=(1, 3))\nv0 = sub(x0, x0)\nv1 = exp(v0)"))
+    assert seen["v0"] == seen["v1"] == TensorType("f32", (3, 4), (1, 3))
 
 
 def test_inference_allocates_no_data() -> None:
