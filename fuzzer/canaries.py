@@ -79,6 +79,7 @@ CANARIES: tuple[Canary, ...] = (
     Canary("gradient_missing", "sigmoid", "metadata_agrees", "wrong"),
     Canary("output_in_float64", "sigmoid", "metadata_agrees", "wrong", "forward"),
     Canary("cotangent_overwritten", "sigmoid", "inputs_untouched", "wrong"),
+    Canary("written_behind_cotangent", "sigmoid", "inputs_untouched", "wrong"),
     Canary("softplus_gradient_without_threshold", "three_activations", "no_new_nonfinite", "wrong"),
     Canary("relu_accuracy", "relu", "outputs_agree", "wrong", "forward"),
     Canary("sigmoid_gradient_without_complement", "sigmoid", "gradients_agree", "wrong"),

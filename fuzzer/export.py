@@ -168,7 +168,7 @@ def headline(finding: Finding) -> str:
         "rounding-sensitive": "result differs beyond consistent rounding",
     }.get(signature.verdict, signature.verdict)
     if signature.oracle == "inputs_untouched":
-        what = "an input is written to"
+        what = "writes out of bounds" if "around" in signature.pattern else "an input is written to"
     where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
     return f"[{backend}] {what}{where}"
 
@@ -332,7 +332,8 @@ def _check(finding: Finding, program: Program, run: _Place) -> list[str]:
     if verdict == "raises":
         return _check_raises(compiled, eager, run)
     if finding.signature.oracle == "inputs_untouched":
-        return _check_inputs(program, run)
+        around = finding.signature.pattern.startswith("around")
+        return _check_bounds(program, run) if around else _check_inputs(program, run)
     return _check_values(finding, program, run, compiled, eager)
 
 
@@ -379,6 +380,23 @@ def _check_inputs(program: Program, run: _Place) -> list[str]:
         f"equal = {{n: torch.equal(now.nan_to_num(), then.nan_to_num()) for n, now, then in pairs{allowed}}}",
         'print(*[f"{name} was written to" for name in equal if not equal[name]] or ["the inputs are untouched"])',
         "sys.exit(int(not all(equal.values())))",
+    ]
+
+
+def _check_bounds(program: Program, run: _Place) -> list[str]:
+    """Every input lies between two bands of bytes that nothing should change."""
+    return [
+        "bands, given = [], []",
+        f"for t in {run.inputs(run.device)}:",
+        "    size = t.untyped_storage().nbytes()",
+        "    bands.append(torch.full((size + 2048,), 165, dtype=torch.uint8, device=t.device))",
+        "    own = torch.from_dlpack(bands[-1][1024:-1024].view(t.dtype)) if size else t.detach()",
+        "    own.copy_(t.detach().as_strided((size // t.element_size(),), (1,), 0))",
+        "    given.append(own.as_strided(t.shape, t.stride(), t.storage_offset()).requires_grad_(t.requires_grad))",
+        f"{run.start}{run.call(program, run.backend)}, *given)",
+        "beyond = [i for i, b in enumerate(bands) if (b[:1024] != 165).any() or (b[-1024:] != 165).any()]",
+        'print(f"written out of bounds around inputs {beyond}" if beyond else "nothing was written out of bounds")',
+        "sys.exit(int(bool(beyond)))",
     ]
 
 

@@ -276,9 +276,9 @@ def act(how: str, x: torch.Tensor | None = None) -> None:
         behind(x).fill_(7)
 
 
-def behind(x: torch.Tensor) -> torch.Tensor:
-    """Four bytes after the storage of x, which are not its own."""
-    start = x.untyped_storage().data_ptr() + x.untyped_storage().nbytes()
+def behind(x: torch.Tensor, far: int = 0) -> torch.Tensor:
+    """Four bytes so far behind the storage of x, which are not its own."""
+    start = x.untyped_storage().data_ptr() + x.untyped_storage().nbytes() + far
     if x.is_cuda:
         return torch.as_tensor(Memory(start), device=x.device)
     return torch.frombuffer((ctypes.c_uint8 * 4).from_address(start), dtype=torch.uint8)
@@ -411,6 +411,7 @@ FAULTS: dict[str, Fault] = {
     "compiled_backward_raises": in_compiled_backward("raise"),
     "compiled_backward_hangs": in_compiled_backward("sleep"),
     "cotangent_overwritten": overwriting_cotangent(sigmoid_gradient),
+    "written_behind_cotangent": overwriting_cotangent(sigmoid_gradient, "write behind"),
     "relu_accuracy": injected_relu("accuracy"),
     "relu_compile_error": injected_relu("compile_error"),
     "relu_runtime_error": injected_relu("runtime_error"),

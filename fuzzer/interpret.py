@@ -169,12 +169,15 @@ def run_each(body: Sequence[Statement], run: Callable[[Node], None]) -> None:
                 run_each(s.body, run)
 
 
-def materialise(leaves: Sequence[Leaf], device: str = "cpu") -> dict[str, torch.Tensor]:
+House = Callable[[torch.Tensor], torch.Tensor]  # the same numbers in a storage of the same size, elsewhere
+
+
+def materialise(leaves: Sequence[Leaf], device: str = "cpu", house: House | None = None) -> dict[str, torch.Tensor]:
     """Fresh tensors for the leaves, with their exact storage geometry; views share their base's storage."""
     tensors: dict[str, torch.Tensor] = {}
     for leaf in leaves:
         if leaf.base is None:
-            tensors[leaf.name] = _placed(leaf).to(device) if device == "cpu" else _placed_on(leaf, device)
+            tensors[leaf.name] = _placed_on(leaf, device, house)
         else:
             base = tensors[leaf.base].detach()
             tensors[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
@@ -206,18 +209,20 @@ def _placed(leaf: Leaf) -> torch.Tensor:
     return strided(fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape), leaf.stride, leaf.offset)
 
 
-def _placed_on(leaf: Leaf, device: str) -> torch.Tensor:
+def _placed_on(leaf: Leaf, device: str, house: House | None) -> torch.Tensor:
     here = _placed(leaf)
-    flat = torch.as_strided(here, (here.untyped_storage().nbytes() // here.element_size(),), (1,), 0)
-    return torch.as_strided(flat.to(device), leaf.shape, leaf.stride, leaf.offset)
+    if device == "cpu" and house is None:
+        return here
+    flat = torch.as_strided(here, (here.untyped_storage().nbytes() // here.element_size(),), (1,), 0).to(device)
+    return torch.as_strided(house(flat) if house else flat, leaf.shape, leaf.stride, leaf.offset)
 
 
-def cotangents(program: Program, device: str = "cpu") -> list[torch.Tensor]:
+def cotangents(program: Program, device: str = "cpu", house: House | None = None) -> list[torch.Tensor]:
     """One tensor for each differentiated output, in order, with its declared layout."""
     found = []
     for output in program.outputs:
         if output.cotangent is not None:
             c = output.cotangent
             leaf = Leaf("c", c.dtype, c.shape, c.stride, c.offset, values=c.values, seed=c.seed)
-            found.append(_placed(leaf) if device == "cpu" else _placed_on(leaf, device))
+            found.append(_placed_on(leaf, device, house))
     return found

@@ -91,12 +91,19 @@ def _describe(tensor: torch.Tensor | None) -> str:
 
 
 def inputs_untouched(trial: Trial) -> Verdict | None:
-    """Leaves and cotangents hold what they held, but for those that the reference side writes to as well."""
+    """Leaves and cotangents hold what they held, but for those that the reference side writes to as well, and nothing
+    was written into the memory around them."""
     for name, phase in trial.subject.touched.items():
         if name not in trial.reference.touched:
-            what = "leaf" if any(leaf.name == name for leaf in trial.program.leaves) else "cotangent"
-            detail = f"{name} does not hold what it held before the {phase}: something wrote into the {what}'s storage"
-            return Verdict(Signature("inputs_untouched", "wrong", phase, what), detail)
+            own = name.removeprefix("around ")
+            what = "leaf" if any(leaf.name == own for leaf in trial.program.leaves) else "cotangent"
+            if own == name:
+                detail = (
+                    f"{name} does not hold what it held before the {phase}: something wrote into the {what}'s storage"
+                )
+                return Verdict(Signature("inputs_untouched", "wrong", phase, what), detail)
+            detail = f"something wrote out of bounds in the {phase}: into the memory around {own}"
+            return Verdict(Signature("inputs_untouched", "wrong", phase, f"around {what}"), detail)
     return None
 
 

@@ -348,6 +348,16 @@ def test_an_input_that_is_written_to_is_told_and_an_untouched_one_is_not(tmp_pat
     assert (done.returncode, "was written to" in done.stdout) == (1, True)
 
 
+def test_a_write_out_of_bounds_is_told_and_none_is_not(tmp_path: Path) -> None:
+    signature = Signature("inputs_untouched", "wrong", "backward", "around leaf")
+    text = repro(replace(finding(TWO_OPS), signature=signature)).replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    spoiled = text.replace("gradients(f, *given)", "gradients(f, *given)\nbands[0][-1024] = 7")
+    assert spoiled != text
+    done = run(tmp_path, spoiled)
+    assert (done.returncode, "written out of bounds around inputs [0]" in done.stdout) == (1, True)
+
+
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 LEDGER = Path(__file__).parents[1] / "findings.db"
 

@@ -346,6 +346,14 @@ def test_an_input_that_only_the_compiled_side_writes_to_is_told() -> None:
     assert verdicts(made) == []
 
 
+def test_a_write_beside_an_input_is_told_as_such() -> None:
+    made = trial(ROUNDED)
+    made.subject.touched = {"around c0": "backward"}
+    [told] = verdicts(made)
+    assert str(told.signature) == "inputs_untouched/wrong/backward/around cotangent"
+    assert "out of bounds" in told.detail
+
+
 SPREAD = """x0 = leaf(f32[3, 20, 7], seed=1)
 x1 = leaf(f32[3, 7, 7], seed=2)
 v0 = slice_scatter(x0, x1, dim=1, start=5, end=12)

@@ -70,8 +70,8 @@ class Observation:
 
     outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
     written  what the leaves that the program may write to hold in the end, by name.
-    touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, with the phase in which
-             that was first seen.
+    touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, or in whose guard bands
+             something was written (`around x0`), with the phase in which that was first seen.
     """
 
     outcome: str

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from fuzzer import interpret, routes
+from fuzzer.execution.guard import Guard
 from fuzzer.execution.messages import (
     PENDING,
     RAISED,
@@ -143,30 +144,19 @@ def poison(device: str) -> None:
         del blocks
 
 
-class Held:
-    """A tensor's whole storage, bit by bit, gaps between its elements included."""
-
-    def __init__(self, tensor: torch.Tensor):
-        storage = tensor.untyped_storage()
-        self.now = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage, 0, (storage.nbytes(),), (1,))
-        self.then = self.now.clone()
-
-    def changed(self) -> bool:
-        return not torch.equal(self.now, self.then)
-
-
 def observe(
     program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
 ) -> Observation:
     """Run one side. An exception of the code under test becomes the outcome `raised`."""
     started = time.perf_counter()
     entered = [""]
-    held: dict[str, Held] = {}
+    guard = Guard()
+    given: dict[str, torch.Tensor] = {}
     touched: dict[str, str] = {}
 
     def look() -> None:
-        changed = (name for name, tensor in held.items() if name not in touched and tensor.changed())
-        touched.update(dict.fromkeys(changed, entered[0]))
+        for name in guard.touched(given):
+            touched.setdefault(name, entered[0])
 
     def note(name: str) -> None:
         synchronise(subject.device)
@@ -178,12 +168,11 @@ def observe(
     spec, options = routes.find(program)
     function = interpret.function(program)
     try:
-        leaves = interpret.materialise(program.leaves, subject.device)
-        cotangents = interpret.cotangents(program, subject.device)
+        leaves = interpret.materialise(program.leaves, subject.device, guard.house)
+        cotangents = interpret.cotangents(program, subject.device, guard.house)
         for tensor in (*leaves.values(), *cotangents) if recorder is not None else ():
             recorder.ref(tensor)  # type: ignore[union-attr]
-        held = {name: Held(tensor) for name, tensor in leaves.items()}
-        held |= {f"c{i}": Held(tensor) for i, tensor in enumerate(cotangents)}
+        given = leaves | {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
         poison(subject.device)
         call = routes.Call(program, function, leaves, cotangents, compiler(subject, options), note)
         torch.manual_seed(0)  # both sides draw the same, on every device
