@@ -28,8 +28,9 @@ from fuzzer.canaries import run_canaries
 from fuzzer.diagnose import RUNS, Verification, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
-from fuzzer.execution.worker import OUR_FAULT, Task, explore
+from fuzzer.execution.worker import OUR_FAULT, Task
 from fuzzer.program import Program
+from fuzzer.schedule import Again, Chosen, Fresh, Rarest, Schedule
 from fuzzer.store import Campaign as Record
 from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
@@ -55,7 +56,10 @@ GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What a campaign was asked to do. minutes or programs (or neither) bound it."""
+    """What a campaign was asked to do. minutes or programs (or neither) bound it.
+
+    guided: of several drawings the rarest is compiled.  again: the programs that another campaign chose, no others.
+    """
 
     task: Task
     workers: int
@@ -65,10 +69,18 @@ class Plan:
     folder: Path = Path(".backfuzz")
     corpus: Path | None = None
     command: str = "backfuzz fuzz"
+    guided: bool = False
+    again: tuple[Chosen, ...] = ()
 
     @property
     def devices(self) -> list[str]:
         return [self.task.place.reference.device, self.task.place.subject.device]
+
+    def schedule(self, own: Path) -> Schedule:
+        """What decides on the programs; a guided one logs its choices in this folder."""
+        if self.again:
+            return Again(list(self.again))
+        return Rarest(self.task, own) if self.guided else Fresh()
 
 
 @dataclass
@@ -449,7 +461,7 @@ class Campaign:
             self.triage = Triage(plan, pool, name, self.totals, self.say)
             self.triage.start()
             started = time.monotonic()
-            self._explore(pool, log, started, show_progress)
+            self._explore(pool, plan.schedule(own), log, started, show_progress)
             self.totals.seconds = time.monotonic() - started
             grace = max(GRACE_SECONDS, GRACE_SHARE * 60 * (plan.minutes or 0))
             self.triage.finish(0.0 if self.stopping else grace)
@@ -465,7 +477,9 @@ class Campaign:
         self._record(name)
         return self.totals
 
-    def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
+    def _explore(
+        self, pool: Pool, schedule: Schedule, log: Any, started: float, show_progress: Callable[[Campaign], None]
+    ) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
         pending: dict[Future[Report], int] = {}
         index = 0
@@ -482,13 +496,14 @@ class Campaign:
                     pool.abandon(pending)
                     break
             while more() and len(pending) < self._room():
-                pending[pool.submit(explore, task, index)] = index
+                pending[schedule.submit(pool, task, index)] = index
                 index += 1
             if not pending:
                 break
             done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
-                self._take(pool, pending.pop(future), future, log)
+                number = pending.pop(future)
+                schedule.learn(number, self._take(pool, number, future, log))
             show_progress(self)
             if self.triage is not None and self.triage.error is not None:
                 break
@@ -505,20 +520,27 @@ class Campaign:
         piled = self.triage is not None and len(self.triage.waiting) > workers
         return max(1, workers // 2) if piled else workers + max(1, workers // 4)
 
-    def _take(self, pool: Pool, index: int, future: Future[Report], log: Any) -> None:
+    def _take(self, pool: Pool, index: int, future: Future[Report], log: Any) -> Report:
         report = pool.result(future, self.plan.task)
         self.totals.count(report)
         if report.verdict == "agree":
-            return
+            return report
         if report.rejected.startswith(OUR_FAULT):
             self.say(f"{report.rejected} on program {index} of seed {self.plan.task.seed} (please report it)")
-        row = {"index": index, "class": report.verdict, "rejected": report.rejected, "text": report.text}
+        row = {
+            "index": index,
+            "candidate": report.candidate,
+            "class": report.verdict,
+            "rejected": report.rejected,
+            "text": report.text,
+        }
         row["verdicts"] = [asdict(v) for v in report.verdicts]
         row["stderr"] = report.stderr
         log.write(json.dumps(row) + "\n")
         log.flush()
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
             self.triage.offer(Suspect(report.text, report.verdicts[0].signature))
+        return report
 
     def _leave_pending(self, own: Path) -> None:
         """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""

@@ -156,6 +156,15 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @click.option(
     "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
 )
+@click.option(
+    "--guided/--unguided",
+    default=False,
+    show_default=True,
+    help="Compile the rarest of several drawings of each program; the choices are logged.",
+)
+@click.option(
+    "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a guided campaign's choices.jsonl."
+)
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
 @db_option
@@ -171,6 +180,8 @@ def fuzz(
     backend: str,
     compare: tuple[str, str] | None,
     routes: str | None,
+    guided: bool,
+    again: Path | None,
     complex_: bool,
     assignments: Sequence[str],
     db: Path,
@@ -190,6 +201,7 @@ def fuzz(
     from fuzzer.ops.spec import Limits
     from fuzzer.program import DIFFERENTIABLE, FLOATS
     from fuzzer.routes import ANY_BACKEND, ROUTES, check
+    from fuzzer.schedule import read_log
     from fuzzer.view import Lines, Live
 
     given = ",".join(ANY_BACKEND) if routes is None else routes
@@ -206,6 +218,12 @@ def fuzz(
         check(route, task.place.subject.backend)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=regressions(db), command=command)
+    if again is not None:
+        if guided:
+            raise UsageError("--again runs what was chosen before; --guided chooses: take one of them")
+        task, logged = read_log(again, task)
+        plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
+    plan = replace(plan, guided=guided)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)
@@ -327,6 +345,46 @@ def report_row(label: str, report: Report) -> dict[str, Any]:
         "detectable": report.detectable,
         "elements": report.elements,
     }
+
+
+@main.command()
+@click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
+@device_option
+@workers_option
+@db_option
+@json_option
+@explained
+def features(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
+    """Print what programs exercise, in words, by family: what guided fuzzing counts.
+
+    Exit codes: 0 printed; 2 a program could not run; 3 this machine cannot run it; 130 interrupted.
+    """
+    from fuzzer.execution.guide import features_of
+    from fuzzer.execution.pool import Pool, default_workers
+
+    loaded = [load(reference, db) for reference in references]
+    task = make_task(device, "inductor", None, fresh=True)
+    where = task.place.subject.device
+    with Pool(min(workers or default_workers(), len(loaded)), [where]) as pool:
+        futures = [pool.submit(features_of, task, text) for _, text, _ in loaded]
+        reports = [pool.result(future, task) for future in futures]
+    rows = []
+    for (label, _, _), report in zip(loaded, reports, strict=True):
+        words = {family: text.splitlines() for family, text in report.files.items()}
+        rows.append({"program": label, "rejected": report.rejected, "features": words})
+        if not as_json:
+            feature_lines(label, report.rejected, words)
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(COULD_NOT_RUN if any(row["rejected"] for row in rows) else 0)
+
+
+def feature_lines(label: str, rejected: str, words: dict[str, list[str]]) -> None:
+    """Print a program's features for people."""
+    told = ", ".join(f"{len(found)} {family}" for family, found in words.items())
+    click.echo(f"{label}: {rejected or told}", err=bool(rejected))
+    for family, found in words.items():
+        click.echo("".join(f"  {family:9} {word}\n" for word in found), nl=False)
 
 
 @main.command()

@@ -18,6 +18,7 @@ inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11
 lacking              the two above, torch._inductor.lowering.{lowerings, fallback_handler},
                      torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
+in_backward          torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
@@ -267,6 +268,11 @@ def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:
     if found is None:
         return None
     return found.backend, found.subsystem or "", found.bisect_number or 0, found.debug_info or ""
+
+
+def in_backward() -> bool:
+    """Whether autograd is going backwards in this thread."""
+    return int(torch._C._current_graph_task_id()) != -1
 
 
 def negated(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,14 +9,14 @@ a storage.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzzer.private import negated
+from fuzzer.private import in_backward, negated
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Step:
     """One ATen call: what went in and was returned (Refs in place of tensors), and which arguments it wrote to.
 
     recorded: outputs of random ops, to be replayed as drawn (flat float64 buffers by storage number).
+    backward: autograd called it, on its way back.
     """
 
     op: Any
@@ -56,6 +57,7 @@ class Step:
     returned: Any
     writes: tuple[Ref, ...]
     recorded: dict[int, torch.Tensor] = field(default_factory=dict)
+    backward: bool = False
 
     @functools.cached_property
     def name(self) -> str:
@@ -108,11 +110,15 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 @dataclass
 class Trace:
-    """A recording: the steps in order, the contents of every storage that no step made, and the steps' storages."""
+    """A recording: the steps in order, the contents of every storage that no step made, and the steps' storages.
+
+    roles: what the program calls a storage that was there before (`leaf`, `cotangent`).
+    """
 
     steps: list[Step] = field(default_factory=list)
     initial: dict[int, torch.Tensor] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
+    roles: dict[int, str] = field(default_factory=dict)
 
     def on(self, device: str) -> Trace:
         """The same recording with its contents on this device."""
@@ -121,7 +127,7 @@ class Trace:
             return {number: flat.to(device) for number, flat in flats.items()}
 
         steps = [replace(s, recorded=moved(s.recorded)) if s.recorded else s for s in self.steps]
-        return Trace(steps, moved(self.initial), self.sizes)
+        return Trace(steps, moved(self.initial), self.sizes, self.roles)
 
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)
@@ -149,6 +155,10 @@ class Recorder(TorchDispatchMode):
         self.trace = Trace()
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # a storage's address is its name only while it lives
+
+    def given(self, role: str, tensors: Iterable[torch.Tensor]) -> None:
+        """Record tensors that are there before the first step."""
+        self.trace.roles |= {self.ref(tensor).storage: role for tensor in tensors}
 
     def ref(self, tensor: torch.Tensor, known: bool = False) -> Ref:
         """The Ref of a tensor; a storage not met before is copied as it is now, unless a step just made it."""
@@ -187,7 +197,7 @@ class Recorder(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
             results = [*_tensors(out), *(_tensors(args) if writes else [])]
             recorded = {self._numbers[t.untyped_storage()._cdata]: self._wide(t) for t in results}
-        self.trace.steps.append(Step(func, given, named, returned, writes, recorded))
+        self.trace.steps.append(Step(func, given, named, returned, writes, recorded, in_backward()))
         return out
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,8 @@ SEEDS = sorted((ROOT / "corpus" / "seeds").glob("*.prog"))
 
 
 def options(command: click.Command) -> set[str]:
-    return {name for p in command.params if isinstance(p, click.Option) for name in p.opts if name.startswith("--")}
+    given = [name for p in command.params if isinstance(p, click.Option) for name in (*p.opts, *p.secondary_opts)]
+    return {name for name in given if name.startswith("--")}
 
 
 def row(name: str) -> list[str]:

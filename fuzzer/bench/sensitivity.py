@@ -200,7 +200,7 @@ def hear_text(task: Task, text: str) -> Report:
     except Unreplayable as error:
         return Report(text, rejected=f"the trace cannot be replayed: {error}")
     finally:
-        worker._tidy(task)
+        worker.tidy(task)
 
 
 # ---------------------------------------------------------------- the figures

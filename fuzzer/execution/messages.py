@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from fuzzer.features import Features
 from fuzzer.program import Program, Recipe
 from fuzzer.rounding import Model
 from fuzzer.trace import Ref, Trace
@@ -100,6 +101,8 @@ class Report:
     recorded   what the program's values held, by name, where that was asked for.
     notes      what a closer look found, a line each by name;  files  longer texts of it (`dissect`).
     stderr     the tail of the worker's stderr, for deaths.
+    features   what it exercises, as numbers, by family, where that was asked for.
+    candidate, scores   which of several drawings this is, and the novelty of each; None where torch refused it.
     """
 
     text: str
@@ -113,6 +116,9 @@ class Report:
     recorded: dict[str, Recipe] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    features: Features = field(default_factory=dict)
+    candidate: int = 0
+    scores: tuple[float | None, ...] = ()
 
     @property
     def verdict(self) -> str:

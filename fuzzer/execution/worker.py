@@ -170,8 +170,9 @@ def observe(
     try:
         leaves = interpret.materialise(program.leaves, subject.device, guard.house)
         cotangents = interpret.cotangents(program, subject.device, guard.house)
-        for tensor in (*leaves.values(), *cotangents) if recorder is not None else ():
-            recorder.ref(tensor)  # type: ignore[union-attr]
+        if recorder is not None:
+            recorder.given("leaf", leaves.values())
+            recorder.given("cotangent", cotangents)
         given = leaves | {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
         poison(subject.device)
         call = routes.Call(program, function, leaves, cotangents, compiler(subject, options), note)
@@ -283,34 +284,59 @@ def as_it_is(report: Report, trial: Trial) -> Report:
 
 def report(program: Program, task: Task, journal: Journal, choosy: bool = False, closer: Closer = as_it_is) -> Report:
     """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
-    text = show(program)
-    journal.begin(text)
-    refused = (Refused, IllTyped, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute)
     try:
-        routes.find(program)
-        if task.place.subject.backend != "eager":
-            routes.check(program.route.name, task.place.subject.backend)
-        check_draws(program)
-        trial = run_reference(program, task, journal)
-        journal.phase("reference judge")
+        trial = begin(program, task, journal)
         started = time.perf_counter()
-        with torch.no_grad():
-            if choosy and not detectable(trial)[0]:
-                raise Dull
+        if choosy and not is_heard(trial, journal):
+            raise Dull
         looked = time.perf_counter() - started
-        run_subject(trial, task, journal)
-        journal.phase("judge")
-        started = time.perf_counter()
-        with torch.no_grad():
-            found = tuple(verdicts(trial))
-            seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
-    except refused as error:
-        return Report(text, rejected=str(error))
-    except Unreplayable as error:
-        return Report(text, rejected=f"the trace cannot be replayed: {error}")
+        return end(trial, task, journal, closer, looked)
+    except REFUSED as error:
+        return refusal(show(program), error)
+
+
+REFUSED = (
+    Refused, IllTyped, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute, Unreplayable
+)  # fmt: skip
+
+
+def refusal(text: str, error: Exception) -> Report:
+    """The Report of a program that one of REFUSED ended."""
+    why = "the trace cannot be replayed: " if isinstance(error, Unreplayable) else ""
+    return Report(text, rejected=f"{why}{error}")
+
+
+def begin(program: Program, task: Task, journal: Journal) -> Trial:
+    """A program logged, checked and run on the reference side. Raises what stands in REFUSED."""
+    journal.begin(show(program))
+    routes.find(program)
+    if task.place.subject.backend != "eager":
+        routes.check(program.route.name, task.place.subject.backend)
+    check_draws(program)
+    return run_reference(program, task, journal)
+
+
+def is_heard(trial: Trial, journal: Journal) -> bool:
+    """Whether a fault could show in a gradient of the reference side. Raises Unreplayable."""
+    journal.phase("reference judge")
+    with torch.no_grad():
+        return detectable(trial)[0] > 0
+
+
+def end(trial: Trial, task: Task, journal: Journal, closer: Closer = as_it_is, looked: float = 0.0) -> Report:
+    """The Report of a trial that was begun: compiled, judged, counted. Raises Unreplayable.
+
+    looked   seconds that judging took before.
+    """
+    run_subject(trial, task, journal)
+    journal.phase("judge")
+    started = time.perf_counter()
+    with torch.no_grad():
+        found = tuple(verdicts(trial))
+        seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = looked + time.perf_counter() - started
-    return closer(Report(text, found, detectable=seen, elements=total, seconds=seconds), trial)
+    return closer(Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds), trial)
 
 
 # ---------------------------------------------------------------- entry points (called in the worker by the pool)
@@ -341,6 +367,11 @@ def _note_poison(device: str) -> None:
         _poisoned = True
 
 
+def journal() -> Journal:
+    """The log of this worker."""
+    return _journal
+
+
 def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: Any) -> Report:
     """Every task enters here: note whose it is, so that a death finds its owner."""
     if _poisoned:
@@ -360,7 +391,7 @@ def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: A
         return Report(text, rejected=f"{OUR_FAULT}: {error!r}", stderr=traceback.format_exc())
 
 
-def _tidy(task: Task) -> None:
+def tidy(task: Task) -> None:
     """Give memory back every few programs; compiled code itself is only freed by recycling the worker."""
     global _task_count
     _task_count += 1
@@ -389,7 +420,7 @@ def explore(task: Task, index: int, closer: Closer = as_it_is) -> Report:
         found.seconds["generate"] = drawn
         found = replace(found, redrawn=attempt)
         break
-    _tidy(task)
+    tidy(task)
     return found
 
 
@@ -403,7 +434,7 @@ def draw(task: Task, index: int, attempt: int = 0) -> Program:
 def examine(task: Task, text: str) -> Report:
     """Report on this program. Raises ParseError."""
     found = report(parse(text), task, _journal)
-    _tidy(task)
+    tidy(task)
     return found
 
 

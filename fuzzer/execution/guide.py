@@ -1,0 +1,132 @@
+"""Of several drawn programs, compile the one whose trace is rarest. Entry points for the pool, as those of `worker`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+from fuzzer.execution import worker
+from fuzzer.execution.messages import Report, Trial
+from fuzzer.execution.worker import REFUSED, Task, begin, draw, end, is_heard, observe, refusal, report, tidy
+from fuzzer.features import Words, hashed, of_trace
+from fuzzer.frontier import Seen, before, novelty
+from fuzzer.generate import Rejected
+from fuzzer.program import Cotangent, Program, contiguous
+from fuzzer.routes import unnoted
+from fuzzer.settings import INFERENCE
+from fuzzer.text import parse, show
+from fuzzer.trace import Recorder, Unreplayable
+
+CANDIDATES = 4
+
+
+# ---------------------------------------------------------------- what a program exercises
+
+
+def with_seen_cotangents(program: Program) -> Program:
+    """The program with its cotangents as the compiler sees them: where AOTAutograd copies them, contiguous."""
+    if program.route.name in INFERENCE:
+        return program
+
+    def plain(c: Cotangent | None) -> Cotangent | None:
+        return c and replace(c, stride=contiguous(c.shape), offset=0)
+
+    return replace(program, outputs=tuple(replace(o, cotangent=plain(o.cotangent)) for o in program.outputs))
+
+
+def exercised(trial: Trial) -> Words:
+    """What a trial's program exercises, by family of `features`."""
+    program, recorder = with_seen_cotangents(trial.program), Recorder()
+    if program == trial.program:
+        assert trial.trace is not None
+        return of_trace(trial.trace)
+    observe(program, trial.place.reference, unnoted, recorder)
+    return of_trace(recorder.trace)
+
+
+def with_features(told: Report, trial: Trial) -> Report:
+    return replace(told, features=hashed(exercised(trial)))
+
+
+def features_of(task: Task, text: str) -> Report:
+    """What this program exercises, in words: a file of the Report for each family. Raises ParseError."""
+    try:
+        words = exercised(begin(parse(text), task, worker.journal()))
+    except REFUSED as error:
+        return refusal(text, error)
+    return Report(text, files={family: "\n".join(sorted(found)) for family, found in words.items()})
+
+
+# ---------------------------------------------------------------- candidates
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One drawing, run on the reference side: its trial and novelty, or the Report of its refusal."""
+
+    number: int
+    trial: Trial | None
+    score: float | None
+    refused: Report = Report("")
+
+
+def explore_rarest(task: Task, what: tuple[int, bytes]) -> Report:
+    """Draw program number n of the task's seed in several ways; compile the rarest in whose gradients a fault can show.
+
+    what   the number, and how many programs showed each feature (`frontier.Seen`). The Report depends on these and the
+           task alone; `draw(task, number, report.candidate)` is its program.
+    """
+    index, counts = what
+    seen, started = Seen(counts), time.perf_counter()
+    found = [drawn(task, index, number, seen) for number in range(CANDIDATES)]
+    ran = sorted((c for c in found if c.trial is not None), key=lambda c: (-(c.score or 0.0), c.number))
+    scores = tuple(c.score for c in found)
+    if not ran:
+        return replace(found[0].refused, scores=scores)
+    dull = next((n for n, c in enumerate(ran) if _heard(c)), len(ran))
+    chosen = ran[dull % len(ran)]
+    spent = time.perf_counter() - started
+    told = _completed(task, chosen)
+    told.seconds["generate"] = spent - told.seconds.get("reference", 0.0)
+    tidy(task)
+    return replace(told, candidate=chosen.number, scores=scores, redrawn=dull)
+
+
+def drawn(task: Task, index: int, number: int, seen: Seen) -> Candidate:
+    """The n-th drawing of a program, and how rare its trace is."""
+    journal = worker.journal()
+    journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")
+    try:
+        trial = begin(draw(task, index, number), task, journal)
+    except (Rejected, *REFUSED) as error:
+        return Candidate(number, None, None, refusal("", error))
+    return Candidate(number, trial, novelty(before(hashed(exercised(trial))), seen))
+
+
+def _heard(candidate: Candidate) -> bool:
+    assert candidate.trial is not None
+    try:
+        return is_heard(candidate.trial, worker.journal())
+    except Unreplayable:
+        return False
+
+
+def _completed(task: Task, chosen: Candidate) -> Report:
+    assert chosen.trial is not None
+    text = show(chosen.trial.program)
+    worker.journal().begin(text)
+    try:
+        return end(chosen.trial, task, worker.journal(), with_features)
+    except REFUSED as error:
+        return refusal(text, error)
+
+
+def explore_again(task: Task, what: tuple[int, int]) -> Report:
+    """The program that an earlier campaign chose: its number, and its candidate's."""
+    index, number = what
+    try:
+        told = report(draw(task, index, number), task, worker.journal(), closer=with_features)
+    except Rejected as error:
+        return Report("", rejected=str(error), candidate=number)
+    tidy(task)
+    return replace(told, candidate=number)
