@@ -141,6 +141,10 @@ SIGNED = {"_linalg_eigh": (1, None), "_linalg_svd": (0, 2)}
 # Eigenvalues that have no order: the algorithm's own differs from one precision to the next.
 UNSORTED = frozenset("linalg_eig _linalg_eigvals".split())
 
+# A label's gradient is summed over the classes, in a list of labels as often as it is named there: terms, as a power of
+# the number of classes.
+PER_LABEL = {"multi_margin_loss_backward": 1, "multilabel_margin_loss_backward": 2}
+
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 
 
@@ -206,6 +210,8 @@ def accumulation_length(step: Step) -> float:
     if step.name in SCATTERING:
         # how often one element may be met: at most once an index
         return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
+    if step.name in PER_LABEL:
+        return float(max(max(floats[1].shape, default=1), 1) ** PER_LABEL[step.name])
     if step.name.endswith("_backward"):
         return max(1.0, taken / max(min((r.numel for r in step.results if r.numel), default=1), 1))
     return max(1.0, taken / max(given, 1))

@@ -385,7 +385,9 @@ class Rounder:
         if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.found.exact):
             kept |= representable(value, ref.dtype)
         moved = torch.where(kept, value, moved)
-        if step.name in ROOTS and self.seed % 4 == 1:  # the squares underflow first
+        if (
+            step.name in ROOTS and self.seed % 8 == 1
+        ):  # the squares underflow first; in other replicas what is made of it
             moved = torch.where(moved.abs() < math.sqrt(least), 0.0, moved)
         return self._ranged(moved, ref.dtype)
 
@@ -400,15 +402,16 @@ class Rounder:
         return round_to(value, dtype if self.seed % 4 < 2 else torch.float32)
 
     def _ranged(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Overflow in every second replica, flush subnormals in every fourth; else as if the range were wider."""
+        """Overflow in every second replica, underflow in every fourth; else as if the range were wider."""
         if self.seed % 2 == 0:
             return value
         info = torch.finfo(dtype)
         size = value.abs()
         if dtype != torch.float64:
             value = torch.where(size > info.max, value.sign() * math.inf, value)
-        if dtype != torch.float16 and self.seed % 4 == 1:
-            value = torch.where(size < info.smallest_normal, 0.0, value)
+        if self.seed % 4 == 1:  # float16 keeps its subnormals, and rounds what is below half of the smallest to zero
+            least = info.smallest_normal * (info.eps / 2 if dtype == torch.float16 else 1.0)
+            value = torch.where(size < least, 0.0, value)
         return value
 
 

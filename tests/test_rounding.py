@@ -450,3 +450,35 @@ def test_a_cast_from_bfloat16_to_float16_rounds_what_is_too_small_for_it_and_not
     assert floor(lambda x: [x.to(F16)], torch.tensor([0.5, 3.0, 0.0], dtype=BF16)) == 0
     assert floor(sign, torch.tensor([2.0**-30], dtype=BF16)) >= 1
     assert floor(sign, torch.tensor([2.0**-10], dtype=BF16)) == 0
+
+
+def test_an_intermediate_below_float16s_subnormals_may_be_zero() -> None:
+    def quotient(x: torch.Tensor) -> list[torch.Tensor]:
+        square = x * x
+        return [square / square]
+
+    assert floor(quotient, torch.tensor([1e-6], dtype=F16)) == float("inf")  # 0 / 0
+    assert floor(quotient, torch.tensor([1e-2], dtype=F16)) < 1
+
+
+def test_the_gradient_of_a_tiny_norm_in_float16_may_be_nan() -> None:
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.requires_grad_()
+        return list(torch.autograd.grad(torch.linalg.vector_norm(y, ord=3.0), y, torch.zeros((), dtype=F16)))
+
+    model, (found,) = modelled(run, torch.full((2,), 1e-6, dtype=F16))
+    assert bool(found.isnan().all())  # 0 / underflown square
+    assert bool(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0].isinf().all())
+
+
+def test_a_label_named_often_is_summed_as_often() -> None:
+    labels = torch.zeros(19, dtype=torch.int64)
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.requires_grad_()
+        return list(torch.autograd.grad(torch.nn.functional.multilabel_margin_loss(y, labels), y))
+
+    model, (found,) = modelled(run, torch.ones(19))
+    off = (found.double() - model.reference[0]).abs()
+    assert float(off[0]) > 16 * torch.finfo(F32).eps
+    assert bool((off <= model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]).all())
