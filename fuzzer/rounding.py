@@ -54,6 +54,7 @@ from fuzzer.arithmetic import (
     narrow_part,
     narrows,
     real_dtypes,
+    units,
 )
 from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, is_rounded, mapped, round_to, widened
 from fuzzer.values import in_parts
@@ -365,7 +366,7 @@ class Rounder:
             return value
         if is_exact(step):
             return self._ranged(value, ref.dtype)
-        unit = ULPS[ref.dtype] * epsilon(ref.dtype)
+        unit = units(step, ref.dtype) * epsilon(ref.dtype)
         if number not in self.found.exact and not is_primitive(step) and step.name not in COPIES:
             unit += self._inner_unit(number, step)
         # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
