@@ -1,8 +1,7 @@
 """Every use of a torch API that is not public, in one place. Tried on torch 2.11.0, 2.13.0 and 2.15.0.
 
 fake_mode            torch._subclasses.FakeTensorMode: types of a program without running it
-DataDependentOutputException  torch._subclasses.fake_tensor: what an op that must see values raises
-real_mode            torch._subclasses.fake_tensor.unset_fake_temporarily (both tried on 2.11.0 and 2.13.0)
+real_mode            torch._subclasses.fake_tensor.unset_fake_temporarily (tried on 2.11.0 and 2.13.0)
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
@@ -33,7 +32,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException as DataDependentOutputException
 
 CONFIGS = {
     "inductor": "torch._inductor.config",
