@@ -28,7 +28,7 @@ from fuzzer.canaries import run_canaries
 from fuzzer.diagnose import RUNS, Verification, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
-from fuzzer.execution.worker import OUR_FAULT, Task
+from fuzzer.execution.worker import OUR_FAULT, Task, without_settings
 from fuzzer.program import Program
 from fuzzer.schedule import Again, Chosen, Fresh, Rarest, Schedule
 from fuzzer.store import Campaign as Record
@@ -96,6 +96,7 @@ class Totals:
     elements_seen: int = 0
     new: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
+    legal: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     phases: Counter[str] = field(default_factory=Counter)
 
@@ -109,6 +110,7 @@ class Totals:
         self.classes[report.verdict] += 1
         if report.rejected:
             self.rejected[report.rejected.split(":")[0]] += 1
+        self.legal.update(str(v.signature) for v in report.verdicts if v.signature.verdict == "agree")
         self.redrawn += report.redrawn
         self.detectable += report.detectable > 0
         self.elements_seen += report.detectable
@@ -127,6 +129,7 @@ class Totals:
             "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
+            "legal_differences": dict(self.legal),
             "seconds": round(self.seconds, 1),
             "worker_seconds": {name: round(spent, 1) for name, spent in sorted(self.phases.items())},
         }
@@ -206,6 +209,8 @@ def triage(
     expired: Callable[[], bool] = lambda: False,
 ) -> Outcome:
     """Minimize, verify and diagnose one suspect; store it when it is new."""
+    if suspect.signature.oracle == "settings_agree":  # that is the same program without its settings
+        return Outcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
     pool = answers.pool
     task = replace(plan.task, fixed=())
     # a hang costs its deadline each time

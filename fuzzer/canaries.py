@@ -16,6 +16,7 @@ from pathlib import Path
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
 from fuzzer.execution.worker import Task, examine
+from fuzzer.verdict import ASKED
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "canaries"
 # A worker that sleeps is killed after this; its program takes 3 s to compile on one idle core, 8 s on a busy one.
@@ -69,6 +70,9 @@ CANARIES: tuple[Canary, ...] = (
     Canary("five_at_once", "three_activations", "no_new_nonfinite", "wrong", quick=True),
     Canary("five_at_once", "three_activations", "outputs_agree", "wrong", "forward", quick=True),
     Canary("five_at_once", "three_activations", "gradients_agree", "wrong", quick=True),
+    Canary("three_at_once", "three_activations", "rerun_is_identical", "nondeterministic", quick=True),
+    Canary("three_at_once", "three_activations", "compile_is_timely", "costly", "", quick=True),
+    Canary("three_at_once", "three_activations", "memory_is_sane", "costly", "", quick=True),
     Canary("compiled_backward_aborts", "sigmoid", "worker_survives", "crashes"),
     Canary("compiled_backward_segfaults", "sigmoid", "worker_survives", "crashes"),
     Canary("compiled_backward_hangs", "sigmoid", "worker_survives", "hangs", deadline=HANG_DEADLINE_SECONDS),
@@ -80,6 +84,11 @@ CANARIES: tuple[Canary, ...] = (
     Canary("output_in_float64", "sigmoid", "metadata_agrees", "wrong", "forward"),
     Canary("cotangent_overwritten", "sigmoid", "inputs_untouched", "wrong"),
     Canary("written_behind_cotangent", "sigmoid", "inputs_untouched", "wrong"),
+    Canary("compiled_backward_alternates", "sigmoid", "rerun_is_identical", "nondeterministic"),
+    Canary("compiled_backward_takes_memory", "sigmoid", "memory_is_sane", "costly", ""),
+    Canary("compile_takes_long", "sigmoid", "compile_is_timely", "costly", ""),
+    Canary("sigmoid_gradient_without_a_setting", "sigmoid_under_a_setting", "settings_agree", "wrong"),
+    Canary("relu_gradient_masked_by_minus_zero", "ties", "zero_signs_agree", "signed-zero"),
     Canary("softplus_gradient_without_threshold", "three_activations", "no_new_nonfinite", "wrong"),
     Canary("relu_accuracy", "relu", "outputs_agree", "wrong", "forward"),
     Canary("sigmoid_gradient_without_complement", "sigmoid", "gradients_agree", "wrong"),
@@ -118,7 +127,7 @@ CANARIES: tuple[Canary, ...] = (
 
 
 def chosen(quick: bool) -> tuple[Canary, ...]:
-    """All canaries, or the quick ones: one an oracle, in three short runs and a twin."""
+    """All canaries, or the quick ones: one an oracle that always speaks, in four short runs and a twin."""
     return tuple(c for c in CANARIES if c.quick or not quick)
 
 
@@ -138,7 +147,7 @@ def run_canaries(pool: Pool, device: str = "cpu", quick: bool = False) -> list[C
 def results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[CanaryResult]:
     """The result of each canary, in order."""
     place = Place(Subject("eager", device), Subject("inductor", device))
-    benign = Task(place=place, fresh=True)
+    benign = Task(place=place, fresh=True, also=ASKED)
     wanted = tuple(canaries)
     texts = {c.program: read_program(c.program) for c in wanted}
     tasks = {c.name: replace(benign, canary=c.name) for c in wanted}

@@ -18,7 +18,7 @@ import click
 
 from fuzzer.execution.messages import UNCOMPILED, Place, Report, UsageError, parse_subject
 from fuzzer.text import ParseError, parse
-from fuzzer.verdict import FINDINGS, Finding
+from fuzzer.verdict import ASKED, FINDINGS, Finding
 
 ROOT = Path(__file__).resolve().parent.parent
 DIFFERS, COULD_NOT_RUN, NO_MACHINE, INTERRUPTED = 1, 2, 3, 130
@@ -87,6 +87,9 @@ compare_option = click.option(
     default=None,
     help="Compare any two sides, each `backend` or `backend@device`; the first is the reference. "
     "The second may be `backend@cpu/8`: with 8 threads.",
+)
+also_option = click.option(
+    "--also", multiple=True, type=click.Choice(ASKED), help="An oracle that is silent unless asked for (repeatable)."
 )
 workers_option = click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: one a core.")
 
@@ -167,6 +170,7 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
+@also_option
 @db_option
 @json_option
 @click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new finding.")
@@ -184,6 +188,7 @@ def fuzz(
     again: Path | None,
     complex_: bool,
     assignments: Sequence[str],
+    also: tuple[str, ...],
     db: Path,
     as_json: bool,
     fail_on_finding: bool,
@@ -213,7 +218,7 @@ def fuzz(
             raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
-    task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed)
+    task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
     for route in chosen:
         check(route, task.place.subject.backend)
     command = "backfuzz " + shlex.join(sys.argv[1:])
@@ -278,7 +283,9 @@ def load(reference: str, db: Path) -> tuple[str, str, Finding | None]:
     return finding.id, finding.program, finding
 
 
-def finding_task(finding: Finding | None, device: str | None, backend: str | None, compare: Any) -> Any:
+def finding_task(
+    finding: Finding | None, device: str | None, backend: str | None, compare: Any, also: tuple[str, ...] = ()
+) -> Any:
     """The task for a replay: the finding's own place, unless the command line says otherwise."""
     if finding is not None and compare is None:
         own = finding.place
@@ -286,8 +293,9 @@ def finding_task(finding: Finding | None, device: str | None, backend: str | Non
         where = device or own.get("device", "cpu")
         subject += f"@{where}/{own['threads']}" if "threads" in own else ""
         side = against if device is None else against.split("@")[0]
-        return make_task(where, "inductor", (side, backend or subject), fresh=True)
-    return make_task(device, backend or "inductor", compare, fresh=True)
+        own_oracle = (finding.signature.oracle,) if finding.signature.oracle in ASKED else ()
+        return make_task(where, "inductor", (side, backend or subject), fresh=True, also=also + own_oracle)
+    return make_task(device, backend or "inductor", compare, fresh=True, also=also)
 
 
 @main.command()
@@ -297,6 +305,7 @@ def finding_task(finding: Finding | None, device: str | None, backend: str | Non
     "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
 )
 @compare_option
+@also_option
 @workers_option
 @db_option
 @json_option
@@ -306,6 +315,7 @@ def replay(
     device: str | None,
     backend: str | None,
     compare: tuple[str, str] | None,
+    also: tuple[str, ...],
     workers: int | None,
     db: Path,
     as_json: bool,
@@ -318,7 +328,7 @@ def replay(
     from fuzzer.execution.pool import Pool, default_workers
 
     loaded = [load(reference, db) for reference in references]
-    tasks = [finding_task(finding, device, backend, compare) for _, _, finding in loaded]
+    tasks = [finding_task(finding, device, backend, compare, also) for _, _, finding in loaded]
     devices = sorted({side.device for t in tasks for side in (t.place.reference, t.place.subject)})
     with Pool(min(workers or default_workers(), len(loaded)), devices) as pool:
         asked = [(task, text) for task, (_, text, _) in zip(tasks, loaded, strict=True)]
@@ -394,6 +404,7 @@ def feature_lines(label: str, rejected: str, words: dict[str, list[str]]) -> Non
     "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
 )
 @compare_option
+@also_option
 @workers_option
 @db_option
 @json_option
@@ -403,6 +414,7 @@ def minimize(
     device: str | None,
     backend: str | None,
     compare: tuple[str, str] | None,
+    also: tuple[str, ...],
     workers: int | None,
     db: Path,
     as_json: bool,
@@ -412,14 +424,21 @@ def minimize(
     Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it; 130
     interrupted.
     """
-    rows = [minimize_one(reference, device, backend, compare, workers, db, as_json) for reference in references]
+    rows = [minimize_one(reference, device, backend, compare, also, workers, db, as_json) for reference in references]
     if as_json:
         click.echo(json.dumps(rows))
     sys.exit(0 if all(row["finding"] for row in rows) else COULD_NOT_RUN)
 
 
 def minimize_one(
-    reference: str, device: str | None, backend: str | None, compare: Any, workers: int | None, db: Path, quiet: bool
+    reference: str,
+    device: str | None,
+    backend: str | None,
+    compare: Any,
+    also: tuple[str, ...],
+    workers: int | None,
+    db: Path,
+    quiet: bool,
 ) -> dict[str, Any]:
     from fuzzer.answers import Answers
     from fuzzer.campaign import Plan, Suspect, describe, facts, triage
@@ -428,7 +447,7 @@ def minimize_one(
 
     label, text, finding = load(reference, db)
     text = finding.original if finding is not None else text
-    task = finding_task(finding, device, backend, compare)
+    task = finding_task(finding, device, backend, compare, also)
     plan = Plan(
         task, workers or default_workers(), db=db, corpus=regressions(db), command=f"backfuzz minimize {reference}"
     )

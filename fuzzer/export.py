@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -166,7 +166,11 @@ def headline(finding: Finding) -> str:
         "hangs": "does not end",
         "eager-suspect": "eager's result is outside rounding",
         "rounding-sensitive": "result differs beyond consistent rounding",
+        "nondeterministic": "two runs on equal inputs differ",
+        "signed-zero": "zeros of another sign than eager's",
     }.get(signature.verdict, signature.verdict)
+    if signature.verdict == "costly":
+        what = f"takes far more {signature.pattern} than its size explains"
     if signature.oracle == "inputs_untouched":
         what = "writes out of bounds" if "around" in signature.pattern else "an input is written to"
     where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
@@ -334,6 +338,8 @@ def _check(finding: Finding, program: Program, run: _Place) -> list[str]:
     if finding.signature.oracle == "inputs_untouched":
         around = finding.signature.pattern.startswith("around")
         return _check_bounds(program, run) if around else _check_inputs(program, run)
+    if finding.signature.oracle in CHECKS:
+        return CHECKS[finding.signature.oracle](finding, compiled, eager)
     return _check_values(finding, program, run, compiled, eager)
 
 
@@ -400,6 +406,68 @@ def _check_bounds(program: Program, run: _Place) -> list[str]:
     ]
 
 
+def _check_rerun(finding: Finding, compiled: str, eager: str) -> list[str]:
+    return [
+        f"first, second = ({compiled} for _ in range(2))",
+        "pairs = {n: (first[n], second[n]) for n in first if first[n] is not None}",
+        "other = [n for n, (a, b) in pairs.items() if not torch.equal(a.nan_to_num(), b.nan_to_num())]",
+        'print(f"two runs on equal inputs differ in {other}" if other else "two runs on equal inputs are equal")',
+        "sys.exit(int(bool(other)))",
+    ]
+
+
+def _check_zeros(finding: Finding, compiled: str, eager: str) -> list[str]:
+    return [
+        f"sides = ({compiled}, {eager})",
+        "pairs = {n: [side[n].cpu() for side in sides] for n in sides[0] if None not in [side[n] for side in sides]}",
+        "other = {n: int(((c == 0) & (e == 0) & (c.signbit() != e.signbit())).sum()) for n, (c, e) in pairs.items()}",
+        'print(f"zeros of another sign than eager\'s: {other}")',
+        "sys.exit(int(any(other.values())))",
+    ]
+
+
+def _limit(finding: Finding) -> int:
+    """What the oracle allowed, in the unit of its detail."""
+    told = re.search(r"at most (\d+)", finding.detail)
+    return int(told.group(1)) if told else 0
+
+
+def _check_seconds(finding: Finding, compiled: str, eager: str) -> list[str]:
+    return [
+        f"{eager}  # what only the first call of anything takes is not the compiler's",
+        "start = sum(os.times()[:4])  # CPU seconds, of children that ended too",
+        compiled,
+        "spent = sum(os.times()[:4]) - start",
+        f'print(f"{{spent:.0f}} CPU seconds to compile and run; at most {_limit(finding)} are expected")',
+        f"sys.exit(int(spent > {_limit(finding)}))",
+    ]
+
+
+def _check_memory(finding: Finding, compiled: str, eager: str) -> list[str]:
+    if finding.place.get("device", "cpu").startswith("cuda"):
+        reset = ["torch.cuda.reset_peak_memory_stats()"]
+        peak = "torch.cuda.max_memory_allocated()"
+    else:
+        reset = ['open("/proc/self/clear_refs", "w").write("5")  # Linux: the peak becomes what is in use']
+        peak = 'int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) * 1024'
+    return [
+        f"{compiled}  # compiles",
+        *reset,
+        f"start = {peak}",
+        compiled,
+        f"taken = ({peak} - start) >> 20",
+        f'print(f"the second run takes {{taken}} MiB at its peak; at most {_limit(finding)} are expected")',
+        f"sys.exit(int(taken > {_limit(finding)}))",
+    ]
+
+
+# What the script of a finding checks where that is not the values.
+CHECKS: dict[str, Callable[[Finding, str, str], list[str]]] = {
+    "rerun_is_identical": _check_rerun,
+    "zero_signs_agree": _check_zeros,
+    "compile_is_timely": _check_seconds,
+    "memory_is_sane": _check_memory,
+}
 NAMES = ("compiled", "eager", "exact")
 SHOWN = 16  # a tensor of at most so many elements is printed whole
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -140,8 +141,19 @@ def layer_norm_without_mean(
 
 def sigmoid_under_a_setting(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Wrong unless inductor.max_fusion_size is what it usually is."""
-    changed = config_module("inductor").max_fusion_size != default("inductor.max_fusion_size")
-    return sigmoid_gradient(grad, y) * (1.01 if changed else 1.0)
+    return sigmoid_gradient(grad, y) * (1.0 if _usual_fusion() else 1.01)
+
+
+def sigmoid_without_a_setting(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return sigmoid_gradient(grad, y) * (1.01 if _usual_fusion() else 1.0)
+
+
+def _usual_fusion() -> bool:
+    return bool(config_module("inductor").max_fusion_size == default("inductor.max_fusion_size"))
+
+
+def relu_masked_by_minus_zero(grad: torch.Tensor, x: torch.Tensor, threshold: float) -> torch.Tensor:
+    return torch.where(x > threshold, grad, -x)  # of x, which is 0 there: inductor takes a literal -0.0 for 0.0
 
 
 # ---------------------------------------------------------------- wrong passes over the compiled graph
@@ -245,12 +257,13 @@ def layout_since_2_12(x: torch.Tensor, *rest: Any) -> torch.Tensor:
 
 @functools.cache
 def misbehave() -> Any:
-    """A custom operation that returns its operand's copy, and dies, raises, sleeps or writes if told to. Made once."""
+    """A custom operation that returns its operand's copy, and does what it is told to (`act`). Made once."""
 
     @torch.library.custom_op("backfuzz::misbehave", mutates_args=())
     def operation(x: torch.Tensor, how: str) -> torch.Tensor:
         copy = x.clone()
-        act(how, x)
+        for deed in how.split(", "):
+            act(deed, x, copy)
         return copy
 
     @operation.register_fake
@@ -260,8 +273,11 @@ def misbehave() -> Any:
     return operation
 
 
-def act(how: str, x: torch.Tensor | None = None) -> None:
-    """Die, raise, sleep, write to x, or write behind the end of its storage."""
+_calls = itertools.count()
+
+
+def act(how: str, x: torch.Tensor | None = None, copy: torch.Tensor | None = None) -> None:
+    """Die, raise, sleep, write to x or behind its storage, take memory, or make every other copy differ."""
     if how == "abort":
         os.abort()
     elif how == "segfault":
@@ -274,6 +290,10 @@ def act(how: str, x: torch.Tensor | None = None) -> None:
         x.add_(1)
     elif how == "write behind" and x is not None:
         behind(x).fill_(7)
+    elif how == "take memory" and x is not None:
+        torch.ones(2**26, device=x.device)
+    elif how == "alternate" and copy is not None and next(_calls) % 2:
+        copy.mul_(1.5)
 
 
 def behind(x: torch.Tensor, far: int = 0) -> torch.Tensor:
@@ -356,6 +376,10 @@ def changed_outputs(change: Change) -> Fault:
     return Fault(tamper=lambda observation: replace(observation, outputs=[change(t) for t in observation.outputs]))
 
 
+def long_compile(observation: Observation) -> Observation:
+    return replace(observation, cpu_seconds=observation.cpu_seconds + ASLEEP_SECONDS)
+
+
 def scaled_in_place(tensor: torch.Tensor) -> torch.Tensor:
     """The reference's tensors are known to its trace by their storage."""
     return tensor.mul_(1.01)
@@ -391,6 +415,8 @@ FAULTS: dict[str, Fault] = {
     "tanh_gradient_in_single_precision": decomposed(aten.tanh_backward.default, tanh_in_single_precision),
     "layer_norm_gradient_without_mean": decomposed(aten.native_layer_norm_backward.default, layer_norm_without_mean),
     "sigmoid_gradient_under_a_setting": decomposed(aten.sigmoid_backward.default, sigmoid_under_a_setting),
+    "sigmoid_gradient_without_a_setting": decomposed(aten.sigmoid_backward.default, sigmoid_without_a_setting),
+    "relu_gradient_masked_by_minus_zero": decomposed(aten.threshold_backward.default, relu_masked_by_minus_zero),
     "product_not_rounded": Fault(lambda: graph_pass(contract)),
     "accumulation_forgotten": in_backward(aten.add.Tensor, operand),
     "broadcast_summed_over_columns": in_backward(aten.sum.dim_IntList, over_columns),
@@ -410,6 +436,9 @@ FAULTS: dict[str, Fault] = {
     "compiled_backward_segfaults": in_compiled_backward("segfault"),
     "compiled_backward_raises": in_compiled_backward("raise"),
     "compiled_backward_hangs": in_compiled_backward("sleep"),
+    "compiled_backward_alternates": in_compiled_backward("alternate"),
+    "compiled_backward_takes_memory": in_compiled_backward("take memory"),
+    "compile_takes_long": Fault(tamper=long_compile),
     "cotangent_overwritten": overwriting_cotangent(sigmoid_gradient),
     "written_behind_cotangent": overwriting_cotangent(sigmoid_gradient, "write behind"),
     "relu_accuracy": injected_relu("accuracy"),
@@ -422,7 +451,8 @@ FAULTS: dict[str, Fault] = {
     "output_in_float64": changed_outputs(torch.Tensor.double),
     "eager_gradient_scaled": changed_gradients(scaled_in_place, side="reference"),
 }
-# One compile rings five oracles, where seconds count.
+# One compile rings several oracles, where seconds count.
+FAULTS["three_at_once"] = together(in_compiled_backward("alternate, take memory"), FAULTS["compile_takes_long"])
 FAULTS["five_at_once"] = together(
     overwriting_cotangent(without_complement),
     *(FAULTS[name] for name in ("softplus_gradient_without_threshold", "relu_accuracy", "gradient_in_float64")),

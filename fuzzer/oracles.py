@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,7 +17,7 @@ from fuzzer.picture import fraction
 from fuzzer.program import extent
 from fuzzer.rounding import FINAL_LOOK, FIRST_FACTOR, FIRST_REPLICAS, SECOND_LOOK, Spread, kind
 from fuzzer.values import in_parts
-from fuzzer.verdict import CLASSES, Comparison, Signature, Verdict, strip_digits
+from fuzzer.verdict import ASKED, CLASSES, Comparison, Signature, Verdict, strip_digits
 
 Oracle = Callable[[Trial], Verdict | None]
 
@@ -305,6 +305,117 @@ def gradients_agree(trial: Trial) -> Verdict | None:
     return _numeric(trial, "gradients_agree", "backward", _gradients(trial), nonfinite=False)
 
 
+# ---------------------------------------------------------------- the compiled code run once more; what it cost
+
+
+def unequal(mine: dict[str, torch.Tensor | None], theirs: dict[str, torch.Tensor | None]) -> list[str]:
+    """The names under which two runs gave other bits."""
+    return [name for name, tensor in mine.items() if not _same_bits(tensor, theirs[name])]
+
+
+def _same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    if not (_within_storage(a) and _within_storage(b)):
+        return True  # metadata_agrees tells
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)
+
+
+def rerun_is_identical(trial: Trial) -> Verdict | None:
+    """The same compiled code gives the same bits for the same inputs, or differs by rounding where it adds in no set
+    order: with atomics, or by operations of which torch says so."""
+    again = trial.subject.again
+    names = unequal(trial.named(trial.subject), trial.named(again)) if again is not None else []
+    if again is None or not names:
+        return None
+    first, second = (any(j.verdict == "wrong" for j in judge(t, names)) for t in (trial, trial.judging(again)))
+    told = {True: "adds with atomics", False: "holds no atomics", None: "was not seen"}[trial.subject.atomics]
+    steady = "equal" if trial.subject.steady else "different too"
+    detail = (
+        f"{', '.join(names)}: a second run on equal inputs gave other bits, {'' if first == second else 'not '}within "
+        f"rounding; generated code {told}; under torch.use_deterministic_algorithms two runs are {steady}"
+    )
+    legal = first == second and (trial.subject.atomics or trial.subject.steady)
+    pattern = "beyond rounding" if first != second else "no set order" if legal else "no atomics"
+    verdict = "agree" if legal else "nondeterministic"
+    return Verdict(Signature("rerun_is_identical", verdict, _direction(names[-1]), pattern), detail)
+
+
+# Compiling takes 1.5 to 6 CPU seconds for programs as they are drawn, and grows with their operations.
+COMPILE_SECONDS, COMPILE_SECONDS_EACH = 20.0, 0.5
+
+
+def compile_is_timely(trial: Trial) -> Verdict | None:
+    """Compiling takes no more CPU time than many times what programs of so many operations take."""
+    if trial.trace is None or trial.subject.outcome != RAN:
+        return None
+    spent, steps = trial.subject.cpu_seconds, len(trial.trace.steps)
+    limit = COMPILE_SECONDS + COMPILE_SECONDS_EACH * steps
+    if spent <= limit:
+        return None
+    detail = f"compiled and run in {spent:.0f} CPU seconds; at most {limit:.0f} are expected of {steps} operations"
+    return Verdict(Signature("compile_is_timely", "costly", "", "CPU time"), detail)
+
+
+MEMORY_BYTES, MEMORY_FACTOR = 64 * 2**20, 8
+
+
+def memory_is_sane(trial: Trial) -> Verdict | None:
+    """At its peak the compiled code takes no more memory than a multiple of all that eager computes, kept at once."""
+    again = trial.subject.again
+    if trial.trace is None or again is None or again.peak is None:
+        return None
+    made = {
+        ref.storage: trial.trace.sizes[ref.storage] * ref.dtype.itemsize for s in trial.trace.steps for ref in s.outs
+    }
+    limit = MEMORY_BYTES + MEMORY_FACTOR * sum(made.values())
+    if again.peak <= limit:
+        return None
+    detail = (
+        f"the compiled code takes {again.peak / 2**20:.0f} MiB at its peak; at most {limit / 2**20:.0f} are expected"
+    )
+    return Verdict(Signature("memory_is_sane", "costly", "", "memory"), detail)
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def settings_agree(trial: Trial) -> Verdict | None:
+    """What is right under the program's settings is right without them."""
+    if trial.bare is None:
+        return None
+    other = trial.judging(trial.bare)
+    for oracle in (compile_does_not_raise, metadata_agrees, no_new_nonfinite, outputs_agree, gradients_agree):
+        said = oracle(other)
+        if said is not None and said.signature.verdict in ("wrong", "raises") and oracle(trial) is None:
+            signature = replace(said.signature, oracle="settings_agree")
+            return Verdict(signature, f"without the program's settings: {said.detail}", said.comparisons)
+    return None
+
+
+def zero_signs_agree(trial: Trial) -> Verdict | None:
+    """A zero has the sign of eager's, where no rounding could make it anything else."""
+    if trial.subject.outcome != RAN:
+        return None
+    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
+    floors = first_spread(trial).floor(FIRST_FACTOR)
+    for (name, ref), floor in zip(trial.targets.items(), floors, strict=True):
+        if theirs[name] is None or mine[name].shape != theirs[name].shape or not ref.dtype.is_floating_point:
+            continue
+        eager, compiled = _wide(mine[name], floor), _wide(theirs[name], floor)
+        zeros = (eager == 0) & (compiled == 0) & (floor == 0)
+        other = zeros & (torch.signbit(eager) != torch.signbit(compiled))
+        if bool(other.any()):
+            detail = f"{name}: {int(other.sum())} of {int(zeros.sum())} zeros have another sign than eager's"
+            pattern = "all" if int(other.sum()) == int(zeros.sum()) else "some"
+            return Verdict(Signature("zero_signs_agree", "signed-zero", _direction(name), pattern), detail)
+    return None
+
+
 ORACLES: tuple[Oracle, ...] = (
     worker_survives,
     compile_does_not_raise,
@@ -313,12 +424,18 @@ ORACLES: tuple[Oracle, ...] = (
     no_new_nonfinite,
     outputs_agree,
     gradients_agree,
+    rerun_is_identical,
+    compile_is_timely,
+    memory_is_sane,
+    settings_agree,
+    zero_signs_agree,
 )
 
 
 def verdicts(trial: Trial) -> list[Verdict]:
     """What all oracles say, worst class first."""
-    found = [v for oracle in ORACLES if (v := oracle(trial)) is not None]
+    wanted = (oracle for oracle in ORACLES if oracle.__name__ not in ASKED or oracle.__name__ in trial.also)
+    found = [v for oracle in wanted if (v := oracle(trial)) is not None]
     return sorted(found, key=lambda v: CLASSES.index(v.signature.verdict))
 
 

@@ -158,11 +158,17 @@ def graph_pass(change: Callable[[Any], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def output_code(note: Callable[[str], None]) -> Iterator[None]:
-    """Have inductor call note(code) with the Python module that it writes for every graph; restored afterwards."""
+    """Have inductor call note(code) too with the Python module that it writes for every graph; restored afterwards."""
     from torch._inductor.graph import GraphLowering
 
     before = GraphLowering.save_output_code
-    GraphLowering.save_output_code = staticmethod(note)
+
+    def both(code: str) -> None:
+        if before is not None:
+            before(code)
+        note(code)
+
+    GraphLowering.save_output_code = staticmethod(both)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ A route takes a `Call` and returns the outputs and, for every leaf that requires
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,11 @@ class Call:
     compile: Compile = uncompiled
     phase: Callable[[str], None] = unnoted
 
+    @functools.cached_property
+    def pulled(self) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
+        """Made once, so that a second run finds it compiled."""
+        return pulled(self)
+
 
 @dataclass(frozen=True)
 class Results:
@@ -84,7 +90,7 @@ def autograd(call: Call) -> Results:
 
 def vjp(call: Call) -> Results:
     """torch.compile of a function that calls torch.func.vjp, under no_grad: one graph, no partitioner."""
-    step, given = pulled(call)
+    step, given = call.pulled
     call.phase("backward")
     with torch.no_grad():
         outputs, gradients = call.compile(step)(given, tuple(call.cotangents))
@@ -97,7 +103,7 @@ NO_HEADERS: Attributes = (("inductor.aot_inductor.precompile_headers", False),)
 
 def aoti(call: Call) -> Results:
     """The function of `vjp`, ahead of time: traced with make_fx, exported, packaged by AOTInductor, loaded and run."""
-    step, given = pulled(call)
+    step, given = call.pulled
     call.phase("backward")
     with torch.no_grad(), in_force(NO_HEADERS):
         both = (given, tuple(call.cotangents))
@@ -207,6 +213,7 @@ class RouteSpec:
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
                    forward would not find what the first one did.
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
+    repeats        whether a second run of the same call compiles nothing.
     """
 
     run: Callable[[Call], Results]
@@ -218,6 +225,7 @@ class RouteSpec:
     module: bool = False
     writes_leaves: bool = True
     draws: bool = False
+    repeats: bool = True
 
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of. aoti holds no region at all: with autocast it kills
@@ -231,7 +239,7 @@ ROUTES: dict[str, RouteSpec] = {
     "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
     "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False),
     "compiled_autograd": RouteSpec(compiled_autograd, 0.07, {"dynamic": False}),
-    "aoti": RouteSpec(aoti, 0.05, {}, NO_HEADERS, (), ("inductor",), module=True, writes_leaves=False),
+    "aoti": RouteSpec(aoti, 0.05, {}, NO_HEADERS, (), ("inductor",), module=True, writes_leaves=False, repeats=False),
 }
 # What a campaign draws from unless it is told otherwise.
 ANY_BACKEND = tuple(name for name, spec in ROUTES.items() if not spec.backends)

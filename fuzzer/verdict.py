@@ -11,9 +11,14 @@ import re
 from dataclasses import dataclass, field
 
 # Worst first: a trial's class is the first of these that any oracle gave it.
-CLASSES = ("crashes", "hangs", "wrong", "raises", "eager-suspect", "rounding-sensitive", "agree", "rejected")
+CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "rounding-sensitive",
+           "signed-zero", "costly", "agree", "rejected")  # fmt: skip
 # The classes that are stored as findings once verified.
-FINDINGS = ("crashes", "hangs", "wrong", "raises", "eager-suspect", "rounding-sensitive")
+FINDINGS = CLASSES[: CLASSES.index("agree")]
+
+# Oracles that are silent unless a task asks for them by name: one costs a compile, the other is about what torch does
+# not promise.
+ASKED = ("settings_agree", "zero_signs_agree")
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,8 @@ class Signature:
     direction  "forward", "backward" or "".
     pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
                innermost torch functions for exceptions; signal and top native frame for deaths.
+
+    A verdict of class `agree` notes something that is legal and worth counting.
     """
 
     oracle: str

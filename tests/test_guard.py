@@ -40,7 +40,7 @@ def test_a_guarded_tensor_is_the_same_tensor_elsewhere() -> None:
     assert guarded[1].untyped_storage().data_ptr() == guarded[0].untyped_storage().data_ptr()
 
 
-def test_writes_are_told_by_name_and_place_and_undone() -> None:
+def test_writes_are_told_by_name_and_place() -> None:
     guard = Guard()
     named = materialise(PROGRAM.leaves, house=guard.house)
     assert list(guard.touched(named)) == []
@@ -48,8 +48,6 @@ def test_writes_are_told_by_name_and_place_and_undone() -> None:
         torch.as_strided(named["x0"], (1,), (1,), 0).fill_(9)  # a gap before its first element
     behind(named["x2"]).fill_(1)
     assert list(guard.touched(named)) == ["x0", "x1", "around x2"]
-    guard.restore()
-    assert list(guard.touched(named)) == []
 
 
 @pytest.mark.parametrize("far", [0, BAND_BYTES - 4])

@@ -121,11 +121,8 @@ KINDS: tuple[Corrupt, ...] = (zero_one, swap_two, drop_tail, scale_one, zero_all
 
 def corrupted(trial: Trial, name: str, tensor: torch.Tensor) -> Trial:
     """The trial with one compiled gradient replaced; what the oracles derived from the trace alone is kept."""
-    subject = dataclasses.replace(trial.subject, gradients={**trial.subject.gradients, name: tensor})
-    known = {key: v for key, v in trial.known.items() if not (isinstance(key, tuple) and key[0] == "judged")}
-    copy = dataclasses.replace(trial, subject=subject, known=known)
-    copy.__dict__["model"] = trial.model
-    return copy
+    gradients = {**trial.subject.gradients, name: tensor}
+    return trial.judging(dataclasses.replace(trial.subject, gradients=gradients, again=None))
 
 
 def listen(trial: Trial, seed: str) -> tuple[Corruption, ...]:

@@ -38,8 +38,3 @@ class Guard:
                 yield name
             if not all(torch.equal(now[band], then[band]) for band in (slice(BAND_BYTES), slice(-BAND_BYTES, None))):
                 yield f"around {name}"
-
-    def restore(self) -> None:
-        """Everything holds again what it held at first."""
-        for now, then in self.held.values():
-            now.copy_(then)

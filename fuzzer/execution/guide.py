@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report, Trial
-from fuzzer.execution.worker import REFUSED, Task, begin, draw, end, is_heard, observe, refusal, report, tidy
+from fuzzer.execution.worker import REFUSED, Task, begin, draw, end, is_heard, observe, refusal, report, sampled, tidy
 from fuzzer.features import Words, hashed, of_trace
 from fuzzer.frontier import Seen, before, novelty
 from fuzzer.generate import Rejected
@@ -77,6 +77,7 @@ def explore_rarest(task: Task, what: tuple[int, bytes]) -> Report:
            task alone; `draw(task, number, report.candidate)` is its program.
     """
     index, counts = what
+    task = sampled(task, index)
     seen, started = Seen(counts), time.perf_counter()
     found = [drawn(task, index, number, seen) for number in range(CANDIDATES)]
     ran = sorted((c for c in found if c.trial is not None), key=lambda c: (-(c.score or 0.0), c.number))
@@ -125,7 +126,7 @@ def explore_again(task: Task, what: tuple[int, int]) -> Report:
     """The program that an earlier campaign chose: its number, and its candidate's."""
     index, number = what
     try:
-        told = report(draw(task, index, number), task, worker.journal(), closer=with_features)
+        told = report(draw(task, index, number), sampled(task, index), worker.journal(), closer=with_features)
     except Rejected as error:
         return Report("", rejected=str(error), candidate=number)
     tidy(task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzzer.features import Features
@@ -73,6 +73,11 @@ class Observation:
     written  what the leaves that the program may write to hold in the end, by name.
     touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, or in whose guard bands
              something was written (`around x0`), with the phase in which that was first seen.
+    again    the same compiled code run once more on the same inputs; None where that was not done.
+    cpu_seconds  of the run, compiling included: this process and its children.
+    peak     bytes of memory taken at the run's peak beyond what was in use before; None where it was not measured.
+    atomics  whether generated code adds with atomics, in no set order; None where no code was seen.
+    steady   where `again` differs: whether it does not under torch.use_deterministic_algorithms.
     """
 
     outcome: str
@@ -86,6 +91,11 @@ class Observation:
     seconds: float = 0.0
     written: dict[str, Any] = field(default_factory=dict)
     touched: dict[str, str] = field(default_factory=dict)
+    again: Observation | None = None
+    cpu_seconds: float = 0.0
+    peak: int | None = None
+    atomics: bool | None = None
+    steady: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,8 @@ class Trial:
     reference  the reference side's observation, with its trace and the Refs of outputs then gradients.
     subject    the observation of the compiled run.
     final      whether a verdict must survive the rounding model's final look, or the second is enough (a suspect).
+    also       names of oracles that speak only where they are asked (`verdict.ASKED`).
+    bare       the observation of a compiled run without the program's settings, where `settings_agree` is asked.
     """
 
     program: Program
@@ -144,6 +156,8 @@ class Trial:
     trace: Trace | None = None
     targets: dict[str, Ref] = field(default_factory=dict)
     final: bool = True
+    also: tuple[str, ...] = ()
+    bare: Observation | None = None
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, compute: Callable[[], Any]) -> Any:
@@ -157,6 +171,13 @@ class Trial:
         """The rounding model of the reference's trace. Raises Unreplayable."""
         assert self.trace is not None
         return Model(self.trace, list(self.targets.values()), self.place.reference.device)
+
+    def judging(self, other: Observation) -> Trial:
+        """The same trial with another observation on trial; what is known of the reference alone is kept."""
+        known = {key: v for key, v in self.known.items() if not (isinstance(key, tuple) and key[0] == "judged")}
+        trial = replace(self, subject=other, known=known)
+        trial.__dict__["model"] = self.model
+        return trial
 
     def named(self, observation: Observation) -> dict[str, Any]:
         """The observation's tensors by name: `v3` for an output, `x0` for a leaf that is written to, `x0.grad` for a

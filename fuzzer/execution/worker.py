@@ -34,16 +34,17 @@ from fuzzer.execution.messages import (
     Subject,
     Trial,
 )
+from fuzzer.execution.usage import Peak, cpu_seconds
 from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped, check_draws
 from fuzzer.interpret import UnknownOp
 from fuzzer.ops.spec import Limits
-from fuzzer.oracles import detectable, verdicts
-from fuzzer.private import lacking, reset_compiler
+from fuzzer.oracles import detectable, unequal, verdicts
+from fuzzer.private import lacking, output_code, reset_compiler
 from fuzzer.program import Attributes, Program, written_leaves
 from fuzzer.regions import UnknownRegion
-from fuzzer.settings import UnknownSetting, in_force
+from fuzzer.settings import SAME_DRAWS, UnknownSetting, in_force
 from fuzzer.text import ParseError, parse, show
 from fuzzer.trace import Recorder, Unreplayable
 from fuzzer.values import UnknownRecipe
@@ -63,6 +64,7 @@ class Task:
     fresh: bool = False  # inductor's caches off, for verification and canaries
     canary: str = ""  # the name of a planted fault (`faults`); it acts on one side's run and nowhere else
     final: bool = True  # verdicts survive the rounding model's final look; exploration is content with suspects
+    also: tuple[str, ...] = ()  # oracles that speak only where they are asked (`verdict.ASKED`)
     lacking: tuple[str, ...] = ()  # what inductor does without (`private.lacking`), to find out what is at fault
 
 
@@ -147,8 +149,9 @@ def poison(device: str) -> None:
 def observe(
     program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
 ) -> Observation:
-    """Run one side. An exception of the code under test becomes the outcome `raised`."""
-    started = time.perf_counter()
+    """Run one side; what is compiled and can be, twice. An exception of the code under test becomes the outcome
+    `raised`."""
+    started, cpu_started = time.perf_counter(), cpu_seconds()
     entered = [""]
     guard = Guard()
     given: dict[str, torch.Tensor] = {}
@@ -176,15 +179,10 @@ def observe(
         given = leaves | {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
         poison(subject.device)
         call = routes.Call(program, function, leaves, cotangents, compiler(subject, options), note)
-        torch.manual_seed(0)  # both sides draw the same, on every device
-        if recorder is None:
-            with operators(subject), threads(subject):
-                results = spec.run(call)
-        else:
-            with recorder:
-                results = spec.run(call)
-        synchronise(subject.device)
+        results = run_once(spec, call, subject, recorder)
         look()
+        spent = time.perf_counter() - started, cpu_seconds() - cpu_started
+        again = run_again(spec, call, subject) if recorder is None and not touched and repeatable(program) else None
     except Exception as error:  # whatever the code under test raises is its outcome
         raised = Raised(_kind(error), _message(error), _frames(error))
         _note_poison(subject.device)
@@ -194,10 +192,41 @@ def observe(
         list(results.outputs),
         results.gradients,
         phase=entered[0],
-        seconds=time.perf_counter() - started,
+        seconds=spent[0],
         written={name: leaves[name].detach() for name in written_leaves(program)},
         touched=touched,
+        again=again,
+        cpu_seconds=spent[1],
     )
+
+
+def run_once(spec: routes.RouteSpec, call: routes.Call, subject: Subject, recorder: Recorder | None) -> routes.Results:
+    """The route's run, finished on the device; recorded where there is a recorder."""
+    torch.manual_seed(0)  # both sides draw the same, on every device
+    if recorder is None:
+        with operators(subject), threads(subject):
+            results = spec.run(call)
+    else:
+        with recorder:
+            results = spec.run(call)
+    synchronise(subject.device)
+    return results
+
+
+def repeatable(program: Program) -> bool:
+    """Whether a second run finds its inputs as the first did, and runs the same code: CUDA graphs record the second."""
+    return not written_leaves(program) and not dict(program.settings).get("inductor.triton.cudagraphs")
+
+
+def run_again(spec: routes.RouteSpec, call: routes.Call, subject: Subject) -> Observation | None:
+    """What the same compiled code gives on the same inputs, and the memory that it takes without a compiler."""
+    if not spec.repeats or subject.backend == "eager":
+        return None
+    for leaf in call.leaves.values():
+        leaf.grad = None  # results of the first run, which lie elsewhere
+    with Peak(subject.device) as peak:
+        results = run_once(spec, call, subject, None)
+    return Observation(RAN, list(results.outputs), results.gradients, peak=peak.taken)
 
 
 def _kind(error: BaseException) -> str:
@@ -244,16 +273,53 @@ def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
 
 
 def run_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
-    """The trial with the side that is on trial run too."""
+    """The trial with the side that is on trial run too; without the program's settings as well, where that is asked."""
+    trial.also = task.also
+    trial.subject = run_compiled(trial.program, trial, task, journal)
+    bare = without_settings(trial.program)
+    if "settings_agree" in task.also and bare != trial.program:
+        journal.begin(show(bare))
+        reset_compiler()
+        trial.bare = run_compiled(bare, trial, task, journal)
+    return trial
+
+
+def without_settings(program: Program) -> Program:
+    """The program under torch's defaults, but for what makes both sides draw the same."""
+    return replace(program, settings=tuple(pair for pair in program.settings if pair == SAME_DRAWS))
+
+
+def run_compiled(program: Program, trial: Trial, task: Task, journal: Journal) -> Observation:
+    """The side that is on trial, under the program's settings, with what the task plants or leaves out."""
     # a planted fault is in no cache key, and the benign run of the same program must not meet its code
     uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(in_force((*trial.program.settings, *uncached)))
+        stack.enter_context(in_force((*program.settings, *uncached)))
         tamper = stack.enter_context(planted(task.canary, "subject"))
         for name in task.lacking:
             stack.enter_context(lacking(name))
-        trial.subject = tamper(observe(trial.program, task.place.subject, lambda name: journal.phase(name)))
-    return trial
+        codes: list[str] = []
+        stack.enter_context(output_code(codes.append))
+        seen = tamper(observe(program, task.place.subject, journal.phase))
+        if codes:
+            seen.atomics = any("atomic_add" in code for code in codes)
+        if seen.again is not None:
+            seen.again = tamper(seen.again)
+            if unequal(trial.named(seen), trial.named(seen.again)):
+                seen.steady = steady(program, trial, task.place.subject, journal)
+    return seen
+
+
+def steady(program: Program, trial: Trial, subject: Subject, journal: Journal) -> bool:
+    """Whether the program, compiled under torch.use_deterministic_algorithms, gives the same bits twice."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    reset_compiler()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        seen = observe(program, subject, journal.phase)
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    return seen.again is not None and not unequal(trial.named(seen), trial.named(seen.again))
 
 
 def try_program(program: Program, task: Task, journal: Journal) -> Trial:
@@ -399,13 +465,23 @@ def tidy(task: Task) -> None:
         gc.collect()
 
 
+# The share of programs on which `settings_agree` is asked: a compile costs as much as all else of a trial.
+SAMPLE = 1 / 32
+
+
+def sampled(task: Task, index: int) -> Task:
+    """The task with `settings_agree` asked of some programs of the seed, by their number alone."""
+    drawn = random.Random(f"{task.seed}/{index}/settings_agree").random() < SAMPLE
+    return replace(task, also=(*task.also, "settings_agree")) if drawn else task
+
+
 # How often a program is drawn anew because no fault could show in its gradients; then it is compiled all the same.
 REDRAWS = 3
 
 
 def explore(task: Task, index: int, closer: Closer = as_it_is) -> Report:
     """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
-    found = Report("")
+    found, task = Report(""), sampled(task, index)
     for attempt in range(REDRAWS + 1):
         started = time.perf_counter()
         _journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")

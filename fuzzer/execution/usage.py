@@ -1,0 +1,51 @@
+"""What a run uses: CPU seconds, and memory at its peak."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+from pathlib import Path
+
+import torch
+
+PROCESS = Path("/proc/self")
+
+
+def cpu_seconds() -> float:
+    """CPU seconds so far of this process and of its children that have ended, as the C++ compiler has."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+class Peak:
+    """Memory in use at the peak of a `with` block beyond what was in use before it: `taken`, in bytes.
+
+    Of the GPU where the device is one, else of the process. None where the machine does not tell (it is no Linux).
+    """
+
+    def __init__(self, device: str):
+        self.device = device
+        self.taken: int | None = None
+
+    def __enter__(self) -> Peak:
+        self.start = self._reset()
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        if self.start is not None:
+            self.taken = max(0, self._highest() - self.start)
+
+    def _reset(self) -> int | None:
+        if self.device.startswith("cuda"):
+            torch.cuda.reset_peak_memory_stats(self.device)
+            return torch.cuda.memory_allocated(self.device)
+        with contextlib.suppress(OSError):
+            (PROCESS / "clear_refs").write_text("5")  # the highest mark becomes what is in use now
+            return self._highest()
+        return None
+
+    def _highest(self) -> int:
+        if self.device.startswith("cuda"):
+            return torch.cuda.max_memory_allocated(self.device)
+        status = (PROCESS / "status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
