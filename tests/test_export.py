@@ -358,6 +358,47 @@ def test_a_write_out_of_bounds_is_told_and_none_is_not(tmp_path: Path) -> None:
     assert (done.returncode, "written out of bounds around inputs [0]" in done.stdout) == (1, True)
 
 
+# signature, detail, a change of the script that puts the fault there, words in its output
+CHECKED = {
+    "rerun": (
+        Signature("rerun_is_identical", "nondeterministic", "backward", "no atomics"),
+        "",
+        ("for _ in range(2))", 'for _ in range(2)); second["x0.grad"] = second["x0.grad"] + 1'),
+        "two runs on equal inputs",
+    ),
+    "zeros": (
+        Signature("zero_signs_agree", "signed-zero", "backward", "all"),
+        "",
+        ("pairs = {", 'sides[0]["x0.grad"].mul_(0); sides[1]["x0.grad"].mul_(0).neg_(); pairs = {'),
+        "zeros of another sign",
+    ),
+    "seconds": (
+        Signature("compile_is_timely", "costly", "", "CPU time"),
+        "compiled and run in 90 CPU seconds; at most 21 are expected of 3 operations",
+        ("spent = ", "spent = 90 + "),
+        "at most 21 are expected",
+    ),
+    "memory": (
+        Signature("memory_is_sane", "costly", "", "memory"),
+        "the compiled code takes 256 MiB at its peak; at most 64 are expected",
+        ("taken = ", "torch.ones(2**26); taken = "),
+        "at most 64 are expected",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_the_script_of_what_is_no_wrong_value_says_whether_it_is_there(case: str, tmp_path: Path) -> None:
+    signature, detail, (old, new), words = CHECKED[case]
+    text = repro(replace(finding(TWO_OPS), signature=signature, detail=detail))
+    text = text.replace("torch.compile(f, fullgraph=True)", "f")
+    done = run(tmp_path, text)
+    assert (done.returncode, words in done.stdout) == (0, True), done.stdout + done.stderr
+    assert old in text
+    done = run(tmp_path, text.replace(old, new, 1))
+    assert (done.returncode, words in done.stdout) == (1, True), done.stdout + done.stderr
+
+
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 LEDGER = Path(__file__).parents[1] / "findings.db"
 

@@ -13,9 +13,9 @@ from torch._dynamo.utils import same
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Observation, Place, Raised, Subject, Trial
 from fuzzer.execution.worker import Journal, Task, try_program
 from fuzzer.interpret import cotangents, function, materialise
-from fuzzer.oracles import ORACLES, detectable, verdicts
+from fuzzer.oracles import COMPILE_SECONDS, MEMORY_BYTES, ORACLES, detectable, unequal, verdicts
 from fuzzer.text import parse
-from fuzzer.verdict import Signature, parse_signature
+from fuzzer.verdict import ASKED, Signature, parse_signature
 
 HEAD = 'program(1)\nroute("autograd")\n'
 ROUNDED = """x0 = leaf(f32[8, 12], seed=1)
@@ -352,6 +352,81 @@ def test_a_write_beside_an_input_is_told_as_such() -> None:
     [told] = verdicts(made)
     assert str(told.signature) == "inputs_untouched/wrong/backward/around cotangent"
     assert "out of bounds" in told.detail
+
+
+def rerun(change: Change, **observed: Any) -> Trial:
+    """A trial whose compiled code ran twice, the second time with `change`."""
+    first, second = trial(ROUNDED), trial(ROUNDED, change)
+    first.subject = replace(first.subject, again=second.subject, **observed)
+    return first
+
+
+@pytest.mark.parametrize(
+    ("make", "observed", "expected"),
+    [
+        (lambda t: t, {}, []),
+        (one_unit, {"atomics": True}, ["rerun_is_identical/agree/backward/no set order"]),
+        (one_unit, {"atomics": False}, ["rerun_is_identical/nondeterministic/backward/no atomics"]),
+        (one_unit, {}, ["rerun_is_identical/nondeterministic/backward/no atomics"]),
+        (one_unit, {"atomics": False, "steady": True}, ["rerun_is_identical/agree/backward/no set order"]),
+        (swapped, {"atomics": True}, ["rerun_is_identical/nondeterministic/backward/beyond rounding"]),
+    ],
+)
+def test_a_second_run_may_differ_by_rounding_where_it_adds_in_no_set_order(
+    make: Callable[[Any], Any], observed: dict[str, Any], expected: list[str]
+) -> None:
+    found = verdicts(rerun(put("x0.grad", make), **observed))
+    assert [str(v.signature) for v in found] == expected
+
+
+def test_two_runs_are_compared_bit_by_bit() -> None:
+    signed, nan = torch.tensor([0.0, 1.0]), torch.tensor([float("nan"), 1.0])
+    assert unequal({"a": signed, "b": nan}, {"a": torch.tensor([-0.0, 1.0]), "b": nan.clone()}) == ["a"]
+    assert unequal({"a": None}, {"a": None}) == []
+    assert unequal({"a": None}, {"a": signed}) == ["a"]
+    half = torch.tensor([1 + 2j]).conj()
+    assert unequal({"a": half}, {"a": half.resolve_conj()}) == []
+
+
+def test_compiling_may_take_as_long_as_its_operations_explain() -> None:
+    made = trial(ROUNDED)
+    made.subject.cpu_seconds = COMPILE_SECONDS
+    assert verdicts(made) == []
+    made.subject.cpu_seconds = 3 * COMPILE_SECONDS
+    (told,) = verdicts(made)
+    assert str(told.signature) == "compile_is_timely/costly/-/CPU time"
+    assert "60 CPU seconds; at most 2" in told.detail
+
+
+@pytest.mark.parametrize(("peak", "rings"), [(None, False), (MEMORY_BYTES, False), (2 * MEMORY_BYTES, True)])
+def test_memory_may_be_a_multiple_of_what_eager_computes(peak: int | None, rings: bool) -> None:
+    made = rerun(lambda named: None)
+    assert made.subject.again is not None
+    made.subject.again.peak = peak
+    assert [str(v.signature) for v in verdicts(made)] == ["memory_is_sane/costly/-/memory"] * rings
+
+
+def test_what_is_wrong_only_without_the_settings_is_told_where_that_is_asked() -> None:
+    made, bare = trial(ROUNDED), trial(ROUNDED, put("x0.grad", swapped)).subject
+    assert verdicts(replace(made, bare=bare)) == []
+    (told,) = verdicts(replace(made, bare=bare, also=ASKED))
+    assert str(told.signature) == "settings_agree/wrong/backward/other"
+    both = replace(made, subject=bare, bare=bare, also=ASKED, known={})
+    assert [v.signature.oracle for v in verdicts(both)] == ["gradients_agree"]
+
+
+MASKED = """x0 = leaf(f32[4], values=data([1.0, -1.0, 2.0, -2.0]))
+v0 = relu(x0)
+backward(v0, cotangent(f32[4], values="positive", seed=1))
+"""
+
+
+@pytest.mark.parametrize(("places", "pattern"), [([1], "some"), ([1, 3], "all"), ([], "")])
+def test_the_sign_of_a_zero_is_told_where_that_is_asked(places: list[int], pattern: str) -> None:
+    made = trial(MASKED, put("x0.grad", at(-0.0, *[(i,) for i in places])))
+    assert verdicts(made) == []
+    found = [str(v.signature) for v in verdicts(replace(made, also=ASKED)) if v.signature.oracle == "zero_signs_agree"]
+    assert found == ([f"zero_signs_agree/signed-zero/backward/{pattern}"] if pattern else [])
 
 
 SPREAD = """x0 = leaf(f32[3, 20, 7], seed=1)
