@@ -15,7 +15,7 @@ import torch
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
 from fuzzer.picture import fraction
 from fuzzer.program import extent
-from fuzzer.rounding import FINAL_LOOK, FIRST_FACTOR, FIRST_REPLICAS, SECOND_LOOK, Spread, kind
+from fuzzer.rounding import FACTOR, FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Spread, kind
 from fuzzer.values import in_parts
 from fuzzer.verdict import ASKED, CLASSES, Comparison, Signature, Verdict, strip_digits
 
@@ -126,21 +126,20 @@ class Judged:
     floor: torch.Tensor
 
 
-def first_spread(trial: Trial) -> Spread:
-    """The spread of the first look, computed once a trial."""
-    return trial.once("first", lambda: trial.model.spread(FIRST_REPLICAS))
-
-
 def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
-    """(replicas, scale, factor) of the looks after the first; the final one only where something may be stored."""
-    return (SECOND_LOOK, FINAL_LOOK) if trial.final else (SECOND_LOOK,)
+    """(replicas, scale, factor), ever more replicas; the final one only where something may be stored."""
+    return (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK) if trial.final else (FIRST_LOOK, SECOND_LOOK)
 
 
-def _stages(trial: Trial) -> Iterator[tuple[Spread, float]]:
-    """Ever closer looks: more replicas, at last with doubled units. Each is computed only when asked for."""
-    yield first_spread(trial), FIRST_FACTOR
-    for replicas, scale, factor in looks(trial):
-        yield trial.once(("stage", replicas), partial(trial.model.spread, replicas, scale=scale)), factor
+def spread(trial: Trial, look: tuple[int, float, float], consistent: bool = False) -> Spread:
+    """The spread that a look shows, computed once a trial."""
+    replicas, scale, _ = look
+    return trial.once(("spread", replicas, consistent), partial(trial.model.spread, replicas, consistent, scale))
+
+
+def first_spread(trial: Trial) -> Spread:
+    """The spread of the first look."""
+    return spread(trial, FIRST_LOOK)
 
 
 def _outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
@@ -172,8 +171,8 @@ def judge(trial: Trial, names: list[str]) -> Iterator[Judged]:
 def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torch.Tensor) -> Judged | None:
     r = trial.model.reference[i].double()
     eager, compiled = _wide(mine, r), _wide(theirs, r)
-    for spread, factor in _stages(trial):
-        floor = spread.floor(factor)[i]
+    for look in looks(trial):
+        floor = spread(trial, look).floor(FACTOR)[i]
         wrong, suspect = _outside(compiled, r, floor), _outside(eager, r, floor)
         if not bool(wrong.any() | suspect.any()):
             return _sensitive(trial, name, i, r, eager, compiled, _unit(mine))
@@ -194,13 +193,20 @@ def _sensitive(
     # a worthwhile difference first: the second model costs as much as the first
     if not bool((apart > NOTABLE_UNITS * unit * eager.abs()).any()):
         return None
-    for replicas, scale in ((FIRST_REPLICAS, 1.0), *((n, s) for n, s, _ in looks(trial))):
-        spread = trial.once(("consistent", replicas), partial(trial.model.spread, replicas, True, scale))
-        floor = spread.floor(SENSITIVE_FACTOR)[i]
+    for shown in _coherent(trial):
+        floor = shown.floor(SENSITIVE_FACTOR)[i]
         mask = _outside(compiled, r, floor) & ~_outside(eager, r, floor)
         if not bool(mask.any()):
             return None
     return Judged(name, "rounding-sensitive", mask, eager, compiled, r, floor)
+
+
+def _coherent(trial: Trial) -> Iterator[Spread]:
+    """Spreads of consistent replicas, ever more of them: first those that the first look had among its own."""
+    shown = first_spread(trial).coherent
+    assert shown is not None
+    yield shown
+    yield from (spread(trial, look, consistent=True) for look in looks(trial))
 
 
 def pattern(judged: Judged) -> str:
@@ -443,7 +449,7 @@ def detectable(trial: Trial) -> tuple[int, int]:
     """(elements, of all) of the gradients whose finite |r| exceeds 10 times the floor and that are compared."""
     order = list(trial.targets)
     compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
-    floors = first_spread(trial).floor(FIRST_FACTOR)
+    floors = first_spread(trial).floor(FACTOR)
     seen = total = 0
     for name in _gradients(trial):
         if compared[name] is None:

@@ -465,31 +465,41 @@ def kind(value: torch.Tensor) -> torch.Tensor:
 
 # ---------------------------------------------------------------- floors
 
-FIRST_REPLICAS = 8
-FINAL_REPLICAS = 256
-# Factor on the largest of the replicas' deviations, for the first look. A deviation that is uniform or normal shows
-# at least 0.3 of its scale in one of 8 replicas but for a probability of 0.3**8 = 7e-5 (uniform), so 4 times the
-# largest covers the legal range; what it misses is met by the further stages.
-FIRST_FACTOR = 4.0
-# The final look: the largest of 256 deviations is within a few percent of the scale (uniform: P(max < 0.9) = 2e-12;
-# normal: between 2 and 4 sigma), units doubled, and twice that: 8 to 16 sigma of the model.
-FINAL_FACTOR = 2.0
-FINAL_SCALE = 2.0
-# What survives the second look is a suspect; only what survives the final one may be stored. By the reasoning of the
-# first factor: all of 32 uniform deviations stay below half of their range with probability 0.5**32 = 2e-10.
-SECOND_LOOK = (32, FINAL_SCALE, 2.0)
-FINAL_LOOK = (FINAL_REPLICAS, FINAL_SCALE, FINAL_FACTOR)
+# Looks: (replicas, scale of the units, factor on the largest of the replicas' deviations). A later look repeats the
+# replicas of an earlier one and adds more, so its floors are nowhere lower: what the first look dismisses none flags.
+# A deviation that is uniform shows less than a quarter of its range in all of 8 replicas with probability 0.25**8 =
+# 2e-5, less than half of it in all of 32 with 0.5**32 = 2e-10; the largest of 256 is within a few percent of the range
+# (P(max < 0.9) = 2e-12), of a normal one between 2 and 4 sigma. With units doubled, twice the largest covers the legal
+# range: 8 to 16 sigma of the model. What survives the second look is a suspect; only what survives the final one may be
+# stored.
+SCALE, FACTOR = 2.0, 2.0
+FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in (8, 32, 256))
 
 
 @dataclass
 class Spread:
-    """Reference and largest deviation, element by element, of the tensors asked for; of complex ones by parts."""
+    """Reference and largest deviation, element by element, of the tensors asked for; of complex ones by parts.
+
+    unstable  elements whose replicas disagree about being finite, infinite or NaN.
+    coherent  the spread of the consistent replicas among these.
+    """
 
     reference: list[torch.Tensor]
     deviation: list[torch.Tensor]
-    replicas: int
+    unstable: list[torch.Tensor]
     dtypes: list[torch.dtype]
-    unstable: list[torch.Tensor]  # elements whose replicas disagree about being finite, infinite or NaN
+    coherent: Spread | None = None
+
+    def add(self, values: list[torch.Tensor]) -> None:
+        """Count a replica in."""
+        for i, (value, r) in enumerate(zip(values, self.reference, strict=True)):
+            if not r.dtype.is_floating_point:
+                self.deviation[i] = torch.where(value != r, math.inf, self.deviation[i])
+                continue
+            finite = torch.isfinite(value) & torch.isfinite(r)
+            self.unstable[i] |= kind(value) != kind(r)
+            step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
+            self.deviation[i] = torch.maximum(self.deviation[i], step)
 
     def floor(self, factor: float) -> list[torch.Tensor]:
         """The floors: factor * deviation; infinite where replicas disagree about being finite.
@@ -535,16 +545,17 @@ class Model:
 
     def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
         """Largest deviation over replicas `start` .. `start + replicas`."""
+        found, coherent = self._still(), self._still()
+        found.coherent = coherent
+        for seed in range(start, start + replicas):
+            values = self.replica(seed, consistent, scale)
+            found.add(values)
+            if consistent or seed % 4 == 3:
+                coherent.add(values)
+        return found
+
+    def _still(self) -> Spread:
+        """The spread of no replica."""
         deviation = [torch.zeros_like(r, dtype=torch.float64) for r in self.reference]
         unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in self.reference]
-        for seed in range(start, start + replicas):
-            for i, value in enumerate(self.replica(seed, consistent, scale)):
-                r = self.reference[i]
-                if not r.dtype.is_floating_point:
-                    deviation[i] = torch.where(value != r, math.inf, deviation[i])
-                    continue
-                finite = torch.isfinite(value) & torch.isfinite(r)
-                unstable[i] |= kind(value) != kind(r)
-                step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
-                deviation[i] = torch.maximum(deviation[i], step)
-        return Spread(self.reference, deviation, replicas, [ref.dtype.to_real() for ref in self.targets], unstable)
+        return Spread(self.reference, deviation, unstable, [ref.dtype.to_real() for ref in self.targets])

@@ -13,12 +13,10 @@ from fuzzer import interpret, routes
 from fuzzer.generate import Rejected, generate
 from fuzzer.program import Program
 from fuzzer.rounding import (
-    FINAL_FACTOR,
+    FACTOR,
     FINAL_LOOK,
-    FINAL_REPLICAS,
-    FINAL_SCALE,
-    FIRST_FACTOR,
-    FIRST_REPLICAS,
+    FIRST_LOOK,
+    SCALE,
     SECOND_LOOK,
     Model,
     representable,
@@ -27,6 +25,8 @@ from fuzzer.text import show
 from fuzzer.trace import Recorder, Unreplayable
 
 Run = Callable[..., list[torch.Tensor]]
+FIRST_REPLICAS, FINAL_REPLICAS = FIRST_LOOK[0], FINAL_LOOK[0]
+FIRST_FACTOR = SCALE * FACTOR  # on deviations at single units
 F64, F32, BF16, F16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
 
 
@@ -97,7 +97,7 @@ def test_exact_arithmetic_has_floor_zero_and_one_unit_more_is_outside(
     run: Run, given: tuple[torch.Tensor, ...]
 ) -> None:
     model, results = modelled(run, *(t.clone() for t in given))
-    for i, limit in enumerate(model.spread(FINAL_REPLICAS // 4, scale=FINAL_SCALE).floor(FINAL_FACTOR)):
+    for i, limit in enumerate(model.spread(FINAL_REPLICAS // 4, scale=SCALE).floor(FACTOR)):
         assert float(limit.max()) == 0.0
         assert torch.equal(results[i].double(), model.reference[i])
         assert bool(((results[i].double() + 1 - model.reference[i]).abs() > limit).all())
@@ -146,7 +146,7 @@ LEGAL: list[tuple[str, Run, Run, torch.Tensor]] = [
 @pytest.mark.parametrize(("run", "legal", "x"), [e[1:] for e in LEGAL], ids=[e[0] for e in LEGAL])
 def test_another_legal_evaluation_lies_inside_and_one_per_cent_does_not(run: Run, legal: Run, x: torch.Tensor) -> None:
     model, results = modelled(run, x)
-    limit = model.spread(FINAL_REPLICAS, scale=FINAL_SCALE).floor(FINAL_FACTOR)[0]
+    limit = model.spread(FINAL_REPLICAS, scale=SCALE).floor(FACTOR)[0]
     for found in (results[0], legal(x)[0]):
         assert bool(((found.double() - model.reference[0]).abs() <= limit).all())
     wrong = model.reference[0] * (1.3 if x.dtype == BF16 else 1.01)
@@ -312,7 +312,7 @@ def outside(program: Program) -> list[str]:
     named |= {f"{name}.grad": t for name, t in found.gradients.items() if t is not None}
     model = Model(recorder.trace, [recorder.ref(t) for t in named.values()])
     suspects = list(named)
-    for replicas, scale, factor in ((FIRST_REPLICAS, 1.0, FIRST_FACTOR), SECOND_LOOK, FINAL_LOOK):
+    for replicas, scale, factor in (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK):
         limits = dict(zip(named, model.spread(replicas, scale=scale).floor(factor), strict=True))
         r = dict(zip(named, model.reference, strict=True))
         suspects = [n for n in suspects if bool(_apart(named[n].double(), r[n].double(), limits[n]).any())]
@@ -482,3 +482,14 @@ def test_a_label_named_often_is_summed_as_often() -> None:
     off = (found.double() - model.reference[0]).abs()
     assert float(off[0]) > 16 * torch.finfo(F32).eps
     assert bool((off <= model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]).all())
+
+
+def test_no_floor_of_a_later_look_is_lower() -> None:
+    """Jumps do not grow with the unit: a kink's floor is the jump times the factor, which all looks share."""
+    kinks = torch.tensor([-3.0, 0.0, 3.0], dtype=F32).repeat(64) * (1 + torch.finfo(F32).eps)
+    model, _ = modelled(gradient(torch.nn.functional.hardswish), kinks * normal(192).sign())
+    looks = (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK)
+    floors = [model.spread(replicas, scale=scale).floor(factor)[0] for replicas, scale, factor in looks]
+    assert float(floors[0].max()) > 0
+    assert bool((floors[0] <= floors[1]).all())
+    assert bool((floors[1] <= floors[2]).all())

@@ -1,4 +1,4 @@
-"""`scripts/bench calibrate`, `sensitivity`, `throughput`, `minimize`, `minifier`: figures to measure again."""
+"""`scripts/bench calibrate`, `first-look`, `sensitivity` and others: figures that anyone can measure again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fuzzer.bench import calibrate, minifier, minimize, sensitivity, throughput
+from fuzzer.bench import calibrate, first_look, minifier, minimize, sensitivity, throughput
 from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
@@ -85,39 +85,49 @@ def sensitivity_command(programs: int, workers: int, seed: int, device: str, bac
     _print(sensitivity.measure(_task(device, backend, seed), programs, workers), as_json)
 
 
+def _drawn(command: Any) -> Any:
+    """Options of what draws programs and runs two sides."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object."),
+        click.option("--workers", type=click.IntRange(1), default=default_workers, help="Processes."),
+        click.option("--device", default="cpu", show_default=True, help="Of sides that name none."),
+        click.option("--seed", default=0, show_default=True),
+        click.option("--size", default=64, show_default=True, type=click.IntRange(1), help="Of a dimension, at most."),
+        click.option("--dtypes", default="f32,f64,bf16,f16", show_default=True, help="To draw from, with commas."),
+        click.option(
+            "--pair",
+            default="eager,eager",
+            show_default=True,
+            metavar="A,B",
+            help="Two sides, each backend, backend@device or backend@cpu/THREADS; the first is the reference: eager.",
+        ),
+        click.option("--minutes", default=None, type=click.FloatRange(min=0), help="Stop drawing after this time."),
+        click.option("--programs", default=1000, show_default=True, type=click.IntRange(1), help="To draw."),
+    ):
+        command = option(command)
+    return command
+
+
+def _drawing(pair: str, dtypes: str, size: int, seed: int, device: str) -> Task:
+    limits = Limits(max_size=size, max_numel=size**2, dtypes=_dtypes(dtypes))
+    return Task(_pair(pair, device), seed, limits, routes=ANY_BACKEND)
+
+
 @main.command("calibrate")
-@click.option("--programs", default=1000, show_default=True, type=click.IntRange(1), help="To draw.")
-@click.option("--minutes", default=None, type=click.FloatRange(min=0), help="Stop drawing after this time.")
-@click.option(
-    "--pair",
-    default="eager,eager",
-    show_default=True,
-    metavar="A,B",
-    help="Two sides, each backend, backend@device or backend@cpu/THREADS; the first is the reference, and eager.",
-)
-@click.option("--dtypes", default="f32,f64,bf16,f16", show_default=True, help="To draw from, with commas.")
-@click.option("--size", default=64, show_default=True, type=click.IntRange(1), help="Of a dimension, the largest.")
 @click.option("--keep", default=None, type=click.Path(path_type=Path), help="A folder for programs that differ.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--device", default="cpu", show_default=True, help="Of sides that name none.")
-@click.option("--workers", type=click.IntRange(1), default=default_workers, help="Processes.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@_drawn
 def calibrate_command(
-    programs: int,
-    minutes: float | None,
-    pair: str,
-    dtypes: str,
-    size: int,
-    keep: Path | None,
-    seed: int,
-    device: str,
-    workers: int,
-    as_json: bool,
+    programs: int, minutes: float | None, keep: Path | None, workers: int, as_json: bool, **drawn: Any
 ) -> None:
     """Legal implementations against each other: what differs, and how far each lies from the reference."""
-    limits = Limits(max_size=size, max_numel=size**2, dtypes=_dtypes(dtypes))
-    task = Task(_pair(pair, device), seed, limits, routes=ANY_BACKEND)
-    _print(calibrate.measure(task, programs, workers, minutes, keep), as_json)
+    _print(calibrate.measure(_drawing(**drawn), programs, workers, minutes, keep), as_json)
+
+
+@main.command("first-look")
+@_drawn
+def first_look_command(programs: int, minutes: float | None, workers: int, as_json: bool, **drawn: Any) -> None:
+    """Errors around the floor in every element: does the first look dismiss one that the final look flags?"""
+    _print(first_look.measure(_drawing(**drawn), programs, workers, minutes), as_json)
 
 
 @main.command("throughput")

@@ -5,7 +5,7 @@ The programs, workers and oracles are a campaign's (`worker.explore`). For every
     |value - r| / deviation
 
 of its elements: r the float64 reference, the deviation that of the rounding model's first look, before any factor. The
-first look dismisses what stays below FIRST_FACTOR. Verdicts are final: what differs here survived every look.
+first look dismisses what stays below FACTOR. Verdicts are final: what differs here survived every look.
 """
 
 from __future__ import annotations
@@ -71,9 +71,8 @@ def measured(report: Report, trial: Trial) -> Report:
     """The Report with what the first look saw."""
     with torch.no_grad():
         found = tuple(ratios(trial)) if trial.subject.outcome == RAN else ()
-    later = ("stage", "consistent")
-    beyond = any(isinstance(key, tuple) and key[0] in later for key in trial.known)
-    return Measured(**vars(report), ratios=found, beyond=beyond)
+    spreads = [key for key in trial.known if isinstance(key, tuple) and key[0] == "spread"]
+    return Measured(**vars(report), ratios=found, beyond=len(spreads) > 1)
 
 
 def ratios(trial: Trial) -> Iterator[Ratio]:
