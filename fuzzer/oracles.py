@@ -408,7 +408,7 @@ def zero_signs_agree(trial: Trial) -> Verdict | None:
     if trial.subject.outcome != RAN:
         return None
     mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
-    floors = first_spread(trial).floor(FIRST_FACTOR)
+    floors = first_spread(trial).floor(FACTOR)
     for (name, ref), floor in zip(trial.targets.items(), floors, strict=True):
         if theirs[name] is None or mine[name].shape != theirs[name].shape or not ref.dtype.is_floating_point:
             continue

@@ -23,8 +23,7 @@ from fuzzer.ops.spec import Limits
 from fuzzer.program import DIFFERENTIABLE, FLOATS, writes
 from fuzzer.rounding import (
     FINAL_LOOK,
-    FIRST_FACTOR,
-    FIRST_REPLICAS,
+    FIRST_LOOK,
     SECOND_LOOK,
     Accumulations,
     Model,
@@ -286,7 +285,7 @@ def test_every_kernel_lies_inside_the_floor_of_its_own_call() -> None:
             continue
         values = [in_parts(value).double() for ref, value in call.values]
         model = Model(call.trace, [ref for ref, _ in call.values])
-        for replicas, scale, factor in ((FIRST_REPLICAS, 1.0, FIRST_FACTOR), SECOND_LOOK, FINAL_LOOK):
+        for replicas, scale, factor in (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK):
             floors = model.spread(replicas, scale=scale).floor(factor)
             excess = [
                 outside(v, r.double(), f)
