@@ -679,11 +679,14 @@ def export(reference: str, out: Path | None, db: Path, as_json: bool) -> None:
 def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     """Say what this machine has, and run every canary: each oracle must ring for it and be silent for its twin.
 
-    Exit codes: 0 all is well; 1 a canary was missed or a twin rang; 2 usage; 3 this machine cannot run backfuzz; 130
-    interrupted.
+    Then one program is compiled of which every family of features must see something.
+
+    Exit codes: 0 all is well; 1 a canary was missed, a twin rang or a family saw nothing; 2 usage; 3 this machine
+    cannot run backfuzz; 130 interrupted.
     """
     from fuzzer.campaign import facts
     from fuzzer.canaries import run_canaries
+    from fuzzer.doctor import silent_families
     from fuzzer.execution.pool import Pool, default_workers
     from fuzzer.settings import SETTINGS, exists
 
@@ -693,19 +696,24 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     missing = [s.name for s in SETTINGS if not exists(s.name)]
     with Pool(workers or default_workers(), [place]) as pool:
         found = run_canaries(pool, place)
+        silent, shown = silent_families(pool, replace(task, fresh=True))
     rows = [
         {"canary": c.name, "oracle": c.oracle, "flagged": c.flagged, "silent": c.silent, "detail": c.detail}
         for c in found
     ]
     if as_json:
-        click.echo(json.dumps({"place": about, "missing_settings": missing, "canaries": rows}))
+        click.echo(
+            json.dumps({"place": about, "missing_settings": missing, "silent_families": silent, "canaries": rows})
+        )
     else:
         for key, value in about.items():
             click.echo(f"{key:10} {value}")
         click.echo(f"settings that this torch does not have: {', '.join(missing) or 'none'}")
         for c in found:
             click.echo(f"{'ok    ' if c.passed else 'MISSED'} {c.name} ({c.oracle}) {c.detail}".rstrip())
-    sys.exit(0 if all(c.passed for c in found) else DIFFERS)
+        told = f"{', '.join(silent)} {shown.rejected}".rstrip() if silent else "none"
+        click.echo(f"families of features that show nothing of a compile: {told}")
+    sys.exit(0 if all(c.passed for c in found) and not silent else DIFFERS)
 
 
 @main.command()

@@ -25,6 +25,7 @@ from fuzzer.values import NAMES
 Words = Mapping[str, frozenset[str]]  # by family
 Features = Mapping[str, frozenset[int]]
 
+FAMILIES = ("operand", "edge")
 MOST_PLACES = 3  # operands beyond are alike: a list of tensors has no places of its own
 
 
@@ -57,7 +58,7 @@ def _edges(trace: Trace) -> Iterator[str]:
 
 
 def _kind(ref: Ref) -> str:
-    return described(NAMES.get(ref.dtype, str(ref.dtype)), ref.shape, _layout_of(ref))
+    return described(NAMES.get(ref.dtype, str(ref.dtype)), len(ref.shape), _layout_of(ref))
 
 
 def _layout_of(ref: Ref) -> str:
@@ -65,9 +66,9 @@ def _layout_of(ref: Ref) -> str:
     return layout(ref.shape, ref.stride, ref.offset) + lazy
 
 
-def described(dtype: str, shape: tuple[int, ...], lies: str) -> str:
+def described(dtype: str, rank: int, lies: str) -> str:
     """A tensor's dtype, rank and layout in words."""
-    return f"{dtype} rank {len(shape)} {lies}"
+    return f"{dtype} rank {rank} {lies}"
 
 
 @functools.lru_cache(maxsize=1 << 14)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fuzzer.features import Features
+from fuzzer.features import FAMILIES, Features
 
-# The families that a trace shows: what candidates are compared by, before any is compiled.
-BEFORE = ("operand", "edge")
 # A campaign meets some ten thousand features of these; in this many places few of them meet another. 128 KiB travel
 # with a task.
 PLACES = 1 << 17
@@ -34,8 +32,8 @@ class Seen:
 
 
 def before(features: Features) -> frozenset[int]:
-    """Those that are known before the program is compiled."""
-    return frozenset().union(*(features.get(family, ()) for family in BEFORE))
+    """Those that are known before the program is compiled: by them candidates are compared."""
+    return frozenset().union(*(features.get(family, ()) for family in FAMILIES))
 
 
 def novelty(features: Iterable[int], seen: Seen, power: float = SIZE_POWER) -> float:

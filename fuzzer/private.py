@@ -13,6 +13,8 @@ graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 
 schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
+kernels_in_work      V.graph.scheduler.nodes, IRNode.get_origins (tried on 2.11.0 and 2.13.0)
+counters             torch._dynamo.utils.counters (tried on 2.11.0 and 2.13.0)
 inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11.0 and 2.13.0)
 lacking              the two above, torch._inductor.lowering.{lowerings, fallback_handler},
                      torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
@@ -180,6 +182,38 @@ def graph_in_work() -> tuple[bool, str]:
     from torch._inductor.virtualized import V
 
     return bool(V.graph.is_backward), readable(V.graph.module)
+
+
+def kernels_in_work() -> list[tuple[tuple[str, str], ...]]:
+    """For each kernel of the graph that inductor is lowering, the pairs of its operations of which one feeds the other.
+
+    Operations are named like "aten.mul.Tensor". Nothing where inductor takes the graph's code from its cache.
+    """
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+
+    if not isinstance(V.graph, GraphLowering) or V.graph.scheduler is None:
+        return []
+    return [_pairs(_origins(node)) for node in V.graph.scheduler.nodes if not node.is_extern()]
+
+
+def _origins(node: Any) -> list[Any]:
+    """The operations of the graph that a kernel computes."""
+    found = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
+    return [origin for origin in found if origin.op == "call_function"]
+
+
+def _pairs(origins: list[Any]) -> tuple[tuple[str, str], ...]:
+    inside = set(origins)
+    found = {(str(a.target), str(b.target)) for a in origins for b in a.users if b in inside}
+    return tuple(sorted(found))
+
+
+def counters() -> dict[str, int]:
+    """What the compiler counted in this process so far, as "inductor pattern_matcher_count"."""
+    from torch._dynamo.utils import counters as counted
+
+    return {f"{group} {name}": number for group, found in counted.items() for name, number in found.items()}
 
 
 def readable(module: Any) -> str:

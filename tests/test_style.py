@@ -34,6 +34,7 @@ ORDER = (
     "fuzzer.mutate",
     "fuzzer.trace",
     "fuzzer.features",
+    "fuzzer.structure",
     "fuzzer.frontier",
     "fuzzer.arithmetic",
     "fuzzer.rounding",

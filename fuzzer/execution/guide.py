@@ -1,4 +1,4 @@
-"""Of several drawn programs, compile the one whose trace is rarest. Entry points for the pool, as those of `worker`."""
+"""What programs exercise; of several drawn ones, compile that whose trace is rarest. Entry points for the pool."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report, Trial
-from fuzzer.execution.worker import REFUSED, Task, begin, draw, end, is_heard, observe, refusal, report, sampled, tidy
+from fuzzer.execution.watch import watched
+from fuzzer.execution.worker import REFUSED, Task, begin, draw, end, is_heard, observe, refusal, sampled, tidy
 from fuzzer.features import Words, hashed, of_trace
 from fuzzer.frontier import Seen, before, novelty
 from fuzzer.generate import Rejected
@@ -44,17 +45,26 @@ def exercised(trial: Trial) -> Words:
     return of_trace(recorder.trace)
 
 
-def with_features(told: Report, trial: Trial) -> Report:
-    return replace(told, features=hashed(exercised(trial)))
+def completed(trial: Trial, task: Task) -> tuple[Report, Words]:
+    """The Report of a trial that was begun, and what its program exercises, compiled too."""
+    text, journal = show(trial.program), worker.journal()
+    journal.begin(text)
+    with watched(trial.program.route.name, lambda: journal.phase_name) as watch:
+        try:
+            told = end(trial, task, journal)
+        except REFUSED as error:
+            return refusal(text, error), {}
+    words = {**exercised(trial), **watch.words()}
+    return replace(told, features=hashed(words)), words
 
 
 def features_of(task: Task, text: str) -> Report:
     """What this program exercises, in words: a file of the Report for each family. Raises ParseError."""
     try:
-        words = exercised(begin(parse(text), task, worker.journal()))
+        told, words = completed(begin(parse(text), task, worker.journal()), task)
     except REFUSED as error:
         return refusal(text, error)
-    return Report(text, files={family: "\n".join(sorted(found)) for family, found in words.items()})
+    return replace(told, files={family: "\n".join(sorted(found)) for family, found in words.items()})
 
 
 # ---------------------------------------------------------------- candidates
@@ -80,14 +90,15 @@ def explore_rarest(task: Task, what: tuple[int, bytes]) -> Report:
     task = sampled(task, index)
     seen, started = Seen(counts), time.perf_counter()
     found = [drawn(task, index, number, seen) for number in range(CANDIDATES)]
-    ran = sorted((c for c in found if c.trial is not None), key=lambda c: (-(c.score or 0.0), c.number))
+    ran = sorted((c for c in found if c.trial), key=lambda c: (-(c.score or 0.0), c.number))
     scores = tuple(c.score for c in found)
     if not ran:
         return replace(found[0].refused, scores=scores)
-    dull = next((n for n, c in enumerate(ran) if _heard(c)), len(ran))
+    dull = next((n for n, c in enumerate(ran) if c.trial and _heard(c.trial)), len(ran))
     chosen = ran[dull % len(ran)]
     spent = time.perf_counter() - started
-    told = _completed(task, chosen)
+    assert chosen.trial
+    told, _ = completed(chosen.trial, task)
     told.seconds["generate"] = spent - told.seconds.get("reference", 0.0)
     tidy(task)
     return replace(told, candidate=chosen.number, scores=scores, redrawn=dull)
@@ -104,30 +115,20 @@ def drawn(task: Task, index: int, number: int, seen: Seen) -> Candidate:
     return Candidate(number, trial, novelty(before(hashed(exercised(trial))), seen))
 
 
-def _heard(candidate: Candidate) -> bool:
-    assert candidate.trial is not None
+def _heard(trial: Trial) -> bool:
     try:
-        return is_heard(candidate.trial, worker.journal())
+        return is_heard(trial, worker.journal())
     except Unreplayable:
         return False
-
-
-def _completed(task: Task, chosen: Candidate) -> Report:
-    assert chosen.trial is not None
-    text = show(chosen.trial.program)
-    worker.journal().begin(text)
-    try:
-        return end(chosen.trial, task, worker.journal(), with_features)
-    except REFUSED as error:
-        return refusal(text, error)
 
 
 def explore_again(task: Task, what: tuple[int, int]) -> Report:
     """The program that an earlier campaign chose: its number, and its candidate's."""
     index, number = what
     try:
-        told = report(draw(task, index, number), sampled(task, index), worker.journal(), closer=with_features)
-    except Rejected as error:
-        return Report("", rejected=str(error), candidate=number)
+        task = sampled(task, index)
+        told, _ = completed(begin(draw(task, index, number), task, worker.journal()), task)
+    except (Rejected, *REFUSED) as error:
+        return replace(refusal("", error), candidate=number)
     tidy(task)
     return replace(told, candidate=number)

@@ -1,0 +1,31 @@
+"""Whether this torch still shows what guidance looks at."""
+
+from __future__ import annotations
+
+from fuzzer.execution.guide import features_of
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import Task
+from fuzzer.features import FAMILIES as TRACED
+from fuzzer.structure import FAMILIES
+
+# It has something for every family to see, on the CPU and on CUDA: a softmax and a gelu are fused with what they are
+# made of, torch computes a matrix product, inductor has no code of its own for the distances.
+WITNESS = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 13, 33], seed=1)
+x1 = leaf(f32[33, 8], seed=2)
+x2 = leaf(f32[4, 5, 8], seed=3)
+v0 = softmax(x0, dim=1)
+v1 = matmul(v0, x1)
+v2 = gelu(v1)
+v3 = cdist(v2, x2, p=1.0)
+v4 = sum(v3, dim=1)
+backward(v4, cotangent(f32[4, 5], seed=4))
+"""
+
+
+def silent_families(pool: Pool, task: Task) -> tuple[list[str], Report]:
+    """The families of features that show nothing of WITNESS, compiled by inductor; and its Report."""
+    report = pool.result(pool.submit(features_of, task, WITNESS), task)
+    return [family for family in (*TRACED, *FAMILIES) if not report.files.get(family)], report
