@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fuzzer.bench import calibrate, first_look, minifier, minimize, sensitivity, throughput
+from fuzzer.bench import calibrate, cost, first_look, minifier, minimize, sensitivity, throughput
 from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
@@ -128,6 +129,15 @@ def calibrate_command(
 def first_look_command(programs: int, minutes: float | None, workers: int, as_json: bool, **drawn: Any) -> None:
     """Errors around the floor in every element: does the first look dismiss one that the final look flags?"""
     _print(first_look.measure(_drawing(**drawn), programs, workers, minutes), as_json)
+
+
+@main.command("cost")
+@click.option("--programs", default=200, show_default=True, type=click.IntRange(1), help="To draw.")
+@_options
+def cost_command(programs: int, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+    """The share of a campaign's CPU time that its oracles take."""
+    task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
+    _print(cost.measure(task, programs, workers), as_json)
 
 
 @main.command("throughput")

@@ -71,8 +71,12 @@ def measured(report: Report, trial: Trial) -> Report:
     """The Report with what the first look saw."""
     with torch.no_grad():
         found = tuple(ratios(trial)) if trial.subject.outcome == RAN else ()
-    spreads = [key for key in trial.known if isinstance(key, tuple) and key[0] == "spread"]
-    return Measured(**vars(report), ratios=found, beyond=len(spreads) > 1)
+    return Measured(**vars(report), ratios=found, beyond=beyond_first_look(trial))
+
+
+def beyond_first_look(trial: Trial) -> bool:
+    """Whether replicas were run beyond those of the first look."""
+    return sum(isinstance(key, tuple) and key[0] == "spread" for key in trial.known) > 1
 
 
 def ratios(trial: Trial) -> Iterator[Ratio]:
@@ -182,7 +186,9 @@ def summary(reports: list[tuple[Any, Report]]) -> dict[str, Any]:
 
 def farthest(reports: Iterable[tuple[Any, Report]]) -> list[dict[str, Any]]:
     """The agreeing programs with their largest ratio, the largest first."""
-    agreeing = [(index, r.ratios) for index, r in reports if isinstance(r, Measured) and not r.verdicts and r.ratios]
+    agreeing = [
+        (index, r.ratios) for index, r in reports if isinstance(r, Measured) and r.verdict == "agree" and r.ratios
+    ]
     rows = [{"index": index, **asdict(max(found, key=lambda f: f.ratio))} for index, found in agreeing]
     return sorted(rows, key=lambda row: row["ratio"], reverse=True)
 

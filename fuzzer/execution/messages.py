@@ -106,7 +106,7 @@ class Report:
     verdicts   what the oracles said, worst first; none means agree.
     rejected   why torch or the generator refused the program; "" where it ran.
     detectable, elements   gradient elements whose error would show, of all compared.
-    seconds    by phase: generate, reference, subject, judge.
+    seconds    by phase: generate, reference, subject; of judge those of the CPU.
     redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
     recorded   what the program's values held, by name, where that was asked for.
     notes      what a closer look found, a line each by name;  files  longer texts of it (`dissect`).

@@ -224,9 +224,11 @@ def run_again(spec: routes.RouteSpec, call: routes.Call, subject: Subject) -> Ob
         return None
     for leaf in call.leaves.values():
         leaf.grad = None  # results of the first run, which lie elsewhere
+    started = cpu_seconds()
     with Peak(subject.device) as peak:
         results = run_once(spec, call, subject, None)
-    return Observation(RAN, list(results.outputs), results.gradients, peak=peak.taken)
+    spent = cpu_seconds() - started
+    return Observation(RAN, list(results.outputs), results.gradients, peak=peak.taken, cpu_seconds=spent)
 
 
 def _kind(error: BaseException) -> str:
@@ -352,10 +354,10 @@ def report(program: Program, task: Task, journal: Journal, choosy: bool = False,
     """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
     try:
         trial = begin(program, task, journal)
-        started = time.perf_counter()
+        started = cpu_seconds()
         if choosy and not is_heard(trial, journal):
             raise Dull
-        looked = time.perf_counter() - started
+        looked = cpu_seconds() - started
         return end(trial, task, journal, closer, looked)
     except REFUSED as error:
         return refusal(show(program), error)
@@ -392,16 +394,16 @@ def is_heard(trial: Trial, journal: Journal) -> bool:
 def end(trial: Trial, task: Task, journal: Journal, closer: Closer = as_it_is, looked: float = 0.0) -> Report:
     """The Report of a trial that was begun: compiled, judged, counted. Raises Unreplayable.
 
-    looked   seconds that judging took before.
+    looked   CPU seconds that judging took before.
     """
     run_subject(trial, task, journal)
     journal.phase("judge")
-    started = time.perf_counter()
+    started = cpu_seconds()
     with torch.no_grad():
         found = tuple(verdicts(trial))
         seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
-    seconds["judge"] = looked + time.perf_counter() - started
+    seconds["judge"] = looked + cpu_seconds() - started
     return closer(Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds), trial)
 
 
