@@ -19,6 +19,7 @@ from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine
 from fuzzer.memcheck import memcheck
 from fuzzer.releases import environments, releases
+from fuzzer.sides import hear
 from fuzzer.text import parse
 from fuzzer.verdict import Finding, Signature, Verdict, without_paths
 from minimizer.same import follows
@@ -64,7 +65,7 @@ def verify(
 # ---------------------------------------------------------------- diagnosis
 
 # What a diagnosis holds, in the order in which a person asks.
-FIELDS = ("culprit", "stage", "graph", *PICTURE, "original", "settings", "vanishes", "bisector",
+FIELDS = ("side", "culprit", "stage", "graph", *PICTURE, "original", "settings", "vanishes", "bisector",
           "suspect", "memcheck", "releases", "place")  # fmt: skip
 
 
@@ -79,6 +80,7 @@ def diagnose(
     known, program = case.known, parse(finding.program)
     case.vary(changes(program, case.task))
     case.look()
+    case.try_sides()
     case.bisect()
     if known.found.get("subsystem", "").endswith("_passes"):
         case.vary(list(under(program, case.task, PASSES)))
@@ -143,6 +145,14 @@ class Case:
         self.known.files |= {**files, **graphs}
         self.known.found |= here.notes
         self.known.picture(here.notes, died, before.notes, failure(before) or before.notes.get("outcome", ""))
+
+    def try_sides(self) -> None:
+        """Which side is wrong."""
+        if self.finding.signature.verdict in ("crashes", "hangs"):
+            self.known.notes["side"] = "none: the program takes its process with it"
+            return
+        report = self.ask(hear, [(self.task, self.finding.program)], LOOK_SECONDS)[0]
+        self.known.notes["side"] = report.notes.get("side", f"not run: {failure(report)}")
 
     def bisect(self) -> None:
         """PyTorch's bisector, in a process of its own."""

@@ -10,7 +10,7 @@ from fuzzer.ablate import CONTRACTION, LEFT, PASSES, named
 from fuzzer.generated import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op
 from fuzzer.private import FP_FUSION, GRAPHS
 from fuzzer.text import parse
-from fuzzer.verdict import Finding
+from fuzzer.verdict import EAGER, Finding
 
 PICTURE = ("tensors", "elements", "ratio")
 SWITCHES = [f"{name}={value}" for name, value in PASSES]
@@ -142,6 +142,9 @@ class Evidence:
             return "eager itself lies outside what rounding explains"
         if {f"{FP_FUSION} off", "{}={}".format(*CONTRACTION)} & set(self.gone()):
             return f"{FP_FUSION}: a product and a sum rounded once; with two roundings the difference is gone"
+        if self.notes.get("side", "").startswith(EAGER):
+            ops = self.culprits() or [self.accused()]
+            return f"eager's own kernel{' for ' if any(ops) else ''}{', '.join(ops)}: what is compiled instead is right"
         if subsystem == "decomposition":
             return f"the decomposition of {info}, which disagrees with ATen's own kernel"
         if subsystem.endswith("_passes"):

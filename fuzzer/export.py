@@ -37,7 +37,7 @@ from fuzzer.program import (
 from fuzzer.routes import ROUTES
 from fuzzer.text import parse
 from fuzzer.values import TORCH_DTYPES, in_parts, source
-from fuzzer.verdict import Comparison, Finding
+from fuzzer.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
 
 INLINE = 64  # tensors of at most this many elements are written as literals
 # A crash is over when the compile is, a hang when it would have been: seconds given to the child process of the script
@@ -171,6 +171,11 @@ def headline(finding: Finding) -> str:
     }.get(signature.verdict, signature.verdict)
     if signature.verdict == "costly":
         what = f"takes far more {signature.pattern} than its size explains"
+    if finding.side in (EAGER, BOTH):
+        who = f"[eager{f', {backend}' if finding.side == BOTH else ''}]"
+        return f"{who} wrong {'gradient' if signature.direction == 'backward' else 'result'}"
+    if finding.side == CHOICE:
+        return f"[{backend}] another subgradient than eager's"
     if signature.oracle == "inputs_untouched":
         what = "writes out of bounds" if "around" in signature.pattern else "an input is written to"
     where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from fuzzer.export import headline, one_line, repro
 from fuzzer.text import parse
-from fuzzer.verdict import Comparison, Finding
+from fuzzer.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
 
 
 def issue(finding: Finding) -> str:
@@ -20,6 +20,9 @@ def issue(finding: Finding) -> str:
         "<!-- A draft by backfuzz. Before you post it: run the script on the newest nightly, search the tracker for "
         "the operators named above, and say in your own words what is wrong. -->",
         "### 🐛 Describe the bug",
+        f"**{finding.side.capitalize()}**" + finding.diagnosis["side"].removeprefix(finding.side) + "."
+        if finding.side in (EAGER, BOTH, CHOICE)
+        else "",
         one_line(finding.detail, 1000),
         _comparison_table(finding.comparisons),
         _diagnosis(finding),

@@ -142,7 +142,7 @@ def first_spread(trial: Trial) -> Spread:
     return spread(trial, FIRST_LOOK)
 
 
-def _outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+def outside(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
     """Where a value lies outside its floor. Infinities and NaN must match; an infinite floor admits everything."""
     both = torch.isfinite(value) & torch.isfinite(reference)
     apart = (value - reference).abs() > floor
@@ -173,7 +173,7 @@ def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torc
     eager, compiled = _wide(mine, r), _wide(theirs, r)
     for look in looks(trial):
         floor = spread(trial, look).floor(FACTOR)[i]
-        wrong, suspect = _outside(compiled, r, floor), _outside(eager, r, floor)
+        wrong, suspect = outside(compiled, r, floor), outside(eager, r, floor)
         if not bool(wrong.any() | suspect.any()):
             return _sensitive(trial, name, i, r, eager, compiled, _unit(mine))
     if bool(suspect.any()):
@@ -195,7 +195,7 @@ def _sensitive(
         return None
     for shown in _coherent(trial):
         floor = shown.floor(SENSITIVE_FACTOR)[i]
-        mask = _outside(compiled, r, floor) & ~_outside(eager, r, floor)
+        mask = outside(compiled, r, floor) & ~outside(eager, r, floor)
         if not bool(mask.any()):
             return None
     return Judged(name, "rounding-sensitive", mask, eager, compiled, r, floor)

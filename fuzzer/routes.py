@@ -214,6 +214,7 @@ class RouteSpec:
                    forward would not find what the first one did.
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
     repeats        whether a second run of the same call compiles nothing.
+    times          how often the gradient is added up.
     """
 
     run: Callable[[Call], Results]
@@ -226,6 +227,7 @@ class RouteSpec:
     writes_leaves: bool = True
     draws: bool = False
     repeats: bool = True
+    times: int = 1
 
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of. aoti holds no region at all: with autocast it kills
@@ -236,8 +238,8 @@ DURING_VJP = tuple(kind for kind in REGIONS if kind != "checkpoint")
 ROUTES: dict[str, RouteSpec] = {
     "autograd": RouteSpec(autograd, 0.5, {"dynamic": False}, draws=True),
     "vjp": RouteSpec(vjp, 0.3, {"dynamic": False}, regions=DURING_VJP, module=True, writes_leaves=False, draws=True),
-    "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED),
-    "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False),
+    "backward_twice": RouteSpec(backward_twice, 0.05, {"dynamic": False}, NOT_DONATED, times=2),
+    "accumulate": RouteSpec(accumulate, 0.08, {"dynamic": False}, writes_leaves=False, times=2),
     "compiled_autograd": RouteSpec(compiled_autograd, 0.07, {"dynamic": False}),
     "aoti": RouteSpec(aoti, 0.05, {}, NO_HEADERS, (), ("inductor",), module=True, writes_leaves=False, repeats=False),
 }

@@ -9,7 +9,7 @@ a storage.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -113,12 +113,14 @@ class Trace:
     """A recording: the steps in order, the contents of every storage that no step made, and the steps' storages.
 
     roles: what the program calls a storage that was there before (`leaf`, `cotangent`).
+    given: the tensors that were there before, by name: leaves (`x0`) and cotangents (`c0`).
     """
 
     steps: list[Step] = field(default_factory=list)
     initial: dict[int, torch.Tensor] = field(default_factory=dict)
     sizes: dict[int, int] = field(default_factory=dict)
     roles: dict[int, str] = field(default_factory=dict)
+    given: dict[str, Ref] = field(default_factory=dict)
 
     def on(self, device: str) -> Trace:
         """The same recording with its contents on this device."""
@@ -127,7 +129,7 @@ class Trace:
             return {number: flat.to(device) for number, flat in flats.items()}
 
         steps = [replace(s, recorded=moved(s.recorded)) if s.recorded else s for s in self.steps]
-        return Trace(steps, moved(self.initial), self.sizes, self.roles)
+        return replace(self, steps=steps, initial=moved(self.initial))
 
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)
@@ -156,9 +158,11 @@ class Recorder(TorchDispatchMode):
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # a storage's address is its name only while it lives
 
-    def given(self, role: str, tensors: Iterable[torch.Tensor]) -> None:
-        """Record tensors that are there before the first step."""
-        self.trace.roles |= {self.ref(tensor).storage: role for tensor in tensors}
+    def given(self, role: str, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Record tensors that are there before the first step, by name."""
+        refs = {name: self.ref(tensor) for name, tensor in tensors.items()}
+        self.trace.given |= refs
+        self.trace.roles |= {ref.storage: role for ref in refs.values()}
 
     def ref(self, tensor: torch.Tensor, known: bool = False) -> Ref:
         """The Ref of a tensor; a storage not met before is copied as it is now, unless a step just made it."""
@@ -195,8 +199,10 @@ class Recorder(TorchDispatchMode):
             return out  # a view: its geometry is in the Refs that use it
         recorded: dict[int, torch.Tensor] = {}
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
-            results = [*_tensors(out), *(_tensors(args) if writes else [])]
-            recorded = {self._numbers[t.untyped_storage()._cdata]: self._wide(t) for t in results}
+            made = {ref.storage for ref in (*outs, *writes)}
+            recorded = {
+                self.ref(t).storage: self._wide(t) for t in _tensors((out, args)) if self.ref(t).storage in made
+            }
         self.trace.steps.append(Step(func, given, named, returned, writes, recorded, in_backward()))
         return out
 

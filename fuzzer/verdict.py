@@ -20,6 +20,10 @@ FINDINGS = CLASSES[: CLASSES.index("agree")]
 # not promise.
 ASKED = ("settings_agree", "zero_signs_agree")
 
+# Which side is wrong (`sides`): the first words of a diagnosis' line `side`.
+COMPILED, EAGER, BOTH = "compiled wrong", "eager wrong", "both wrong"
+CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -133,6 +137,11 @@ class Finding:
     before: str = ""
     diagnosis: dict[str, str] = field(default_factory=dict)
     attachments: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def side(self) -> str:
+        """Which side is wrong; "" where that was not asked, or is no question of numbers."""
+        return self.diagnosis.get("side", "").partition(":")[0]
 
     @property
     def id(self) -> str:

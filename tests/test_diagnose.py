@@ -175,8 +175,8 @@ GRAPH = """class GraphModule(torch.nn.Module):
         return (mul,)"""
 
 
-def evidence(gone: tuple[str, ...] = (), **found: str) -> Evidence:
-    known = Evidence(finding(), found=found, files={"backward_graph.py": GRAPH})
+def evidence(gone: tuple[str, ...] = (), side: str = "compiled wrong: so", **found: str) -> Evidence:
+    known = Evidence(finding(), found=found, notes={"side": side}, files={"backward_graph.py": GRAPH})
     known.tables["stage"] = INDUCTOR
     known.tables["ablation"] = {"inductor.max_fusion_size=1": "wrong", **dict.fromkeys(gone, "agree")}
     known.conclude()
@@ -208,6 +208,11 @@ LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
             "fp fusion: a product and a sum rounded once",
         ),
         (evidence(("inductor.cpp.enable_floating_point_contract_flag=off",)), "fp fusion: a product and a sum"),
+        (evidence(LEFT[:1], "eager wrong: so"), "eager's own kernel for aten.tanh.default: what is compiled"),
+        (
+            evidence((), "eager wrong: so", subsystem="decomposition", info="aten.tanh_backward.default"),
+            "eager's own kernel for aten.tanh_backward.default: what is compiled instead is right",
+        ),
     ],
 )
 def test_the_culprit_is_the_narrowest_thing_that_was_found(known: Evidence, told: str) -> None:

@@ -338,6 +338,27 @@ def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
     assert "\n\n\n" not in text.split("```")[0]
 
 
+@pytest.mark.parametrize(
+    ("side", "title", "first"),
+    [
+        ("eager wrong: at x0[0] it is 1", "# [eager] wrong gradient: ", "**Eager wrong**: at x0[0] it is 1."),
+        ("both wrong: at x0[0] it is 1", "# [eager, inductor] wrong gradient: ", "**Both wrong**: at x0[0] it is 1."),
+        (
+            "subgradient choice: a tie",
+            "# [inductor] another subgradient than eager's: ",
+            "**Subgradient choice**: a tie.",
+        ),
+        ("compiled wrong: at x0[0] it is 1", "# [inductor] wrong gradient: ", ""),
+        ("undecided: it draws", "# [inductor] wrong gradient: ", ""),
+    ],
+)
+def test_who_is_wrong_stands_in_the_title_and_comes_first(side: str, title: str, first: str) -> None:
+    text = issue(finding(RELU, diagnosis={"side": side}))
+    assert text.startswith(title)
+    described = text.partition("### 🐛 Describe the bug\n\n")[2]
+    assert described.startswith(first) if first else not described.startswith("**")
+
+
 def test_an_input_that_is_written_to_is_told_and_an_untouched_one_is_not(tmp_path: Path) -> None:
     signature = Signature("inputs_untouched", "wrong", "backward", "leaf")
     text = repro(replace(finding(TWO_OPS), signature=signature)).replace("torch.compile(f, fullgraph=True)", "f")

@@ -173,10 +173,11 @@ def observe(
     try:
         leaves = interpret.materialise(program.leaves, subject.device, guard.house)
         cotangents = interpret.cotangents(program, subject.device, guard.house)
+        seeds = {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
         if recorder is not None:
-            recorder.given("leaf", leaves.values())
-            recorder.given("cotangent", cotangents)
-        given = leaves | {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
+            recorder.given("leaf", leaves)
+            recorder.given("cotangent", seeds)
+        given = leaves | seeds
         poison(subject.device)
         call = routes.Call(program, function, leaves, cotangents, compiler(subject, options), note)
         results = run_once(spec, call, subject, recorder)
