@@ -19,7 +19,7 @@ from fuzzer.execution import worker
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
-from fuzzer.oracles import _outside, _wide, _within_storage, spread
+from fuzzer.oracles import _wide, _within_storage, outside, spread
 from fuzzer.rounding import FACTOR, FINAL_LOOK, FIRST_LOOK
 from fuzzer.text import identify, parse
 
@@ -76,7 +76,7 @@ def compared(trial: Trial, rng: random.Random) -> Look:
         if floating:
             values.append(planted(r, nearest[at], ref.dtype.to_real(), rng))
         for value in values:
-            first, final = _outside(value, r, nearest[at]), _outside(value, r, closest[at])
+            first, final = outside(value, r, nearest[at]), outside(value, r, closest[at])
             found += Look(0, int(first.sum()), int(final.sum()), int((final & ~first).sum()))
         found += Look(planted=r.numel() * floating)
     return found
