@@ -131,6 +131,8 @@ WIDE = frozenset(
 )
 # Moves that round where they narrow.
 COPIES = frozenset("clone copy _to_copy cat stack fill".split())
+# Kernels that read an operand once for its maximum and sum and once more for their result.
+REREADING = frozenset("_softmax _log_softmax".split())
 # Roots of a sum of squares.
 ROOTS = frozenset("std std_mean linalg_vector_norm norm".split())
 # Products to which something is added.

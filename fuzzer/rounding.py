@@ -40,6 +40,7 @@ from fuzzer.arithmetic import (
     GRIDS,
     INEXACT,
     INEXACT_ON_CUDA,
+    REREADING,
     ROOTS,
     SIGNED,
     ULPS,
@@ -186,6 +187,8 @@ class Rounder:
             return mapped((args, kwargs), self._untied)
         if step.name in ("add", "sub", "rsub") and not self.consistent:
             args = self._contracted(step, args)
+        if step.name in REREADING and not self.consistent:
+            self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
         if is_primitive(step) or number in self.found.exact or is_exact(step) or step.name in COPIES:
             return args, kwargs
         if step.name.startswith("grid_sampler"):
@@ -278,7 +281,7 @@ class Rounder:
         self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
-        values = self._signed(step, self._shuffled(step, values))
+        values = self._reread(step, self._signed(step, self._shuffled(step, values)))
         hidden = self._cancelled(number, step, args, values)
         return [
             self._result_of_any(number, step, ref, value, hidden) if FLAGS.get(step.name) != at else value
@@ -310,6 +313,13 @@ class Rounder:
             high[:count] = drawn.conj()
             moved[rows] = values[rows] * high[:, None]
         return moved
+
+    def _reread(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """exp(x - max) / sum where a fused multiply-add rounds the first x otherwise than those of max and sum."""
+        if step.name not in REREADING or self.consistent:
+            return values
+        apart = self.apart.nan_to_num(0.0, 0.0, 0.0)
+        return [values[0] + apart if step.name.startswith("_log") else values[0] * apart.exp()]
 
     def _shuffled(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """Eigenvalues of complex matrices, with the vectors that go with them, in an order left to chance."""

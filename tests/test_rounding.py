@@ -162,6 +162,16 @@ def test_the_same_expression_rounds_equally_only_under_consistent_rounding() -> 
     assert floor(difference, x, consistent=False) > 0
 
 
+def test_a_softmax_may_round_what_it_reads_twice_otherwise_each_time() -> None:
+    # x / s - max is a fused multiply-add where the maximum was rounded: up to 1e4 * 2**-24 in the exponent
+    x = torch.tensor([[1.7, 1.2], [0.3, 1.9]])
+    scaled = lambda t: [torch.softmax(t / 1e-4, dim=-1)]  # noqa: E731
+    assert 1e-4 < floor(scaled, x) < 1e-1
+    assert floor(scaled, x, consistent=True) < 1e-5
+    assert floor(lambda t: [torch.softmax(t, dim=-1)], x * 1e4) < 1e-5
+    assert 1e-4 < floor(lambda t: [torch.log_softmax(t / 1e-4, dim=-1)], x[:, :1] + torch.zeros(1, 2)) < 1e-1
+
+
 def test_consistent_rounding_is_still_rounding() -> None:
     assert floor(lambda x: [x * 3.7 - x * 3.6], normal(64), consistent=True) > 0
 
