@@ -25,12 +25,13 @@ from typing import Any
 
 from fuzzer.answers import Answers, minimize
 from fuzzer.canaries import run_canaries
+from fuzzer.corpus import Corpus, resumed
 from fuzzer.diagnose import RUNS, Verification, diagnose, examine_all, matching, verify
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, without_settings
 from fuzzer.program import Program
-from fuzzer.schedule import Again, Chosen, Fresh, Rarest, Schedule
+from fuzzer.schedule import Again, Chosen, Fresh, Rarest, Schedule, drawing_from
 from fuzzer.store import Campaign as Record
 from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
@@ -58,7 +59,8 @@ GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 class Plan:
     """What a campaign was asked to do. minutes or programs (or neither) bound it.
 
-    guided: of several drawings the rarest is compiled.  again: the programs that another campaign chose, no others.
+    guided: of several drawings the rarest is compiled.  resume: and the corpus is that of an earlier campaign.
+    again: the programs that another campaign chose, no others.
     """
 
     task: Task
@@ -70,6 +72,7 @@ class Plan:
     corpus: Path | None = None
     command: str = "backfuzz fuzz"
     guided: bool = False
+    resume: bool = False
     again: tuple[Chosen, ...] = ()
 
     @property
@@ -80,7 +83,15 @@ class Plan:
         """What decides on the programs; a guided one logs its choices in this folder."""
         if self.again:
             return Again(list(self.again))
-        return Rarest(self.task, own) if self.guided else Fresh()
+        if self.resume:
+            corpus, state = resumed(self.explored, shown_at(self.task))
+            return Rarest(self.task, own, corpus, state["next"])
+        return Rarest(self.task, own, Corpus(self.explored, shown_at(self.task)).start()) if self.guided else Fresh()
+
+    @property
+    def explored(self) -> Path:
+        """Where a guided campaign keeps its programs."""
+        return self.folder / "corpus"
 
 
 @dataclass
@@ -159,6 +170,17 @@ def facts(task: Task) -> dict[str, str]:
     else:
         found["compiler"] = _first_line("g++", "--version")
     return {key: value for key, value in found.items() if value}
+
+
+def shown_at(task: Task) -> dict[str, str]:
+    """What the features of programs depend on beside the programs."""
+    return {name: facts(task)[name] for name in ("torch", "backend", "device")}
+
+
+def resume(plan: Plan) -> Plan:
+    """The plan to go on with the guided campaign whose corpus is in the plan's folder. Raises UsageError."""
+    _, state = resumed(plan.explored, shown_at(plan.task))
+    return replace(plan, task=drawing_from(plan.task, state), guided=True, resume=True)
 
 
 def _first_line(*command: str) -> str:
@@ -451,6 +473,7 @@ class Campaign:
     totals: Totals = field(default_factory=Totals)
     stopping: bool = False
     triage: Triage | None = None
+    schedule: Schedule = field(default_factory=Fresh)
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
         """Explore until the bound is met or `stopping` is set; then finish triage. Raises StoreError early."""
@@ -466,7 +489,9 @@ class Campaign:
             self.triage = Triage(plan, pool, name, self.totals, self.say)
             self.triage.start()
             started = time.monotonic()
-            self._explore(pool, plan.schedule(own), log, started, show_progress)
+            self.schedule = plan.schedule(own)
+            self._explore(pool, log, started, show_progress)
+            self.schedule.close()
             self.totals.seconds = time.monotonic() - started
             grace = max(GRACE_SECONDS, GRACE_SHARE * 60 * (plan.minutes or 0))
             self.triage.finish(0.0 if self.stopping else grace)
@@ -482,9 +507,7 @@ class Campaign:
         self._record(name)
         return self.totals
 
-    def _explore(
-        self, pool: Pool, schedule: Schedule, log: Any, started: float, show_progress: Callable[[Campaign], None]
-    ) -> None:
+    def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
         pending: dict[Future[Report], int] = {}
         index = 0
@@ -501,14 +524,14 @@ class Campaign:
                     pool.abandon(pending)
                     break
             while more() and len(pending) < self._room():
-                pending[schedule.submit(pool, task, index)] = index
+                pending[self.schedule.submit(pool, task, index)] = index
                 index += 1
             if not pending:
                 break
             done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
                 number = pending.pop(future)
-                schedule.learn(number, self._take(pool, number, future, log))
+                self.schedule.learn(number, self._take(pool, number, future, log))
             show_progress(self)
             if self.triage is not None and self.triage.error is not None:
                 break

@@ -166,6 +166,9 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
     help="Compile the rarest of several drawings of each program; the choices are logged.",
 )
 @click.option(
+    "--resume", is_flag=True, help="Go on with the last guided campaign, from its corpus in .backfuzz/corpus."
+)
+@click.option(
     "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a guided campaign's choices.jsonl."
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
@@ -185,6 +188,7 @@ def fuzz(
     compare: tuple[str, str] | None,
     routes: str | None,
     guided: bool,
+    resume: bool,
     again: Path | None,
     complex_: bool,
     assignments: Sequence[str],
@@ -202,6 +206,7 @@ def fuzz(
     """
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
+    from fuzzer.campaign import resume as campaign_to_resume
     from fuzzer.execution.pool import default_workers
     from fuzzer.ops.spec import Limits
     from fuzzer.program import DIFFERENTIABLE, FLOATS
@@ -224,11 +229,11 @@ def fuzz(
     command = "backfuzz " + shlex.join(sys.argv[1:])
     plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=regressions(db), command=command)
     if again is not None:
-        if guided:
-            raise UsageError("--again runs what was chosen before; --guided chooses: take one of them")
+        if guided or resume:
+            raise UsageError("--again runs what was chosen before; --guided and --resume choose: take one of them")
         task, logged = read_log(again, task)
         plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
-    plan = replace(plan, guided=guided)
+    plan = campaign_to_resume(plan) if resume else replace(plan, guided=guided)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)
@@ -238,7 +243,8 @@ def fuzz(
     if as_json:
         click.echo(json.dumps(totals.summary()))
     if campaign.stopping:
-        click.echo(f"stopped; go on with another seed: {command} --seed {seed + 1}", err=True)
+        onward = "this corpus: backfuzz fuzz --resume" if plan.guided else f"another seed: {command} --seed {seed + 1}"
+        click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
 
@@ -355,6 +361,27 @@ def report_row(label: str, report: Report) -> dict[str, Any]:
         "detectable": report.detectable,
         "elements": report.elements,
     }
+
+
+@main.command()
+@click.option(
+    "--corpus", type=click.Path(path_type=Path), default=Path(".backfuzz/corpus"), show_default=True, help="Its folder."
+)
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="A new folder. Default: the corpus itself.")
+@json_option
+@explained
+def cmin(corpus: Path, out: Path | None, as_json: bool) -> None:
+    """Reduce a guided campaign's corpus to few programs that show every feature that it shows.
+
+    Exit codes: 0 reduced; 2 there is no corpus, its index cannot be read, or --out exists.
+    """
+    from fuzzer.corpus import load, reduce
+
+    found = load(corpus)
+    chosen = reduce(found, out or corpus)
+    told = {"programs": len(found.kept), "kept": len(chosen), "features": len(found.frontier.best)}
+    line = f"{told['kept']} of {told['programs']} programs show all {told['features']} features: {out or corpus}"
+    click.echo(json.dumps(told) if as_json else line)
 
 
 @main.command()

@@ -1,8 +1,11 @@
-"""What is new and what is rare, of the features of programs."""
+"""What is new and what is rare, of the features of programs; which program shows a feature best."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fuzzer.features import FAMILIES, Features
 
@@ -40,3 +43,81 @@ def novelty(features: Iterable[int], seen: Seen, power: float = SIZE_POWER) -> f
     """How rare these are: the sum of 1 / (1 + programs that showed it), over their number to this power."""
     found = list(features)
     return sum(1 / (1 + seen[feature]) for feature in found) / max(len(found), 1) ** power
+
+
+# ---------------------------------------------------------------- the frontier
+
+
+@dataclass(frozen=True, order=True)
+class Kept:
+    """A program that showed something first, smaller and faster ones before others.
+
+    nodes of its text; seconds that the compiled side took.
+    """
+
+    nodes: int
+    seconds: float
+    id: str
+    features: Mapping[str, frozenset[int]] = field(compare=False, default_factory=dict)
+
+
+STILL = 200  # programs
+
+
+class Frontier:
+    """For each feature the smallest, fastest of the kept programs that show it; when each family last brought one."""
+
+    def __init__(self) -> None:
+        self.best: dict[tuple[str, int], Kept] = {}
+        self.families: Counter[str] = Counter()
+        self.moved: dict[str, int] = {}
+        self.programs = 0
+
+    def new(self, features: Features) -> int:
+        """How many of these no program showed before."""
+        return sum((family, number) not in self.best for family, numbers in features.items() for number in numbers)
+
+    def count(self) -> None:
+        """One more program was compiled."""
+        self.programs += 1
+
+    def add(self, kept: Kept) -> None:
+        """Enter a program for each feature that it is the first or the best to show."""
+        for family, numbers in kept.features.items():
+            for number in numbers:
+                known = self.best.get((family, number))
+                if known is None:
+                    self.families[family] += 1
+                    self.moved[family] = self.programs
+                if known is None or kept < known:
+                    self.best[family, number] = kept
+
+    def still(self, families: Iterable[str]) -> list[str]:
+        """Of these families those that brought nothing new for some time, though they did before."""
+        return [f for f in families if f in self.moved and self.programs - self.moved[f] >= STILL]
+
+    def silent(self, families: Iterable[str]) -> list[str]:
+        """Of these families those of which no program showed anything, after enough of them."""
+        return [f for f in families if f not in self.moved and self.programs >= STILL // 4]
+
+
+def covering(programs: Sequence[Kept]) -> list[Kept]:
+    """Few programs that show every feature that these show: always the one next that shows most of what is missing.
+
+    Of equals the smallest, fastest. (The greedy rule for set cover; the smallest set is hard to find.)
+    """
+    missing = {(family, number) for kept in programs for family, numbers in kept.features.items() for number in numbers}
+    ordered = sorted(programs)
+    own = [{(f, number) for f, numbers in kept.features.items() for number in numbers} for kept in ordered]
+    waiting = [(-len(shown), n) for n, shown in enumerate(own)]
+    heapq.heapify(waiting)
+    chosen: list[Kept] = []
+    while missing:
+        _, n = heapq.heappop(waiting)
+        gain = -len(own[n] & missing), n
+        if waiting and waiting[0] < gain:  # it shows less by now than when it was counted: back in the row
+            heapq.heappush(waiting, gain)
+            continue
+        chosen.append(ordered[n])
+        missing -= own[n]
+    return chosen

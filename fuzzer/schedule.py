@@ -12,13 +12,16 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from fuzzer.corpus import Corpus
 from fuzzer.execution.guide import explore_again, explore_rarest
 from fuzzer.execution.messages import Report, UsageError
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine, explore
-from fuzzer.frontier import Seen
+from fuzzer.features import FAMILIES as TRACED
+from fuzzer.frontier import STILL
 from fuzzer.ops.spec import Limits
 from fuzzer.settings import parse_assignment
+from fuzzer.structure import FAMILIES as COMPILED
 
 LOG = "choices.jsonl"
 
@@ -30,51 +33,100 @@ class Schedule(Protocol):
 
     def learn(self, n: int, report: Report) -> None: ...
 
+    def told(self) -> str:
+        """What it has learned, for the campaign's line; "" where it learns nothing."""
+        ...
 
-class Fresh:
+    def close(self) -> None: ...
+
+
+class Unlearned:
+    """A schedule that learns nothing."""
+
+    def learn(self, n: int, report: Report) -> None:
+        return None
+
+    def told(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        return None
+
+
+class Fresh(Unlearned):
     """Program n of the seed: the same programs with any number of workers."""
 
     def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
         return pool.submit(explore, task, n)
 
-    def learn(self, n: int, report: Report) -> None:
-        return None
+
+SAVED_EVERY = 32  # programs
 
 
 class Rarest:
-    """Of several drawings of program n, the one whose trace is rarest among those that were compiled so far.
+    """Of several drawings of a program, the one whose trace is rarest among those that were compiled so far.
 
     The log holds a line with what all programs were drawn from, then one for each program: which candidate, why (the
-    novelty of each), and the class of its trial.
+    novelty of each), how many features were new, and the class of its trial. What shows something new is kept in the
+    corpus. first: the number of the first program.
     """
 
-    def __init__(self, task: Task, folder: Path):
-        self.seen = Seen()
+    def __init__(self, task: Task, folder: Path, corpus: Corpus, first: int = 0):
+        self.corpus, self.first = corpus, first
+        self.drawn_from, self.families = drawn_from(task), families(task.place.subject.backend)
+        self.pending: set[int] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self.log = (folder / LOG).open("w")
-        self._write(drawn_from(task))
+        self._write(self.drawn_from)
+        self.next = first
+        self._save()
 
     def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        return pool.submit(explore_rarest, task, (n, bytes(self.seen)))
+        number = self.first + n
+        self.next = number + 1
+        self.pending.add(number)
+        return pool.submit(explore_rarest, task, (number, bytes(self.corpus.seen)))
 
     def learn(self, n: int, report: Report) -> None:
-        self.seen.add(report.features)
+        number, new = self.first + n, self.corpus.learn(report)
+        self.pending.discard(number)
         scores = [score if score is None else round(score, 4) for score in report.scores]
-        row = {"index": n, "candidate": report.candidate, "novelty": scores, "class": report.verdict}
-        self._write(
-            row if scores else row | {"text": report.text}
-        )  # without: the worker died and told only its program
+        row = {"index": number, "candidate": report.candidate, "novelty": scores, "new": new, "class": report.verdict}
+        # without scores: the worker died and told only its program
+        self._write(row if scores else row | {"text": report.text})
+        if self.corpus.frontier.programs % SAVED_EVERY == 0:
+            self._save()
+
+    def told(self) -> str:
+        frontier = self.corpus.frontier
+        still, silent = frontier.still(self.families), frontier.silent(self.families)
+        flat = f", none new in {STILL} programs: {' '.join(still)}" if still else ""
+        blind = f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else ""
+        return f"{len(frontier.best)} features, {len(self.corpus.kept)} programs kept{flat}{blind}"
+
+    def close(self) -> None:
+        self._save()
+        self.log.close()
+
+    def _save(self) -> None:
+        """What is still running is run again by who goes on."""
+        self.corpus.save({**self.drawn_from, "next": min(self.pending, default=self.next)})
 
     def _write(self, row: dict[str, Any]) -> None:
         self.log.write(json.dumps(row) + "\n")
         self.log.flush()
 
 
+def families(backend: str) -> tuple[str, ...]:
+    """The families of features that a backend shows."""
+    return (*TRACED, *COMPILED) if backend == "inductor" else TRACED
+
+
 # A program's number and its candidate's; or its text, where its worker died.
 Chosen = tuple[int, int] | str
 
 
-class Again:
+class Again(Unlearned):
     """The programs that a log names, in its order."""
 
     def __init__(self, chosen: list[Chosen]):
@@ -84,15 +136,23 @@ class Again:
         chosen = self.chosen[n]
         return pool.submit(examine if isinstance(chosen, str) else explore_again, task, chosen)
 
-    def learn(self, n: int, report: Report) -> None:
-        return None
-
 
 def drawn_from(task: Task) -> dict[str, Any]:
     """What a task's programs are drawn from, beside their numbers."""
     fixed = [f"{name}={value!r}" for name, value in task.fixed]
     drawn: dict[str, Any] = {"seed": task.seed, "limits": asdict(task.limits), "ops": task.ops, "routes": task.routes}
     return drawn | {"fixed": fixed, "device": _kind_of_device(task)}
+
+
+def drawing_from(task: Task, drawn: dict[str, Any]) -> Task:
+    """The task with what programs were drawn from. Raises UsageError where that was another kind of device."""
+    if drawn["device"] != _kind_of_device(task):
+        raise UsageError(f"the programs were drawn for {drawn['device']}, not {_kind_of_device(task)}: --device")
+    bounds: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in drawn["limits"].items()}
+    task = replace(
+        task, seed=drawn["seed"], limits=Limits(**bounds), fixed=tuple(map(parse_assignment, drawn["fixed"]))
+    )
+    return replace(task, ops=tuple(drawn["ops"]), routes=tuple(drawn["routes"]))
 
 
 def _kind_of_device(task: Task) -> str:
@@ -103,14 +163,10 @@ def read_log(path: Path, task: Task) -> tuple[Task, list[Chosen]]:
     """The task with what the log's programs were drawn from, and what was chosen. Raises UsageError."""
     try:
         head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-        bounds: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in head["limits"].items()}
-        known = replace(
-            task, seed=head["seed"], limits=Limits(**bounds), ops=tuple(head["ops"]), routes=tuple(head["routes"])
-        )
-        known = replace(known, fixed=tuple(map(parse_assignment, head["fixed"])))
+        known = drawing_from(task, head)
         chosen = [row.get("text") or (row["index"], row["candidate"]) for row in rows]
+    except UsageError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: not a log of choices ({LOG} in a campaign's folder): {error!r}") from None
-    if head["device"] != _kind_of_device(task):
-        raise UsageError(f"{path}: its programs were drawn for {head['device']}, not {_kind_of_device(task)}: --device")
     return known, chosen

@@ -24,7 +24,8 @@ def status(campaign: Campaign) -> str:
     classes = ", ".join(f"{totals.classes[c]} {c}" for c in CLASSES if totals.classes[c])
     busy = f"; minimizing {', '.join(str(s.signature) for s in triage.busy)}" if triage and triage.busy else ""
     waiting = f", {len(triage.waiting)} waiting" if triage is not None and triage.waiting else ""
-    return f"{totals.programs} programs: {classes or 'none yet'}; {sum(totals.new.values())} new{busy}{waiting}"
+    shown = f"; {told}" if (told := campaign.schedule.told()) else ""
+    return f"{totals.programs} programs: {classes or 'none yet'}; {sum(totals.new.values())} new{busy}{waiting}{shown}"
 
 
 class Lines:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from fuzzer import cli
 from fuzzer.campaign import Campaign, Plan
+from fuzzer.corpus import Corpus
 from fuzzer.execution import guide, worker
 from fuzzer.execution.guide import CANDIDATES, explore_again, explore_rarest
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
@@ -99,6 +100,7 @@ def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.Mon
     rows = [json.loads(line) for line in log.read_text().splitlines()][1:]
     assert sorted(row["index"] for row in rows) == list(range(6))
     assert all(len(row["novelty"]) == CANDIDATES and row["class"] for row in rows)
+    assert rows[0]["new"] > 0
     task, again = read_log(log, Task(place=EAGER.place))
     assert task == EAGER
     Campaign(replace(plan, task=task, guided=False, again=tuple(again)), print).run()
@@ -112,8 +114,12 @@ def test_unguided_programs_are_those_of_their_numbers(plan: Plan, monkeypatch: p
     assert not list(plan.folder.glob(f"campaigns/*/{LOG}"))
 
 
+def empty(folder: Path) -> Corpus:
+    return Corpus(folder / "corpus", {"torch": "2.13.0"}).start()
+
+
 def test_a_program_whose_worker_died_is_logged_as_text(tmp_path: Path) -> None:
-    schedule = Rarest(EAGER, tmp_path)
+    schedule = Rarest(EAGER, tmp_path, empty(tmp_path))
     text = show(draw(EAGER, 4, 1))
     died = Verdict(Signature("worker_survives", "crashes", "backward", "SIGSEGV"), "")
     schedule.learn(4, Report(text, (died,)))
@@ -136,7 +142,7 @@ def test_a_program_whose_worker_died_is_logged_as_text(tmp_path: Path) -> None:
 def test_a_log_keeps_settings_and_limits(tmp_path: Path) -> None:
     limits = replace(EAGER.limits, dtypes=("f32", "c64"))
     task = replace(EAGER, fixed=(("inductor.max_fusion_size", 4),), limits=limits)
-    Rarest(task, tmp_path)
+    Rarest(task, tmp_path, empty(tmp_path))
     assert read_log(tmp_path / LOG, Task(place=EAGER.place)) == (task, [])
 
 
@@ -144,7 +150,7 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('{"index": 3}\n')
     with pytest.raises(UsageError, match="not a log of choices"):
         read_log(tmp_path / "x", EAGER)
-    Rarest(EAGER, tmp_path)
+    Rarest(EAGER, tmp_path, empty(tmp_path))
     with pytest.raises(UsageError, match="drawn for cpu, not cuda"):
         read_log(tmp_path / LOG, Task(place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda"))))
 

@@ -1,0 +1,230 @@
+"""The frontier and the corpus of a guided campaign: what is kept, going on, making it smaller."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fuzzer import cli
+from fuzzer.campaign import Campaign, Plan, resume, shown_at
+from fuzzer.corpus import INDEX, SEEN, STATE, Corpus, load, reduce, resumed
+from fuzzer.execution.messages import Place, Report, Subject, UsageError
+from fuzzer.execution.worker import Task
+from fuzzer.frontier import STILL, Frontier, Kept, covering
+from fuzzer.schedule import LOG, Fresh, Rarest
+from fuzzer.text import identify, parse
+from fuzzer.view import status
+
+EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))
+HERE = {"torch": "2.13.0", "backend": "inductor", "device": "cpu"}
+
+
+def text(seed: int) -> str:
+    return f"""program(1)
+route("autograd")
+x0 = leaf(f32[4], seed={seed})
+v0 = exp(x0)
+backward(v0, cotangent(f32[4]))
+"""
+
+
+def shown(seed: int, *numbers: int, seconds: float = 1.0) -> Report:
+    return Report(text(seed), features={"operand": frozenset(numbers)}, seconds={"subject": seconds})
+
+
+def kept(name: str, nodes: int, seconds: float, *numbers: int) -> Kept:
+    return Kept(nodes, seconds, name, {"operand": frozenset(numbers)})
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Corpus:
+    return Corpus(tmp_path / "corpus", HERE).start()
+
+
+def test_a_program_is_kept_when_it_shows_something_new(corpus: Corpus) -> None:
+    assert corpus.learn(shown(1, 10, 11)) == 2
+    assert corpus.learn(shown(2, 10)) == 0
+    assert corpus.learn(shown(3, 10, 12)) == 1
+    assert corpus.learn(Report("", rejected="no")) == 0
+    assert {path.stem for path in corpus.folder.glob("*.prog")} == {identify(parse(text(n))) for n in (1, 3)}
+    assert corpus.seen[10] == 3
+    assert corpus.frontier.families == {"operand": 3}
+
+
+def test_the_frontier_names_the_smallest_then_the_fastest() -> None:
+    frontier = Frontier()
+    for one in (kept("a", 3, 1.0, 1, 2), kept("b", 2, 9.0, 1), kept("c", 2, 3.0, 1, 3), kept("d", 4, 0.1, 2)):
+        frontier.add(one)
+    assert {number: best.id for (_, number), best in frontier.best.items()} == {1: "c", 2: "a", 3: "c"}
+
+
+def test_a_family_that_stands_still_or_sees_nothing_is_told() -> None:
+    frontier = Frontier()
+    frontier.add(kept("a", 1, 1.0, 1))
+    assert not frontier.silent(["line"])
+    for _ in range(STILL):
+        frontier.count()
+    assert frontier.still(["operand", "line"]) == ["operand"]
+    assert frontier.silent(["operand", "line"]) == ["line"]
+
+
+def test_a_new_corpus_puts_the_old_one_aside(corpus: Corpus) -> None:
+    corpus.learn(shown(1, 10))
+    Corpus(corpus.folder, HERE).start()
+    assert load(corpus.folder).kept == []
+    assert len(load(corpus.folder.with_name("corpus-1")).kept) == 1
+
+
+def test_a_corpus_is_read_as_it_was_left(corpus: Corpus) -> None:
+    corpus.learn(shown(1, 10, 2**63 + 5))
+    corpus.learn(shown(2, 12, seconds=0.5))
+    corpus.save({"next": 7})
+    found, state = resumed(corpus.folder, HERE)
+    assert (found.kept, [k.features for k in found.kept]) == (corpus.kept, [k.features for k in corpus.kept])
+    assert found.frontier.best == corpus.frontier.best
+    assert (found.frontier.programs, found.frontier.moved) == (2, {"operand": 2})
+    assert bytes(found.seen) == bytes(corpus.seen)
+    assert state == {"next": 7}
+
+
+def test_a_line_that_was_cut_off_is_left_out(corpus: Corpus) -> None:
+    corpus.learn(shown(1, 10))
+    with (corpus.folder / INDEX).open("a") as index:
+        index.write('{"program": "abc", "no')
+    assert len(load(corpus.folder).kept) == 1
+
+
+@pytest.mark.parametrize("name", ["torch", "backend", "device"])
+def test_another_place_is_refused_in_one_clear_line(corpus: Corpus, name: str) -> None:
+    corpus.save({"next": 0})
+    with pytest.raises(UsageError, match=f"was made with {name} {HERE[name]}, this is other"):
+        resumed(corpus.folder, {**HERE, name: "other"})
+
+
+@pytest.mark.parametrize("broken", [INDEX, STATE, SEEN])
+def test_what_is_missing_is_told(corpus: Corpus, broken: str) -> None:
+    corpus.save({"next": 0})
+    (corpus.folder / broken).unlink()
+    with pytest.raises(UsageError, match="fuzz --guided"):
+        resumed(corpus.folder, HERE)
+
+
+def test_an_index_of_something_else_is_refused(corpus: Corpus) -> None:
+    (corpus.folder / INDEX).write_text("[1, 2]\n")
+    with pytest.raises(UsageError, match="not the index of a corpus"):
+        load(corpus.folder)
+
+
+# ---------------------------------------------------------------- going on
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setattr("fuzzer.campaign.ring", lambda *_: None)
+    return Plan(EAGER, 1, programs=4, db=tmp_path / "ledger.db", folder=tmp_path / "own", guided=True)
+
+
+def indices(folder: Path) -> list[int]:
+    logs = sorted(folder.glob(f"campaigns/*/{LOG}"), key=lambda path: path.stat().st_mtime)
+    return [json.loads(line)["index"] for line in logs[-1].read_text().splitlines()[1:]]
+
+
+def test_a_resumed_campaign_goes_on_with_the_next_programs_and_what_was_seen(plan: Plan) -> None:
+    Campaign(plan, print).run()
+    before = load(plan.explored)
+    assert before.kept
+    later = resume(replace(plan, task=Task(place=EAGER.place), guided=False, programs=3))
+    assert later.task == EAGER, "seed, limits and routes are those of the corpus"
+    went = Campaign(later, print)
+    went.run()
+    assert sorted(indices(plan.folder)) == [4, 5, 6]
+    after = load(plan.explored)
+    assert after.kept[: len(before.kept)] == before.kept
+    assert after.state()["next"] == 7
+    assert after.frontier.programs == 7
+    assert f"{len(after.frontier.best)} features, {len(after.kept)} programs kept" in status(went)
+
+
+def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus, tmp_path: Path) -> None:
+    class Asked:
+        def submit(self, *given: Any) -> None:
+            return None
+
+    schedule = Rarest(EAGER, tmp_path, corpus, first=5)
+    for n in range(4):
+        schedule.submit(Asked(), EAGER, n)  # type: ignore[arg-type]
+    for n in (0, 1, 3):
+        schedule.learn(n, shown(n, n))
+    schedule.close()
+    assert corpus.state()["next"] == 7
+
+
+def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["fuzz", "--resume", "--programs", "1", "--device", "cpu", "--db", str(tmp_path / "x.db")]
+    done = CliRunner().invoke(cli.main, arguments)
+    assert (done.exit_code, "no corpus in .backfuzz/corpus" in done.output) == (2, True)
+    made = Corpus(Path(".backfuzz/corpus"), {**shown_at(Task()), "torch": "2.0.0"})
+    made.start().save({"next": 0})
+    done = CliRunner().invoke(cli.main, arguments)
+    assert (done.exit_code, "was made with torch 2.0.0" in done.output) == (2, True)
+
+
+def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
+    went = Campaign(replace(plan, guided=False), print)
+    went.run()
+    assert isinstance(went.schedule, Fresh)
+    assert not plan.explored.exists()
+    assert "kept" not in status(went)
+
+
+# ---------------------------------------------------------------- making it smaller
+
+
+def test_few_programs_show_every_feature() -> None:
+    drawn = random.Random(5)
+    programs = [
+        kept(f"p{n}", drawn.randint(1, 6), 1.0, *drawn.sample(range(60), drawn.randint(1, 12))) for n in range(80)
+    ]
+    chosen = covering(programs)
+    whole = frozenset().union(*(p.features["operand"] for p in programs))
+    assert frozenset().union(*(p.features["operand"] for p in chosen)) == whole
+    assert len(chosen) < 20
+    for one in chosen:
+        left = (p.features["operand"] for p in chosen[: chosen.index(one)])
+        assert one.features["operand"] - frozenset().union(*left), "each brings something"
+
+
+def test_of_equals_the_smaller_program_is_taken() -> None:
+    assert [k.id for k in covering([kept("a", 5, 1.0, 1, 2), kept("b", 2, 9.0, 1, 2), kept("c", 2, 1.0, 1, 2)])] == [
+        "c"
+    ]
+    assert covering([]) == []
+
+
+def test_cmin_keeps_every_feature_and_can_be_resumed(corpus: Corpus) -> None:
+    for seed, numbers in enumerate([(1,), (2,), (1, 2, 3), (4,), (3, 4, 5)]):
+        corpus.learn(shown(seed, *numbers))
+    corpus.save({"next": 5})
+    arguments = ["cmin", "--corpus", str(corpus.folder)]
+    done = CliRunner().invoke(cli.main, [*arguments, "--out", str(corpus.folder.with_name("small")), "--json"])
+    assert json.loads(done.output) == {"programs": 5, "kept": 2, "features": 5}
+    assert len(load(corpus.folder).kept) == 5, "the corpus itself is as it was"
+    done = CliRunner().invoke(cli.main, arguments)
+    assert "2 of 5 programs show all 5 features" in done.output
+    found, state = resumed(corpus.folder, HERE)
+    assert found.frontier.best.keys() == corpus.frontier.best.keys()
+    assert len(list(corpus.folder.glob("*.prog"))) == 2
+    assert state == {"next": 5}
+
+
+def test_cmin_overwrites_nothing_else(corpus: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(UsageError, match="exists already"):
+        reduce(corpus, tmp_path / "mine")
