@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from fuzzer.bench import calibrate, cost, first_look, minifier, minimize, sensitivity, throughput
+from fuzzer.bench import calibrate, cost, first_look, guided, minifier, minimize, sensitivity, throughput
 from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
@@ -138,6 +138,33 @@ def cost_command(programs: int, workers: int, seed: int, device: str, backend: s
     """The share of a campaign's CPU time that its oracles take."""
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
     _print(cost.measure(task, programs, workers), as_json)
+
+
+@main.command("guided")
+@click.option("--programs", default=0, show_default=True, help="To record into the pool first, if it holds fewer.")
+@click.option(
+    "--pool", "path", type=click.Path(path_type=Path), default=Path(".backfuzz/pool.jsonl"), show_default=True
+)
+@click.option(
+    "--orders", default=20, show_default=True, type=click.IntRange(2), help="In which each policy is replayed."
+)
+@_options
+def guided_command(
+    programs: int, path: Path, orders: int, workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
+    """Policies that choose among candidates, replayed over a pool of compiled programs: features at equal CPU time."""
+    guided.record(replace(_task(device, backend, seed), routes=ANY_BACKEND), path, programs, workers)
+    figures = guided.measure(path, orders)
+    if as_json:
+        print(json.dumps(figures))
+        return
+    for name in ("as measured", "compiles of 0.5 s"):
+        for half in ("even", "odd"):
+            click.echo(f"{name}, {half} programs")
+            for row in figures[name][half]:
+                told = f"{row['features']:9.1f} features {row['range']}, {row['compiles']:6.1f} compiles"
+                click.echo(f"  {row['policy']:20} {told}, {row['ratio']:.3f} of blind, p {row['p']:.2g}")
+        click.echo(f"chosen on the even programs: {figures[name]['chosen']['policy']}")
 
 
 @main.command("throughput")
