@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -530,11 +530,11 @@ def informative(program: Program) -> bool:
     eager computes it and the same in float64, from the same numbers, where both are finite. Where
     the program has no float64 form, nonzero is enough.
     """
-    own = _dry_gradients(program)
+    own = dry_gradients(program)
     if own is None:
         return True  # refused: the reference side will say so
     drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
-    wide = None if drawing else _dry_gradients(program, doubled)
+    wide = None if drawing else dry_gradients(program, doubled)
     for name, gradient in own.items():
         if gradient is None or not gradient.numel():
             continue
@@ -553,7 +553,7 @@ def doubled(t: torch.Tensor) -> torch.Tensor:
     return t.to(torch.promote_types(t.dtype, torch.float64))
 
 
-def _dry_gradients(
+def dry_gradients(
     program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
 ) -> dict[str, torch.Tensor | None] | None:
     """Eager's gradients, of leaves and cotangents with `change` applied to those that float or are complex."""
@@ -659,7 +659,7 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
         for o in enclosed.outputs
     )
     found = replace(enclosed, outputs=tuple(outputs))
-    return None if _dry_gradients(found) is None else found  # fake kernels let some dtypes pass that real ones refuse
+    return None if dry_gradients(found) is None else found  # fake kernels let some dtypes pass that real ones refuse
 
 
 def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -681,9 +681,17 @@ def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
 
 
 def prune(program: Program) -> Program:
-    """Without the nodes that no output needs. Leaves stay: an unused leaf is part of what is tried."""
+    """Without the nodes that no output needs. One unused leaf stays: it is part of what is tried."""
     kept, live = needed(program)
+
+    def pruned(body: Iterable[Statement]) -> Iterator[Statement]:
+        for s in body:
+            if isinstance(s, Node) and s.outs in kept:
+                yield s
+            elif isinstance(s, Region) and (inner := tuple(pruned(s.body))):
+                yield replace(s, body=inner)
+
     used = live | {leaf.base for leaf in program.leaves if leaf.base is not None}
     extra = [leaf.name for leaf in program.leaves if leaf.name not in used][:1]
     leaves = tuple(leaf for leaf in program.leaves if leaf.name in used or leaf.name in extra)
-    return replace(program, leaves=leaves, body=tuple(node for node in program.nodes if node.outs in kept))
+    return replace(program, leaves=leaves, body=tuple(pruned(program.body)))

@@ -31,6 +31,7 @@ ORDER = (
     "fuzzer.generate",
     "fuzzer.vocabulary",
     "fuzzer.strategies",
+    "fuzzer.graft",
     "fuzzer.mutate",
     "fuzzer.trace",
     "fuzzer.features",
