@@ -77,7 +77,7 @@ class Observation:
     cpu_seconds  of the run, compiling included: this process and its children.
     peak     bytes of memory taken at the run's peak beyond what was in use before; None where it was not measured.
     atomics  whether generated code adds with atomics, in no set order; None where no code was seen.
-    steady   where `again` differs: whether it does not under torch.use_deterministic_algorithms.
+    admitted  where `again` differs: what torch says of that (`worker.admitted`); "" where it says nothing.
     """
 
     outcome: str
@@ -95,7 +95,7 @@ class Observation:
     cpu_seconds: float = 0.0
     peak: int | None = None
     atomics: bool | None = None
-    steady: bool = False
+    admitted: str = ""
 
 
 @dataclass(frozen=True)

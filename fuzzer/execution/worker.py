@@ -13,6 +13,7 @@ import os
 import random
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -309,20 +310,26 @@ def run_compiled(program: Program, trial: Trial, task: Task, journal: Journal) -
         if seen.again is not None:
             seen.again = tamper(seen.again)
             if unequal(trial.named(seen), trial.named(seen.again)):
-                seen.steady = steady(program, trial, task.place.subject, journal)
+                seen.admitted = admitted(program, trial, task.place.subject, journal)
     return seen
 
 
-def steady(program: Program, trial: Trial, subject: Subject, journal: Journal) -> bool:
-    """Whether the program, compiled under torch.use_deterministic_algorithms, gives the same bits twice."""
+def admitted(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
+    """What torch says of a program whose two runs differ, asked under torch.use_deterministic_algorithms: that they do
+    not differ there, or which operation has no set order; "" where it says nothing."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     reset_compiler()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        seen = observe(program, subject, journal.phase)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            seen = observe(program, subject, journal.phase)
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-    return seen.again is not None and not unequal(trial.named(seen), trial.named(seen.again))
+    if seen.again is not None and not unequal(trial.named(seen), trial.named(seen.again)):
+        return "two runs are equal under torch.use_deterministic_algorithms"
+    told = (str(warning.message).partition(".")[0] for warning in said)
+    return next((f"torch says: {text}" for text in told if "deterministic" in text), "")
 
 
 def try_program(program: Program, task: Task, journal: Journal) -> Trial:
