@@ -364,8 +364,10 @@ class Rounder:
         shown = [*_float_tensors(args), *(values[2:3] if forward_norm else [])]
         sizes = [float(t.abs().max()) for t in shown if t.numel()]
         unit = self._inner_unit(number, step)
-        if step.name.startswith("grid_sampler") and interpolation(step) == BICUBIC:
-            unit *= CUBIC_INNER
+        if step.name.startswith("grid_sampler"):
+            # a grid of small coordinates is in the middle of the input: it makes nothing smaller
+            sizes[2 if step.name.endswith("_backward") else 1] = 1.0
+            unit *= CUBIC_INNER if interpolation(step) == BICUBIC else 1.0
         return unit * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
 
     def _result(

@@ -503,3 +503,16 @@ def test_no_floor_of_a_later_look_is_lower() -> None:
     assert float(floors[0].max()) > 0
     assert bool((floors[0] <= floors[1]).all())
     assert bool((floors[1] <= floors[2]).all())
+
+
+def test_cubic_weights_cancel_as_much_for_tiny_coordinates() -> None:
+    field = normal(1, 1, 2, 1)
+
+    def run(grid: torch.Tensor) -> list[torch.Tensor]:
+        y = grid.requires_grad_()
+        found = torch.nn.functional.grid_sample(field, y, mode="bicubic", padding_mode="border", align_corners=False)
+        return list(torch.autograd.grad(found.sum(), y))
+
+    model, (found,) = modelled(run, normal(1, 4, 4, 2) * 1e-30)
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool(((found.double() - model.reference[0]).abs() <= limit).all())
