@@ -21,6 +21,7 @@ lacking              the two above, torch._inductor.lowering.{lowerings, fallbac
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
 in_backward          torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
+passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
 
@@ -337,3 +338,10 @@ def schema_parameters(function: Any) -> Iterator[list[str]]:
         overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
     for overload in overloads:
         yield [argument.name for argument in overload._schema.arguments]
+
+
+def passes_accuracy_check(eager: torch.Tensor, found: torch.Tensor, exact: torch.Tensor, tolerance: float) -> bool:
+    """PyTorch's own accuracy check of a compiled result, as its benchmarks call it."""
+    from torch._dynamo.utils import same
+
+    return bool(same(eager, found, exact, tol=tolerance, equal_nan=True, log_error=lambda *_: None))

@@ -11,6 +11,7 @@ import torch
 from fuzzer.bench import bare, sensitivity
 from fuzzer.bench.bound import Bounds, gamma
 from fuzzer.bench.sensitivity import KINDS, Corruption, Heard, corrupted, listen, summary
+from fuzzer.bench.smallest import Smallest, bisected, smallest, table
 from fuzzer.bench.throughput import Bare
 from fuzzer.execution.messages import Place, Report, Subject, Trial
 from fuzzer.execution.pool import Pool
@@ -64,6 +65,18 @@ def test_the_bound_covers_eager_and_is_not_vacuous(dtype: str, most: float) -> N
 def test_a_program_over_integers_has_the_bound_zero() -> None:
     bounds = bounds_of(trial_of(WHOLE))
     assert [bounds.at(name, 0) for name in bounds.reference] == [0.0] * len(bounds.reference) != []
+
+
+def test_there_is_no_bound_where_a_choice_among_equal_elements_is_free() -> None:
+    text = """
+program(1)
+x0 = leaf(f32[9], values="{values}", seed=1)
+v0, v1 = median(x0, dim=0)
+backward(v0, cotangent(f32[()], seed=3))
+"""
+    tied, plain = (bounds_of(trial_of(text.format(values=values))) for values in ("ties", "normal"))
+    assert tied.at("x0.grad", 0) is None
+    assert plain.at("x0.grad", 0) is not None
 
 
 def test_gamma_is_highams_and_infinite_where_it_says_nothing() -> None:
@@ -146,3 +159,32 @@ def test_the_bare_loop_goes_on_after_a_program_that_outlasts_the_deadline() -> N
             loop.close()
     assert loop.lost == 2
     assert all(0.2 < s < 5 for s in seconds)
+
+
+def test_the_smallest_error_flagged_is_bisected() -> None:
+    gradient, mask = torch.ones(4), torch.tensor([0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
+    found = bisected(gradient, mask, lambda changed: bool((changed - gradient).abs().max() > 1e-4))
+    assert 1e-4 <= found < 1.2e-4
+    assert bisected(gradient, mask, lambda changed: False) == math.inf
+
+
+@pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16"])
+def test_an_error_is_flagged_long_before_a_tolerance_over_the_tensor_tells(dtype: str) -> None:
+    with torch.no_grad():
+        rows = smallest(trial_of(CHAIN.format(dtype=dtype)), random.Random(1))
+    assert [(row.dtype, row.kind) for row in rows] == [(dtype, "one"), (dtype, "whole")]
+    one, whole = rows
+    eps = {"f64": 2.0**-52, "f32": 2.0**-23, "bf16": 2.0**-7, "f16": 2.0**-10}[dtype]
+    assert whole.ours <= one.ours < 200 * eps
+    assert one.ours < one.peer
+
+
+def test_the_table_tells_medians_and_ninetieth_percentiles() -> None:
+    rows = [Smallest("f32", "one", float(size), math.inf) for size in range(1, 11)]
+    assert table(rows) == {
+        "f32 one": {
+            "gradients": 10,
+            "ours": {"median": 5.0, "p90": 9.0},
+            "peer": {"median": "never", "p90": "never"},
+        }
+    }

@@ -22,6 +22,8 @@ show: eager as it is, and eager with every leaf that is not a round number moved
 hidden inside kernels (gelu's tail) and elements where a discrete decision (argmax, relu, floor) is about to flip: their
 bound becomes as large as the jump.
 
+Where a selection (sort, topk, kthvalue, median) meets equal elements, its choice is free and there is no bound.
+
 Not covered: a flip that none of the moved evaluations met (the bound is then too small, never too large; the share
 flagged can only suffer); scalars read in different precisions; programs with an operation that torch cannot
 differentiate, or whose trace cannot be replayed. Those have no bound (None) and are counted, not judged.
@@ -58,6 +60,7 @@ MOVES = names(
     select_backward slice_backward diagonal_backward value_selecting_reduction_backward index_fill index_copy lift_fresh
     """
 )
+CHOOSING = names("sort topk kthvalue median nanmedian")  # positions, which of equal elements is nobody's promise
 PRODUCTS = names("add sub rsub mul")  # of two operands: exact where all are small integers
 FUNCTIONS = PRODUCTS | names(
     """
@@ -123,6 +126,7 @@ class Errors:
     def __init__(self) -> None:
         self.zeros: list[torch.Tensor] = []
         self.sizes: list[torch.Tensor] = []
+        self.free = False  # whether a choice among equal elements was met
         self.magnitudes: list[torch.Tensor] = []  # of the step's results if it is a sum: gamma_n op(|operands|)
 
     def error(self, value: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
@@ -142,6 +146,8 @@ class Errors:
 
     def inputs(self, number: int, step: Step, args: Any, kwargs: Any) -> tuple[Any, Any]:
         self.magnitudes = []
+        if step.name in CHOOSING:
+            self.free |= any(t.unique().numel() < t.numel() for t in _floats((args, kwargs)))
         if not any(ref.dtype.is_floating_point for ref in step.results):
             return args, kwargs
         if step.name in SUMS:
@@ -244,6 +250,8 @@ class Bounds:
 
     def at(self, name: str, flat: int) -> float | None:
         """The bound of gradient `name` at this flat position; None where there is none."""
+        if self.errors.free:
+            return None
         with torch.enable_grad():
             g = self.values[name].flatten()[flat]
         if not bool(torch.isfinite(g)):

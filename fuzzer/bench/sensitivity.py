@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from fuzzer.bench.bound import Bounds
+from fuzzer.bench.smallest import Smallest, smallest, table
 from fuzzer.execution import worker
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
@@ -53,9 +54,10 @@ class Corruption:
 
 @dataclass(frozen=True)
 class Heard(Report):
-    """A Report with the corruptions tried."""
+    """A Report with the corruptions tried, and the smallest errors flagged."""
 
     corruptions: tuple[Corruption, ...] = ()
+    smallest: tuple[Smallest, ...] = ()
 
 
 # ---------------------------------------------------------------- corruptions
@@ -190,10 +192,11 @@ def hear_text(task: Task, text: str) -> Report:
     worker._journal.phase("judge")
     try:
         with torch.no_grad():
-            said = tuple(verdicts(trial))
-            if said or trial.subject.outcome != RAN:
-                return Report(text, said, seconds=seconds)
-            return Heard(text, corruptions=listen(trial, text), seconds=seconds)
+            found = Report(text, tuple(verdicts(trial)), seconds=seconds)
+            if found.verdict != "agree" or trial.subject.outcome != RAN:
+                return found
+            tried, errors = listen(trial, text), smallest(trial, random.Random(text))
+            return Heard(text, corruptions=tried, smallest=tuple(errors), seconds=seconds)
     except Unreplayable as error:
         return Report(text, rejected=f"the trace cannot be replayed: {error}")
     finally:
@@ -233,6 +236,7 @@ def summary(reports: list[Report]) -> dict[str, Any]:
         "flagged_as": dict(Counter(c.flagged for c in counted if c.flagged)),
         "by_dtype": {d: _share([c for c in counted if c.dtype == d]) for d in sorted({c.dtype for c in counted})},
         "by_kind": {k.__name__: _share([c for c in counted if c.kind == k.__name__]) for k in KINDS},
+        "smallest_relative_error_flagged": table(s for r in ran if isinstance(r, Heard) for s in r.smallest),
         "missed": [_shown(r, c) for r, c in missed[:10]],
     }
 
