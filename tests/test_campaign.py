@@ -157,6 +157,21 @@ def test_a_verified_suspect_becomes_a_finding_and_a_regression_program(plan: Pla
     assert any("expect: wrong" in line for line in kept.comment)
 
 
+def test_a_suspect_of_other_settings_is_looked_into_without_its_settings(plan: Plan, fakes: dict[str, Any]) -> None:
+    text = PROGRAM.replace("route(", 'settings({"inductor.max_fusion_size": 4})\nroute(')
+    assert text != PROGRAM
+    outcome = one(plan, suspect=Suspect(text, replace(SIGNATURE, oracle="settings_agree")))
+    assert (outcome.finding, [show(p) for p in outcome.others]) == (None, [PROGRAM])
+
+
+def test_differences_that_are_legal_are_counted_and_agree(plan: Plan, fakes: dict[str, Any], monkeypatch: Any) -> None:
+    noted = Verdict(Signature("rerun_is_identical", "agree", "backward", "no set order"), "two runs differ")
+    made, _ = run(plan, lambda task, what: Report(PROGRAM, (noted,)), monkeypatch)
+    summary = made.totals.summary()
+    assert summary["classes"] == {"agree": 8}
+    assert summary["legal_differences"] == {"rerun_is_identical/agree/backward/no set order": 8}
+
+
 def test_a_finding_is_safe_before_it_is_diagnosed_and_is_diagnosed_once(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,12 +33,14 @@ def found(request: pytest.FixtureRequest) -> Iterator[dict[Canary, CanaryResult]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # the first waits for all
 @pytest.mark.parametrize("canary", CANARIES, ids=label)
 def test_the_oracle_flags_its_planted_fault_as_expected(canary: Canary, found: dict[Canary, CanaryResult]) -> None:
     assert found[canary].flagged, found[canary].detail
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("program", sorted({c.program for c in CANARIES}))
 def test_every_oracle_is_silent_where_nothing_is_planted(program: str, found: dict[Canary, CanaryResult]) -> None:
     for canary, result in found.items():
