@@ -119,8 +119,7 @@ ACCUMULATING = frozenset(
     """.split()
 )
 # Kernels that compute in float32 inside where their tensors are float16 or bfloat16, decomposed or not. Every other
-# compound kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv), and every
-# other accumulation may keep its partial sums in it (index_add, pooling backward).
+# compound kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv).
 WIDE = frozenset(
     """
     sum mean mm bmm addmm baddbmm mv addmv dot vdot convolution convolution_backward _softmax _softmax_backward_data
@@ -129,6 +128,26 @@ WIDE = frozenset(
     hardswish hardswish_backward hardsigmoid hardsigmoid_backward
     """.split()
 )
+# Accumulations that may keep their partial sums in the tensors' dtype: what is added one by one to memory, on some
+# device or in some layout. Every other one adds up in float32 at least.
+NARROW = frozenset(
+    """
+    scatter_add scatter_reduce index_add index_reduce index_put _index_put_impl put embedding_dense_backward
+    _embedding_bag _embedding_bag_backward _embedding_bag_dense_backward _unsafe_masked_index_put_accumulate cumsum
+    cumprod logcumsumexp prod segment_reduce max_pool2d_with_indices_backward max_pool3d_with_indices_backward
+    adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward
+    fractional_max_pool3d_backward avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward
+    _adaptive_avg_pool3d_backward col2im unfold_backward reflection_pad1d_backward reflection_pad2d_backward
+    reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+    upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+    _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+    upsample_linear1d_backward upsample_bilinear2d_backward upsample_trilinear3d_backward upsample_bicubic2d_backward
+    _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa_backward grid_sampler_2d_backward
+    grid_sampler_3d_backward _cdist_backward _pdist_backward addbmm addr
+    """.split()
+)
+# Those of them that are trees on CUDA and add up in float32 at least elsewhere: no partial sum grows large one by one.
+SCANS = frozenset("cumsum cumprod logcumsumexp prod".split())
 # Moves that round where they narrow.
 COPIES = frozenset("clone copy _to_copy cat stack fill".split())
 # Kernels that read an operand once for its maximum and sum and once more for their result.
@@ -254,9 +273,28 @@ def accumulation_length(step: Step) -> float:
         return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
     if step.name in PER_LABEL:
         return float(max(max(floats[1].shape, default=1), 1) ** PER_LABEL[step.name])
-    if step.name.endswith("_backward"):
-        return max(1.0, taken / max(min((r.numel for r in step.results if r.numel), default=1), 1))
+    if torch.Tag.pointwise in step.op.tags:
+        return 1.0
+    if step.name.startswith(("_cdist", "_pdist")):
+        return float(max(floats[0].shape[-1], 1))
+    if step.name.endswith("_backward") or "_norm" in step.name:  # the smallest result is what is added up most
+        return max(1.0, taken / max(min((r.numel for r in step.results if r.numel and is_rounded(r)), default=1), 1))
     return max(1.0, taken / max(given, 1))
+
+
+def accumulator(step: Step) -> float:
+    """The unit in which the step may keep its partial sums: float32's at least, but for NARROW ones."""
+    coarsest = max(real_dtypes((*step.inputs, *step.results)), key=epsilon, default=torch.float64)
+    own = epsilon(coarsest) * ULPS[coarsest]
+    return own if step.name in NARROW else min(own, epsilon(torch.float32))
+
+
+def growth(terms: float, unit: float) -> float:
+    """Units by which a sum of so many terms is off: sqrt(n), for roundings that have nothing to do with each other.
+
+    Where the partial sums grow so large that their unit swallows summands whole, all may be lost: 1 / unit at most.
+    """
+    return min(terms, 1 / unit) if terms * unit >= 0.5 else math.sqrt(terms)
 
 
 def interpolation(step: Step) -> int:
@@ -279,7 +317,8 @@ def narrow_part(step: Step) -> float:
     transposed, weight = step.args[7 if backward else 6], step.args[2 if backward else 1]
     if backward or transposed:
         taps = math.prod(weight.shape[2:]) if isinstance(weight, Ref) else 1
-        return 1.0 + math.sqrt(max(taps, step.args[0].shape[0] if backward else 1))
+        coarsest = max(real_dtypes(step.inputs), key=epsilon)
+        return 1.0 + growth(max(taps, step.args[0].shape[0] if backward else 1), epsilon(coarsest) * ULPS[coarsest])
     return 1.0 if step.args[2] is not None else 0.0
 
 

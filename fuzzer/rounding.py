@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,13 +43,16 @@ from fuzzer.arithmetic import (
     INEXACT_ON_CUDA,
     REREADING,
     ROOTS,
+    SCANS,
     SIGNED,
     ULPS,
     UNORDERED,
     UNSORTED,
     WIDE,
     accumulation_length,
+    accumulator,
     epsilon,
+    growth,
     interpolation,
     is_exact,
     is_primitive,
@@ -57,20 +61,27 @@ from fuzzer.arithmetic import (
     real_dtypes,
     units,
 )
-from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, is_rounded, mapped, round_to, widened
+from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, is_rounded, mapped, round_to, tensors_in, widened
 from fuzzer.values import in_parts
+
+# Sums of fewer terms are not looked into: what may happen in one is within the factors of the floor.
+LONG = 32
 
 
 @dataclass
 class Accumulations:
-    """Found on the unperturbed replay, of the accumulating steps.
+    """Found on the unperturbed replay, of the steps that accumulate.
 
-    exact   those that cannot round: all operands lie on so coarse a grid that every partial sum is representable.
-    terms   how many summands one result has at most.
+    exact     those that cannot round: all operands lie on so coarse a grid that every partial sum is representable.
+    growths   by what the unit of the accumulator grows with the number of terms.
+    partial   of long sums, the largest partial sums met half-way along each dimension, of each result.
+    units     what the kernel's operands and result may be off by inside it.
     """
 
     exact: set[int] = field(default_factory=set)
-    terms: dict[int, float] = field(default_factory=dict)
+    growths: dict[int, float] = field(default_factory=dict)
+    partial: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    units: dict[int, float] = field(default_factory=dict)
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         return widened(flat)
@@ -79,15 +90,22 @@ class Accumulations:
         return round_to(value, torch.float32)
 
     def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
+        if is_exact(step) or is_primitive(step) or torch.Tag.pointwise in step.op.tags:
+            return args, kwargs
+        operands = list(_float_tensors((args, kwargs)))
+        terms = accumulation_length(step)
         if step.name in ACCUMULATING:
-            operands = list(_float_tensors((args, kwargs)))
-            counted = None if step.name in DIVIDING else _largest(step, args, kwargs, torch.ones_like)
-            terms = self.terms[number] = max(accumulation_length(step) if counted is None else counted, 1.0)
+            if step.name not in DIVIDING:
+                counted = _largest(step, args, kwargs, torch.ones_like)
+                terms = terms if counted is None else max(counted, 1.0)
             sizes = None if step.name in DIVIDING else _largest(step, args, kwargs, torch.abs)
             if sizes is None:  # no partial sum is larger
                 sizes = terms * math.prod(max(float(t.abs().max()), 1.0) for t in operands if t.numel())
             if _on_grid(step, operands, sizes):
                 self.exact.add(number)
+            elif terms >= LONG:
+                self.partial[number] = _half_sums(step, args, kwargs)
+        self.growths[number] = _growth(step, terms, operands)
         return args, kwargs
 
     def results(
@@ -95,9 +113,52 @@ class Accumulations:
     ) -> list[torch.Tensor]:
         return values
 
-    def length(self, number: int, step: Step) -> float:
-        """Terms that one result element may sum, at least 1."""
-        return self.terms.get(number) or accumulation_length(step)
+    def growth(self, number: int, step: Step) -> float:
+        """Units of the accumulator by which a sum of the step may be off, relative to its partial sums."""
+        return self.growths.get(number, 1.0)
+
+
+def _growth(step: Step, terms: float, operands: list[torch.Tensor]) -> float:
+    """n / 8 of n equal summands added one by one, for within a binade of the partial sum each is rounded alike.
+
+    The last binade takes half of them, each off by up to half a unit of the sum and by half of that on average.
+    """
+    if step.name in SCANS and accumulator(step) > epsilon(torch.float32):
+        return math.sqrt(terms)
+    plain = growth(terms, accumulator(step))
+    return max(terms / 8, plain) if terms >= LONG and all(map(_repeats, operands)) else plain
+
+
+def _repeats(operand: torch.Tensor) -> bool:
+    """Whether a sample of a long operand holds few different numbers."""
+    if operand.numel() < LONG:
+        return True
+    sample = operand.flatten()[:: operand.numel() // LONG][:LONG]
+    return len(set(sample.abs().tolist())) <= LONG // 4
+
+
+def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The sizes of the step's results if its largest operand ended half-way, along one dimension or the other."""
+    given = zip(step.inputs, tensors_in((args, kwargs)), strict=True)
+    whole = max((t for ref, t in given if is_rounded(ref) and ref not in step.writes), key=torch.Tensor.numel)
+    sums: list[torch.Tensor] = []
+    for dim, size in enumerate(whole.shape):
+        if size == 1:
+            continue
+        half = whole.clone()
+        half.narrow(dim, size // 2, size - size // 2).zero_()
+        moved: Any = mapped((args, kwargs), partial(_copy, whole, half))
+        try:
+            found = [t.abs() for t in _float_tensors(step.op(*moved[0], **moved[1]))]
+        except RuntimeError:
+            return []
+        sums = [torch.maximum(a, b) for a, b in zip(sums, found, strict=True)] if sums else found
+    return sums
+
+
+def _copy(old: torch.Tensor, new: torch.Tensor, leaf: object) -> object:
+    """A copy, so that a step that writes spoils nothing; of `old`, the new one."""
+    return (new if leaf is old else leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _largest(step: Step, args: object, kwargs: object, change: Callable[[torch.Tensor], torch.Tensor]) -> float | None:
@@ -261,6 +322,11 @@ class Rounder:
         return torch.where(torch.isfinite(moved) & (parts != 0), moved, parts)
 
     def _inner_unit(self, number: int, step: Step) -> float:
+        if number not in self.found.units:
+            self.found.units[number] = self._computed_unit(number, step)
+        return self.found.units[number]
+
+    def _computed_unit(self, number: int, step: Step) -> float:
         """u * sqrt(n) in the precision the kernel computes in: float32 inside half-precision kernels."""
         dtypes = real_dtypes((*step.inputs, *step.results))
         if not dtypes:
@@ -269,13 +335,14 @@ class Rounder:
         inner = epsilon(coarsest) * ULPS[coarsest]
         if step.name in WIDE and not narrows(step):
             if inner > epsilon(torch.float32) and narrow_part(step):
-                return inner * narrow_part(step)
+                return inner * narrow_part(step) + accumulator(step) * self.found.growth(number, step)
             inner = min(inner, epsilon(torch.float32))
+            return inner * (1 + self.found.growth(number, step))
         if ("upsample" in step.name or "grid_sampler" in step.name) and "nearest" not in step.name:
             # coordinates, as large as the sizes, are float32 at least, and rounded before their fraction is a weight
             coordinate = min(inner, epsilon(torch.float32))
             return inner + 4 * coordinate * max((size for ref in step.inputs for size in ref.shape), default=1)
-        return inner * (1 + math.sqrt(self.found.length(number, step)))
+        return 2 * inner + accumulator(step) * self.found.growth(number, step)
 
     def results(
         self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
@@ -283,19 +350,28 @@ class Rounder:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         values = self._reread(step, self._signed(step, self._shuffled(step, values)))
         hidden = self._cancelled(number, step, args, values)
+        sums = iter(self.found.partial.get(number, ()))
         return [
-            self._result_of_any(number, step, ref, value, hidden) if FLAGS.get(step.name) != at else value
+            self._result_of_any(number, step, ref, value, hidden + self._summed(number, step, next(sums, None)))
+            if is_rounded(ref) and FLAGS.get(step.name) != at
+            else value
             for at, (ref, value) in enumerate(zip(refs, values, strict=True))
         ]
 
-    def _result_of_any(self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float) -> torch.Tensor:
+    def _summed(self, number: int, step: Step, partial: torch.Tensor | None) -> float | torch.Tensor:
+        """Absolute error of a sum whose partial sums are larger than it is."""
+        return 0.0 if partial is None else partial * (accumulator(step) * self.found.growth(number, step))
+
+    def _result_of_any(
+        self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float | torch.Tensor
+    ) -> torch.Tensor:
         """Real and imaginary parts move each by itself; what is no float does not move."""
         if ref.dtype.is_complex:
             real = replace(ref, dtype=ref.dtype.to_real())
             # as in `_moved_parts`, but for what is done to each part by itself
             alone = is_primitive(step) or step.name in COPIES
             return by_parts(value, lambda t: self._result(number, step, real, t, hidden, t if alone else modulus(t)))
-        return self._result(number, step, ref, value, hidden, value) if ref.dtype.is_floating_point else value
+        return self._result(number, step, ref, value, hidden, value)
 
     def _signed(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """The columns of eigenvectors and singular vectors (with the rows that go with them), signs left to chance."""
@@ -371,7 +447,13 @@ class Rounder:
         return unit * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
 
     def _result(
-        self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float, scale: torch.Tensor
+        self,
+        number: int,
+        step: Step,
+        ref: Ref,
+        value: torch.Tensor,
+        hidden: float | torch.Tensor,
+        scale: torch.Tensor,
     ) -> torch.Tensor:
         """The result moved by units of `scale`, and by `hidden`."""
         if value.numel() == 0:
@@ -381,8 +463,8 @@ class Rounder:
         unit = units(step, ref.dtype) * epsilon(ref.dtype)
         if number not in self.found.exact and not is_primitive(step) and step.name not in COPIES:
             unit += self._inner_unit(number, step)
-        # a unit of the last place is between |y| eps / 2 and |y| eps: eps * 2**exponent / 2, exponent from frexp
-        size = torch.ldexp(torch.ones_like(value), torch.frexp(scale).exponent - 1)
+        # a unit of the last place of y is eps * 2**e for 2**e <= |y| < 2**(e + 1): y without its fraction's bits
+        size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
         least = _underflow(ref.dtype)
         # factors are as good as a norm of theirs says: small elements are off by as much as large ones
         normwise = unit * float(value.abs().nan_to_num(0, 0, 0).max()) if step.name in FACTORISING else 0.0
@@ -393,7 +475,9 @@ class Rounder:
         moved = value + step_size * noise
         inexact = INEXACT_ON_CUDA if self.cuda else INEXACT
         kept = ~torch.isfinite(value)
-        if hidden == 0:
+        if isinstance(hidden, torch.Tensor):
+            kept |= (value == 0) & (hidden == 0)
+        elif hidden == 0:
             kept |= value == 0
         if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.found.exact):
             kept |= representable(value, ref.dtype)

@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
             made = {ref.storage for ref in (*outs, *writes)}
             recorded = {
-                self.ref(t).storage: self._wide(t) for t in _tensors((out, args)) if self.ref(t).storage in made
+                self.ref(t).storage: self._wide(t) for t in tensors_in((out, args)) if self.ref(t).storage in made
             }
         self.trace.steps.append(Step(func, given, named, returned, writes, recorded, in_backward()))
         return out
@@ -218,7 +218,8 @@ def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
     return torch.as_strided(held, (elements,), (1,), 0)
 
 
-def _tensors(tree: Any) -> list[torch.Tensor]:
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Every tensor in nested lists, tuples and dicts, in the order of `refs_in`."""
     found: list[torch.Tensor] = []
     mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
