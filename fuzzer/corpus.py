@@ -70,7 +70,7 @@ class Corpus:
     def save(self, state: dict[str, Any]) -> None:
         """Write down where to go on. Whole or not at all: a new file takes the place of the old one."""
         counted = {"programs": self.frontier.programs, "moved": self.frontier.moved}
-        for name, content in ((SEEN, bytes(self.seen)), (STATE, json.dumps(state | counted).encode())):
+        for name, content in ((SEEN, self.seen.packed()), (STATE, json.dumps(state | counted).encode())):
             (self.folder / f"{name}.new").write_bytes(content)
             (self.folder / f"{name}.new").replace(self.folder / name)
 

@@ -85,7 +85,7 @@ class Rarest:
         number = self.first + n
         self.next = number + 1
         self.pending.add(number)
-        return pool.submit(explore_rarest, task, (number, bytes(self.corpus.seen)))
+        return pool.submit(explore_rarest, task, (number, self.corpus.seen.packed()))
 
     def learn(self, n: int, report: Report) -> None:
         number, new = self.first + n, self.corpus.learn(report)

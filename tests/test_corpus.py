@@ -89,7 +89,7 @@ def test_a_corpus_is_read_as_it_was_left(corpus: Corpus) -> None:
     assert (found.kept, [k.features for k in found.kept]) == (corpus.kept, [k.features for k in corpus.kept])
     assert found.frontier.best == corpus.frontier.best
     assert (found.frontier.programs, found.frontier.moved) == (2, {"operand": 2})
-    assert bytes(found.seen) == bytes(corpus.seen)
+    assert found.seen.packed() == corpus.seen.packed()
     assert state == {"next": 7}
 
 
@@ -108,8 +108,11 @@ def test_another_place_is_refused_in_one_clear_line(corpus: Corpus, name: str) -
 
 
 @pytest.mark.parametrize("broken", [INDEX, STATE, SEEN])
-def test_what_is_missing_is_told(corpus: Corpus, broken: str) -> None:
+def test_what_is_missing_or_damaged_is_told(corpus: Corpus, broken: str) -> None:
     corpus.save({"next": 0})
+    (corpus.folder / broken).write_bytes(b"{no}")
+    with pytest.raises(UsageError, match=r"is not the index|fuzz --guided"):
+        resumed(corpus.folder, HERE)
     (corpus.folder / broken).unlink()
     with pytest.raises(UsageError, match="fuzz --guided"):
         resumed(corpus.folder, HERE)

@@ -115,7 +115,7 @@ def test_a_feature_that_more_programs_showed_is_less_novel() -> None:
     assert novelty([], seen) == 0
     for _ in range(MOST + 5):
         seen.add(features)
-    assert Seen(bytes(seen))[1] == MOST
+    assert Seen(seen.packed())[1] == MOST
 
 
 def test_drawing_again_gives_the_same_features() -> None:

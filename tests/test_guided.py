@@ -26,7 +26,7 @@ EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed
 
 
 def test_the_rarest_of_the_candidates_is_compiled() -> None:
-    report = explore_rarest(EAGER, (3, bytes(Seen())))
+    report = explore_rarest(EAGER, (3, Seen().packed()))
     assert len(report.scores) == CANDIDATES
     ran = [score for score in report.scores if score is not None]
     assert report.scores[report.candidate] == max(ran) or report.redrawn
@@ -36,30 +36,31 @@ def test_the_rarest_of_the_candidates_is_compiled() -> None:
 
 
 def test_what_was_met_often_is_chosen_no_more() -> None:
-    fresh = explore_rarest(EAGER, (3, bytes(Seen())))
+    fresh = explore_rarest(EAGER, (3, Seen().packed()))
     seen = Seen()
     for _ in range(50):
         seen.add(fresh.features)
-    other = explore_rarest(EAGER, (3, bytes(seen)))
+    other = explore_rarest(EAGER, (3, seen.packed()))
     assert other.scores[fresh.candidate] < fresh.scores[fresh.candidate]  # type: ignore[operator]
     assert other.candidate != fresh.candidate
 
 
 def test_the_choice_depends_on_the_task_and_the_counts_alone() -> None:
-    counts = bytes(i % 7 for i in range(PLACES))
-    once, twice = (explore_rarest(EAGER, (5, counts)) for _ in range(2))
+    seen = Seen()
+    seen.counts[:] = bytes(i % 7 for i in range(PLACES))
+    once, twice = (explore_rarest(EAGER, (5, seen.packed())) for _ in range(2))
     assert (once.text, once.scores, once.features) == (twice.text, twice.scores, twice.features)
 
 
 def test_a_candidate_in_whose_gradients_no_fault_could_show_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    best = explore_rarest(EAGER, (3, bytes(Seen()))).candidate
+    best = explore_rarest(EAGER, (3, Seen().packed())).candidate
     deaf = show(draw(EAGER, 3, best))
     monkeypatch.setattr(guide, "is_heard", lambda trial, journal: show(trial.program) != deaf)
-    report = explore_rarest(EAGER, (3, bytes(Seen())))
+    report = explore_rarest(EAGER, (3, Seen().packed()))
     assert report.candidate != best
     assert report.redrawn == 1
     monkeypatch.setattr(guide, "is_heard", lambda trial, journal: False)
-    assert explore_rarest(EAGER, (3, bytes(Seen()))).candidate == best, "the rarest all the same"
+    assert explore_rarest(EAGER, (3, Seen().packed())).candidate == best, "the rarest all the same"
 
 
 def test_a_program_of_which_every_candidate_is_refused_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +68,7 @@ def test_a_program_of_which_every_candidate_is_refused_is_rejected(monkeypatch: 
         raise Refused("it raised")
 
     monkeypatch.setattr(guide, "begin", refuse)
-    report = explore_rarest(EAGER, (3, bytes(Seen())))
+    report = explore_rarest(EAGER, (3, Seen().packed()))
     assert (report.verdict, report.rejected, report.scores) == ("rejected", "it raised", (None,) * CANDIDATES)
 
 

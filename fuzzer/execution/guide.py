@@ -83,8 +83,8 @@ class Candidate:
 def explore_rarest(task: Task, what: tuple[int, bytes]) -> Report:
     """Draw program number n of the task's seed in several ways; compile the rarest in whose gradients a fault can show.
 
-    what   the number, and how many programs showed each feature (`frontier.Seen`). The Report depends on these and the
-           task alone; `draw(task, number, report.candidate)` is its program.
+    what   the number, and how many programs showed each feature (`frontier.Seen`, packed). The Report depends on these
+           and the task alone; `draw(task, number, report.candidate)` is its program.
     """
     index, counts = what
     task = sampled(task, index)
