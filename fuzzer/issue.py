@@ -20,9 +20,7 @@ def issue(finding: Finding) -> str:
         "<!-- A draft by backfuzz. Before you post it: run the script on the newest nightly, search the tracker for "
         "the operators named above, and say in your own words what is wrong. -->",
         "### 🐛 Describe the bug",
-        f"**{finding.side.capitalize()}**" + finding.diagnosis["side"].removeprefix(finding.side) + "."
-        if finding.side in (EAGER, BOTH, CHOICE)
-        else "",
+        _side(finding),
         one_line(finding.detail, 1000),
         _comparison_table(finding.comparisons),
         _diagnosis(finding),
@@ -40,6 +38,15 @@ def issue(finding: Finding) -> str:
         _table(("", ""), sorted(finding.place.items())),
     ]
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+
+
+# What a draft says first, where it is not the compiled side alone that is wrong.
+SIDES = {EAGER: "Eager is wrong", BOTH: "Both sides are wrong", CHOICE: "Another subgradient, as legal as eager's"}
+
+
+def _side(finding: Finding) -> str:
+    told = SIDES.get(finding.side)
+    return f"**{told}**{finding.diagnosis['side'].removeprefix(finding.side)}." if told else ""
 
 
 def _fenced(text: str, language: str = "") -> str:

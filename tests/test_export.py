@@ -341,12 +341,16 @@ def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
 @pytest.mark.parametrize(
     ("side", "title", "first"),
     [
-        ("eager wrong: at x0[0] it is 1", "# [eager] wrong gradient: ", "**Eager wrong**: at x0[0] it is 1."),
-        ("both wrong: at x0[0] it is 1", "# [eager, inductor] wrong gradient: ", "**Both wrong**: at x0[0] it is 1."),
+        ("eager wrong: at x0[0] it is 1", "# [eager] wrong gradient: ", "**Eager is wrong**: at x0[0] it is 1."),
+        (
+            "both wrong: at x0[0] it is 1",
+            "# [eager, inductor] wrong gradient: ",
+            "**Both sides are wrong**: at x0[0] it is 1.",
+        ),
         (
             "subgradient choice: a tie",
             "# [inductor] another subgradient than eager's: ",
-            "**Subgradient choice**: a tie.",
+            "**Another subgradient, as legal as eager's**: a tie.",
         ),
         ("compiled wrong: at x0[0] it is 1", "# [inductor] wrong gradient: ", ""),
         ("undecided: it draws", "# [inductor] wrong gradient: ", ""),
