@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fuzzer.arithmetic import UNSORTED
 from fuzzer.derivative import Direction, Forward, Limit, direction, moved, read
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.worker import Refused, Task, observed
@@ -248,6 +249,8 @@ def ruling(trial: Trial, found: list[Judged]) -> str:
     gradients = [j for j in found if j.name.endswith(".grad")]
     if all(j.verdict == "rounding-sensitive" for j in found):
         return f"{NEITHER}: both lie within legal rounding"
+    if unsorted := next((step.name for step in trial.model.trace.steps if step.name in UNSORTED), ""):
+        return f"{UNDECIDED}: {unsorted} returns its values in no order"
     if not gradients:
         return forward_ruling(trial, found)
     hearing = Hearing(trial)

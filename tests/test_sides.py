@@ -174,6 +174,15 @@ backward(v0, cotangent(f32[8], values="ones"))
     assert "draws random numbers" in told(dropout, compiled=lambda g: g.flip(0))
 
 
+def test_eigenvalues_have_no_order_and_so_no_derivative() -> None:
+    text = program("""
+x0 = leaf(f32[3, 3], values="separated", seed=1)
+v0 = eigvals_parts(x0)
+backward(v0, cotangent(f32[3, 2], seed=2))
+""")
+    assert told(text, compiled=lambda g: g * 2) == f"{UNDECIDED}: linalg_eig returns its values in no order"
+
+
 # ---------------------------------------------------------------- outputs, and what is not decided
 
 

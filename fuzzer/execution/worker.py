@@ -260,18 +260,23 @@ class Refused(ValueError):
 
 
 def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
-    """Run the reference side and record it. Raises Refused where it does not run."""
+    """Run the reference side and record it. Raises Refused where it does not run.
+
+    It runs twice: under a dispatch mode some backwards take the formula that they have for the compiler (cumprod's and
+    prod's, torch 2.11), and what eager itself computes is what a person sees without one.
+    """
     recorder = Recorder()
     reset_compiler()
     with planted(task.canary, "reference") as tamper:
-        reference = tamper(
-            observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
-        )
+        seen = observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
+        if seen.raised is not None:
+            raise Refused(f"{seen.phase} raised {seen.raised.kind}: {seen.raised.message.splitlines()[:1]}")
+        reference = tamper(observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}")))
     if reference.raised is not None:
         raise Refused(f"{reference.phase} raised {reference.raised.kind}: {reference.raised.message.splitlines()[:1]}")
-    targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, reference.outputs, strict=True)}
-    targets |= {name: recorder.ref(t) for name, t in reference.written.items()}
-    gradients = {f"{n}.grad": recorder.ref(t) for n, t in reference.gradients.items() if t is not None}
+    targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, seen.outputs, strict=True)}
+    targets |= {name: recorder.ref(t) for name, t in seen.written.items()}
+    gradients = {f"{n}.grad": recorder.ref(t) for n, t in seen.gradients.items() if t is not None}
     pending = Observation(PENDING)
     return Trial(program, task.place, reference, pending, recorder.trace, targets | gradients, task.final)
 
