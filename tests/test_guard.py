@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fuzzer.execution.guard import BAND_BYTES, Guard
-from fuzzer.faults import behind
+from fuzzer.faults.deeds import behind
 from fuzzer.interpret import cotangents, materialise
 from fuzzer.text import parse
 

@@ -395,7 +395,7 @@ def test_compiling_may_take_as_long_as_its_operations_explain() -> None:
     made.subject.cpu_seconds = 3 * COMPILE_SECONDS
     (told,) = verdicts(made)
     assert str(told.signature) == "compile_is_timely/costly/-/CPU time"
-    assert "75 CPU seconds; at most 27" in told.detail
+    assert "75 CPU seconds; at most 29" in told.detail
 
 
 @pytest.mark.parametrize(("peak", "rings"), [(None, False), (MEMORY_BYTES, False), (2 * MEMORY_BYTES, True)])

@@ -10,7 +10,8 @@ import torch
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Place, Subject, Trial
 from fuzzer.execution.worker import SAMPLE, Journal, Task, sampled, try_program, without_settings
-from fuzzer.faults import misbehave, planted
+from fuzzer.faults import planted
+from fuzzer.faults.deeds import misbehave
 from fuzzer.oracles import unequal, verdicts
 from fuzzer.private import replaced_decomposition
 from fuzzer.routes import ANY_BACKEND
