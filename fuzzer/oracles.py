@@ -172,8 +172,9 @@ def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torc
     r = trial.model.reference[i].double()
     eager, compiled = _wide(mine, r), _wide(theirs, r)
     for look in looks(trial):
-        floor = spread(trial, look).floor(FACTOR)[i]
-        wrong, suspect = outside(compiled, r, floor), outside(eager, r, floor)
+        shown = spread(trial, look)
+        floor = shown.floor(FACTOR)[i]
+        wrong, suspect = (outside(value, r, floor) | shown.lack(i, value) for value in (compiled, eager))
         if not bool(wrong.any() | suspect.any()):
             return _sensitive(trial, name, i, r, eager, compiled, _unit(mine))
     if bool(suspect.any()):

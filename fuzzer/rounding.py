@@ -6,12 +6,12 @@ replicas show what other legal orders, fusions and precisions could have given (
 CESTAC: Vignes 1993). The floor of an element is its largest deviation over the replicas times a factor.
 
 Units. A correctly rounded result is off by half a unit in the last place; float16 and bfloat16 results are float32
-results rounded once more, so half a unit bounds them; float32 and float64 library functions are allowed one unit
-(CUDA, SLEEF and glibc document 1 to 2 ulp for the usual functions; the doubled unit of the final check covers 2).
+results rounded once more, so half a unit bounds them; float32 and float64 results are allowed one unit, functions what
+is documented of them (`arithmetic.UNITS`).
 
-Accumulations of n terms add, in the precision they accumulate in, u * sqrt(n) on every summand and on the result:
-the probabilistic bound of Higham and Mary (2019), sqrt(n) u |partial sum|, for partial sums as large as the result or
-as the 2-norm of the summands, whichever is larger.
+Accumulations of n terms add, in the precision they accumulate in, u * sqrt(n) on every summand, on the result and on
+the largest partial sum: the probabilistic bound of Higham and Mary (2019). docs/rounding.md tells where n takes the
+place of its root, and everything else about the model.
 
 What is never perturbed: leaves; operations that only move, select or compare; results that are exactly representable
 (an exact operation on exact operands), where an accumulation counts as exact only if all its operands lie on a grid
@@ -563,13 +563,30 @@ def kind(value: torch.Tensor) -> torch.Tensor:
 
 # Looks: (replicas, scale of the units, factor on the largest of the replicas' deviations). A later look repeats the
 # replicas of an earlier one and adds more, so its floors are nowhere lower: what the first look dismisses none flags.
-# A deviation that is uniform shows less than a quarter of its range in all of 8 replicas with probability 0.25**8 =
-# 2e-5, less than half of it in all of 32 with 0.5**32 = 2e-10; the largest of 256 is within a few percent of the range
-# (P(max < 0.9) = 2e-12), of a normal one between 2 and 4 sigma. With units doubled, twice the largest covers the legal
-# range: 8 to 16 sigma of the model. What survives the second look is a suspect; only what survives the final one may be
-# stored.
+# What survives the second look is a suspect; only what survives the final one may be stored, which happens to one program
+# of legal results in a million at most. The fewest replicas that keep this are 256, because of decisions that rounding
+# may flip: for sums of many roundings 64 would do. docs/rounding.md derives it, tests/test_false_alarms.py computes it.
 SCALE, FACTOR = 2.0, 2.0
 FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in (8, 32, 256))
+
+
+class Alternatives:
+    """The values that replicas show of a tensor of integers or flags, element by element."""
+
+    def __init__(self, reference: torch.Tensor):
+        self.reference = self.low = self.high = self.other = reference.double()
+        self.many = torch.zeros_like(self.low, dtype=torch.bool)
+
+    def add(self, value: torch.Tensor) -> None:
+        value = value.double()
+        self.other = torch.where(self.other == self.reference, value, self.other)
+        self.many = self.many | (value != self.other) & (value != self.reference)
+        self.low, self.high = torch.minimum(self.low, value), torch.maximum(self.high, value)
+
+    def lack(self, value: torch.Tensor) -> torch.Tensor:
+        """Where a value is none of them; of three and more, where it does not lie between two of them."""
+        beyond = (value < self.low) | (value > self.high)
+        return torch.where(self.many, beyond, (value != self.reference) & (value != self.other))
 
 
 @dataclass
@@ -578,6 +595,7 @@ class Spread:
 
     unstable  elements whose replicas disagree about being finite, infinite or NaN.
     coherent  the spread of the consistent replicas among these.
+    shown     what replicas show of the tensors that are not floating, by their numbers.
     """
 
     reference: list[torch.Tensor]
@@ -585,17 +603,23 @@ class Spread:
     unstable: list[torch.Tensor]
     dtypes: list[torch.dtype]
     coherent: Spread | None = None
+    shown: dict[int, Alternatives] = field(default_factory=dict)
 
     def add(self, values: list[torch.Tensor]) -> None:
         """Count a replica in."""
         for i, (value, r) in enumerate(zip(values, self.reference, strict=True)):
             if not r.dtype.is_floating_point:
                 self.deviation[i] = torch.where(value != r, math.inf, self.deviation[i])
+                self.shown.setdefault(i, Alternatives(r)).add(value)
                 continue
             finite = torch.isfinite(value) & torch.isfinite(r)
             self.unstable[i] |= kind(value) != kind(r)
             step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
             self.deviation[i] = torch.maximum(self.deviation[i], step)
+
+    def lack(self, i: int, value: torch.Tensor) -> torch.Tensor:
+        """Where the i-th tensor's value, an integer or a flag, is none that the replicas show; nowhere of floats."""
+        return self.shown[i].lack(value) if i in self.shown else torch.zeros_like(value, dtype=torch.bool)
 
     def floor(self, factor: float) -> list[torch.Tensor]:
         """The floors: factor * deviation; infinite where replicas disagree about being finite.

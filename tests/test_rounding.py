@@ -516,3 +516,24 @@ def test_cubic_weights_cancel_as_much_for_tiny_coordinates() -> None:
     model, (found,) = modelled(run, normal(1, 4, 4, 2) * 1e-30)
     limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
     assert bool(((found.double() - model.reference[0]).abs() <= limit).all())
+
+
+def test_an_integer_is_explained_only_by_alternatives_that_replicas_show() -> None:
+    near = torch.tensor([1.0, 3.0, 6.0])
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x * 0.1 * 10
+        return [y.to(torch.int32), y > x, (y * 1e7).to(torch.int32), x.to(torch.int32)]
+
+    model, _ = modelled(run, near)
+    spread = model.spread(FINAL_REPLICAS, scale=SCALE)
+    below, above = near.double() - 1, near.double()
+    assert not bool(spread.lack(0, above).any())
+    assert not bool(spread.lack(0, below).any())
+    assert bool(spread.lack(0, above + 1).all() & spread.lack(0, below - 1).all())
+    for flag in (0.0, 1.0):
+        assert not bool(spread.lack(1, torch.full((3,), flag).double()).any())
+    large = model.reference[2].double()  # many alternatives: what lies between two of them is one
+    assert not bool(spread.lack(2, large + 1).any())
+    assert bool(spread.lack(2, large + 10**6).all())
+    assert bool(spread.lack(3, above + 1).all())
