@@ -563,9 +563,9 @@ def kind(value: torch.Tensor) -> torch.Tensor:
 
 # Looks: (replicas, scale of the units, factor on the largest of the replicas' deviations). A later look repeats the
 # replicas of an earlier one and adds more, so its floors are nowhere lower: what the first look dismisses none flags.
-# What survives the second look is a suspect; only what survives the final one may be stored, which happens to one program
-# of legal results in a million at most. The fewest replicas that keep this are 256, because of decisions that rounding
-# may flip: for sums of many roundings 64 would do. docs/rounding.md derives it, tests/test_false_alarms.py computes it.
+# What survives the second look is a suspect; only what survives the final one may be stored, which happens to one
+# program of legal results in a million at most. The fewest replicas that keep this are 256, because of decisions that
+# rounding may flip: for sums of many roundings 64 would do (docs/rounding.md, tests/test_false_alarms.py).
 SCALE, FACTOR = 2.0, 2.0
 FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in (8, 32, 256))
 
