@@ -12,7 +12,18 @@ from typing import Any
 
 import click
 
-from fuzzer.bench import calibrate, cost, first_look, guided, minifier, minimize, sensitivity, throughput
+from fuzzer.bench import (
+    calibrate,
+    cost,
+    first_look,
+    guided,
+    minifier,
+    minimize,
+    planted_ratios,
+    plot,
+    sensitivity,
+    throughput,
+)
 from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine, default_workers
 from fuzzer.execution.worker import Task
@@ -116,12 +127,27 @@ def _drawing(pair: str, dtypes: str, size: int, seed: int, device: str) -> Task:
 
 @main.command("calibrate")
 @click.option("--keep", default=None, type=click.Path(path_type=Path), help="A folder for programs that differ.")
+@click.option("--planted", is_flag=True, help="Of faults instead: corrupted gradients, canaries, corpus/planted.")
 @_drawn
 def calibrate_command(
-    programs: int, minutes: float | None, keep: Path | None, workers: int, as_json: bool, **drawn: Any
+    programs: int, minutes: float | None, keep: Path | None, planted: bool, workers: int, as_json: bool, **drawn: Any
 ) -> None:
     """Legal implementations against each other: what differs, and how far each lies from the reference."""
-    _print(calibrate.measure(_drawing(**drawn), programs, workers, minutes, keep), as_json)
+    task = _drawing(**drawn)
+    if planted:
+        _print(planted_ratios.measure(task, programs, workers, minutes), as_json)
+        return
+    _print(calibrate.measure(task, programs, workers, minutes, keep), as_json)
+
+
+@main.command("plot")
+@click.argument("legal", type=click.File())
+@click.argument("planted", type=click.File())
+@click.argument("svg", type=click.Path(path_type=Path))
+def plot_command(legal: Any, planted: Any, svg: Path) -> None:
+    """The JSON of `calibrate` and of `calibrate --planted` as one picture."""
+    figures = (json.loads(file.read().strip().splitlines()[-1]) for file in (legal, planted))
+    svg.write_text(plot.picture(*figures))
 
 
 @main.command("first-look")

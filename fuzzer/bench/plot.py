@@ -1,0 +1,83 @@
+"""The ratios of legal results and of faults as one picture: an SVG, written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from fuzzer.bench.calibrate import BINS_PER_DECADE
+from fuzzer.rounding import FACTOR
+
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 860, 320, 50, 50, 30
+FIRST, LAST = -4, 10  # decades shown; what lies beyond stands in the outermost columns
+PER_COLUMN = 2  # bins
+LEGAL, FAULT = "#4477aa", "#cc3311"
+
+
+def columns(histograms: Iterable[dict[str, int]]) -> list[float]:
+    """Shares of all tensors by column; the first also holds what is exact, the last what no rounding explains."""
+    counted: Counter[int] = Counter()
+    last = (LAST - FIRST) * BINS_PER_DECADE // PER_COLUMN - 1
+    for histogram in histograms:
+        for name, count in histogram.items():
+            at = {"exact": 0, "inf": last}.get(name)
+            if at is None:
+                at = (int(name) - FIRST * BINS_PER_DECADE) // PER_COLUMN
+            counted[min(max(at, 0), last)] += count
+    total = max(counted.total(), 1)
+    return [counted[at] / total for at in range(last + 1)]
+
+
+def picture(legal: dict[str, Any], planted: dict[str, Any]) -> str:
+    """The SVG of two JSON objects: of `calibrate` (its side on trial) and of `calibrate --planted`."""
+    shown = (
+        (columns(legal["ratios"]["subject"].values()), LEGAL),
+        (columns(planted["ratios"]["planted"].values()), FAULT),
+    )
+    top = max(max(shares) for shares, _ in shown)
+    bars = [bar for shares, colour in shown for bar in drawn(shares, top, colour)]
+    line = x_of(math.log10(FACTOR) - FIRST)
+    counts = sum(sum(h.values()) for h in legal["ratios"]["subject"].values()), sum(planted["faults"].values())
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+            'font-size="12">',
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+            *bars,
+            *axis(top),
+            f'<line x1="{line:.1f}" x2="{line:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="black" '
+            'stroke-dasharray="4 3"/>',
+            f'<text x="{line + 4:.1f}" y="{TOP + 12}">factor {FACTOR:g}: beyond it the first look is suspicious</text>',
+            f'<text x="{LEFT}" y="18" fill="{LEGAL}">legal results, {counts[0]} tensors</text>',
+            f'<text x="{LEFT + 220}" y="18" fill="{FAULT}">planted faults, {counts[1]} tensors</text>',
+            f'<text x="{LEFT}" y="{HEIGHT - 12}">|value - reference| / largest deviation of the first look; the first '
+            "column holds exact results, the last errors where no rounding is legal</text>",
+            "</svg>\n",
+        ]
+    )
+
+
+def x_of(decades: float) -> float:
+    return LEFT + decades / (LAST - FIRST) * (WIDTH - LEFT - 20)
+
+
+def drawn(shares: list[float], top: float, colour: str) -> Iterable[str]:
+    width = PER_COLUMN / BINS_PER_DECADE
+    for at, share in enumerate(shares):
+        if share:
+            x, wide = x_of(at * width), x_of(width) - x_of(0)
+            high = share / top * (HEIGHT - BOTTOM - TOP)
+            yield (
+                f'<rect x="{x:.1f}" y="{HEIGHT - BOTTOM - high:.1f}" width="{wide - 0.5:.1f}" height="{high:.1f}" '
+                f'fill="{colour}" fill-opacity="0.6"/>'
+            )
+
+
+def axis(top: float) -> Iterable[str]:
+    base = HEIGHT - BOTTOM
+    yield f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{base}" y2="{base}" stroke="black"/>'
+    for decade in range(FIRST, LAST + 1, 2):
+        yield f'<text x="{x_of(decade - FIRST):.1f}" y="{base + 16}" text-anchor="middle">1e{decade}</text>'
+    yield f'<text x="{LEFT - 6}" y="{TOP + 10}" text-anchor="end">{100 * top:.0f} %</text>'
