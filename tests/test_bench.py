@@ -79,6 +79,16 @@ backward(v0, cotangent(f32[()], seed=3))
     assert plain.at("x0.grad", 0) is not None
 
 
+def test_there_is_no_bound_where_a_sign_is_free() -> None:
+    text = """
+program(1)
+x0 = leaf(f32[1, 8], values="separated", seed=1)
+v0, v1, v2 = svd(x0, full_matrices=False)
+backward(v2, cotangent(f32[1, 8], seed=3))
+"""
+    assert bounds_of(trial_of(text)).at("x0.grad", 0) is None
+
+
 def test_gamma_is_highams_and_infinite_where_it_says_nothing() -> None:
     assert gamma(10, 2**-24) == pytest.approx(10 * 2**-24, rel=1e-5)
     assert math.isinf(gamma(2**24, 2**-24))

@@ -22,7 +22,8 @@ show: eager as it is, and eager with every leaf that is not a round number moved
 hidden inside kernels (gelu's tail) and elements where a discrete decision (argmax, relu, floor) is about to flip: their
 bound becomes as large as the jump.
 
-Where a selection (sort, topk, kthvalue, median) meets equal elements, its choice is free and there is no bound.
+Where a selection (sort, topk, kthvalue, median) meets equal elements, its choice is free, as the signs of singular
+vectors and eigenvectors are: there is no bound.
 
 Not covered: a flip that none of the moved evaluations met (the bound is then too small, never too large; the share
 flagged can only suffer); scalars read in different precisions; programs with an operation that torch cannot
@@ -61,6 +62,7 @@ MOVES = names(
     """
 )
 CHOOSING = names("sort topk kthvalue median nanmedian")  # positions, which of equal elements is nobody's promise
+FACTORS = names("_linalg_svd _linalg_eigh linalg_eig")  # torch's documentation: not unique, a sign or phase is free
 PRODUCTS = names("add sub rsub mul")  # of two operands: exact where all are small integers
 FUNCTIONS = PRODUCTS | names(
     """
@@ -126,7 +128,7 @@ class Errors:
     def __init__(self) -> None:
         self.zeros: list[torch.Tensor] = []
         self.sizes: list[torch.Tensor] = []
-        self.free = False  # whether a choice among equal elements was met
+        self.free = False  # whether a choice that is nobody's promise was met
         self.magnitudes: list[torch.Tensor] = []  # of the step's results if it is a sum: gamma_n op(|operands|)
 
     def error(self, value: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
@@ -146,6 +148,7 @@ class Errors:
 
     def inputs(self, number: int, step: Step, args: Any, kwargs: Any) -> tuple[Any, Any]:
         self.magnitudes = []
+        self.free |= step.name in FACTORS
         if step.name in CHOOSING:
             self.free |= any(t.unique().numel() < t.numel() for t in _floats((args, kwargs)))
         if not any(ref.dtype.is_floating_point for ref in step.results):
