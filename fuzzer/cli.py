@@ -151,7 +151,13 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @main.command()
 @click.option("--minutes", type=click.FloatRange(min=0), default=None, help="Stop drawing after this time.")
 @click.option("--programs", type=click.IntRange(1), default=None, help="Stop after drawing this many programs.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same programs, any number of workers.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Same seed, same programs, any number of workers, where unguided.",
+)
 @device_option
 @workers_option
 @backend_option
@@ -161,7 +167,7 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 )
 @click.option(
     "--guided/--unguided",
-    default=False,
+    default=True,
     show_default=True,
     help="Compile the rarest of several drawings of each program; the choices are logged.",
 )
@@ -229,11 +235,11 @@ def fuzz(
     command = "backfuzz " + shlex.join(sys.argv[1:])
     plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=regressions(db), command=command)
     if again is not None:
-        if guided or resume:
-            raise UsageError("--again runs what was chosen before; --guided and --resume choose: take one of them")
+        if resume:
+            raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
         task, logged = read_log(again, task)
         plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
-    plan = campaign_to_resume(plan) if resume else replace(plan, guided=guided)
+    plan = campaign_to_resume(plan) if resume else replace(plan, guided=guided and again is None)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)
@@ -243,7 +249,8 @@ def fuzz(
     if as_json:
         click.echo(json.dumps(totals.summary()))
     if campaign.stopping:
-        onward = "this corpus: backfuzz fuzz --resume" if plan.guided else f"another seed: {command} --seed {seed + 1}"
+        corpus = f"its corpus: {command if resume else command + ' --resume'}"
+        onward = corpus if plan.guided else f"another seed: {command} --seed {seed + 1}"
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)

@@ -384,7 +384,8 @@ def test_fuzz_ends_with_one_json_object_and_leaves_nothing_but_its_folder(tmp_pa
     assert totals["findings"] == {}
     assert totals["programs"] == round(6 * (1 - totals["rejected_share"]))
     assert [path.name for path in tmp_path.iterdir()] == [".backfuzz"]
-    assert [path.name for path in (tmp_path / ".backfuzz").iterdir()] == ["campaigns"]  # the workers' folders are gone
+    # the workers' folders are gone
+    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == ["campaigns", "corpus"]
 
 
 def wait_for(running: subprocess.Popen[str], text: str) -> None:
@@ -395,17 +396,27 @@ def wait_for(running: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"it ended before it said {text!r}: {running.communicate()}")
 
 
-def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
-    running = fuzz("--seed", "7")
+@pytest.mark.parametrize(
+    ("options", "onward", "end", "left"),
+    [
+        ((), "its corpus", "--seed 7 --resume\n", ["campaigns", "corpus"]),
+        (("--unguided",), "another seed", "--unguided --seed 8\n", ["campaigns"]),
+    ],
+    ids=["guided", "unguided"],
+)
+def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
+    tmp_path: Path, options: tuple[str, ...], onward: str, end: str, left: list[str]
+) -> None:
+    running = fuzz("--seed", "7", *options)
     wait_for(running, "canaries rang")
     os.killpg(running.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
     out, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
     assert "stopping" in out
     assert "programs in" in out
-    assert err.startswith("stopped; go on with another seed: backfuzz fuzz ")
-    assert err.endswith("--seed 8\n")
-    assert [path.name for path in (tmp_path / ".backfuzz").iterdir()] == ["campaigns"]
+    assert err.startswith(f"stopped; go on with {onward}: backfuzz fuzz ")
+    assert err.endswith(end)
+    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == left
 
 
 @pytest.mark.slow

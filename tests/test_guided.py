@@ -156,8 +156,8 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
         read_log(tmp_path / LOG, Task(place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda"))))
 
 
-def test_again_and_guided_exclude_each_other(tmp_path: Path) -> None:
-    done = CliRunner().invoke(cli.main, ["fuzz", "--guided", "--again", str(tmp_path / LOG), "--device", "cpu"])
+def test_again_and_resume_exclude_each_other(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli.main, ["fuzz", "--resume", "--again", str(tmp_path / LOG), "--device", "cpu"])
     assert done.exit_code == 2
     assert "take one of them" in done.output
 
