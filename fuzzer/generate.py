@@ -377,13 +377,15 @@ def generate(
     routes: Sequence[str] = ("autograd",),
     device: str = "cpu",
     fixed: Attributes = (),
+    portable: bool = False,
 ) -> Program:
     """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
 
-    `fixed` settings stand in every program, over what is drawn. The result depends on the arguments alone.
+    `fixed` settings stand in every program, over what is drawn. A portable one means the same on every device: no
+    random numbers, no autocast, which has a list of operators for each. The result depends on the arguments alone.
     """
     groups: dict[str, list[OpSpec]] = {}
-    drawing = any(ROUTES[name].draws for name in routes)
+    drawing = not portable and any(ROUTES[name].draws for name in routes)
     for spec in [spec for spec in ops.values() if drawing or not spec.random]:
         groups.setdefault(spec.family, []).append(spec)
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
@@ -393,7 +395,7 @@ def generate(
             draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
             draw_body(draft, groups)
             close(draft, ops)
-            program = enclose(finish(draft, routes, device, fixed), rng)
+            program = enclose(finish(draft, routes, device, fixed), rng, portable)
             if informative(program):
                 break
     return program
@@ -615,9 +617,11 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
     return replace(program, settings=tuple(sorted(drawn.items())))
 
 
-def enclose(program: Program, rng: random.Random) -> Program:
+def enclose(program: Program, rng: random.Random, portable: bool = False) -> Program:
     """Some programs with runs of their statements in regions, which may nest; as it was where none can stand."""
     for kind in ROUTES[program.route.name].regions:
+        if portable and not REGIONS[kind].portable:
+            continue
         while rng.random() < REGIONS[kind].share:
             attrs = tuple((name, rng.choice(values)) for name, values in REGIONS[kind].attributes.items())
             region = Region(kind, attrs, program.body)

@@ -33,6 +33,7 @@ class RegionSpec:
     write       the region as the Python that a person would write.
     context     what is entered where its nodes are run one at a time on the CPU, to type them.
     attributes  all of them must be given; the values each may have.
+    portable    whether it means the same on every device.
     share       of the programs that may hold such a region, how many are tried with one.
     recomputes  whether the statements run again in the backward: then nothing may be drawn or overwritten. A region
                 that does not is there to change types.
@@ -42,6 +43,7 @@ class RegionSpec:
     context: Callable[[Region], contextlib.AbstractContextManager[object]]
     attributes: dict[str, tuple[Value, ...]]
     share: float
+    portable: bool = True
     recomputes: bool = False
 
 
@@ -79,6 +81,7 @@ REGIONS: dict[str, RegionSpec] = {
         lambda region: torch.autocast("cpu", dtype=dtype_of(region)),
         {"dtype": (Dtype("bf16"), Dtype("f16"))},
         share=0.5,
+        portable=False,
     ),
     "checkpoint": RegionSpec(
         write_checkpoint, lambda region: contextlib.nullcontext(), {}, share=0.08, recomputes=True

@@ -11,7 +11,7 @@ import torch
 
 from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.pool import Pool
-from fuzzer.execution.worker import Journal, Task, examine, report, run_reference
+from fuzzer.execution.worker import Journal, Task, draw, examine, report, run_reference
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped, check_cotangents, infer
 from fuzzer.interpret import source
@@ -229,3 +229,22 @@ def test_a_region_that_matters_shrinks_to_the_statement_that_needs_it() -> None:
 def test_a_region_that_does_not_matter_goes() -> None:
     found = reduce(parse(NESTED), lambda batch: [Answer.SAME] * len(batch), infer=infer).program
     assert not regions(found)
+
+
+def test_programs_for_two_devices_hold_no_autocast_and_no_random_numbers() -> None:
+    def drawn(reference: str) -> list[Program]:
+        place = Place(Subject("eager", reference), Subject("eager", "cpu"))
+        found = []
+        for index in range(150):
+            try:
+                found.append(draw(Task(place=place, seed=5), index))
+            except (Rejected, IllTyped):
+                continue
+        return found
+
+    def depends(program: Program) -> bool:
+        kinds = {s.kind for s in holders(program.body) if isinstance(s, Region)}
+        return "autocast" in kinds or any(OPS[node.op].random for node in program.nodes)
+
+    assert not any(map(depends, drawn("cuda")))
+    assert any(map(depends, drawn("cpu")))

@@ -518,8 +518,9 @@ def explore(task: Task, index: int, closer: Closer = as_it_is) -> Report:
 def draw(task: Task, index: int, attempt: int = 0) -> Program:
     """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected."""
     rng = random.Random(f"{task.seed}/{index}/{attempt}")
-    device = task.place.subject.device.split(":")[0]
-    return generate(rng, vocabulary(task.limits, task.ops), task.limits, task.routes, device, task.fixed)
+    device, other = (side.device.split(":")[0] for side in (task.place.subject, task.place.reference))
+    known = vocabulary(task.limits, task.ops)
+    return generate(rng, known, task.limits, task.routes, device, task.fixed, portable=device != other)
 
 
 def examine(task: Task, text: str) -> Report:
