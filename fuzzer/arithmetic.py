@@ -293,8 +293,9 @@ def growth(terms: float, unit: float) -> float:
     """Units by which a sum of so many terms is off: sqrt(n), for roundings that have nothing to do with each other.
 
     Where the partial sums grow so large that their unit swallows summands whole, all may be lost: 1 / unit at most.
+    Before, the small ones are lost: a share of the sum that grows as the square of its unit.
     """
-    return min(terms, 1 / unit) if terms * unit >= 0.5 else math.sqrt(terms)
+    return min(terms, 1 / unit) if terms * unit >= 0.5 else math.sqrt(terms) + terms * terms * unit / 16
 
 
 def interpolation(step: Step) -> int:

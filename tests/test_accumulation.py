@@ -107,7 +107,7 @@ def test_eager_lies_inside_the_floor_of_a_long_sum(name: str, dtype: torch.dtype
     assert told == {}
 
 
-VERY_LONG = ("sum", "cumsum", "matmul", "index_add", "gradient of conv1d", "batch_norm")
+VERY_LONG = ("sum", "matmul", "index_add", "gradient of conv1d", "batch_norm")
 
 
 @pytest.mark.slow
@@ -115,7 +115,7 @@ VERY_LONG = ("sum", "cumsum", "matmul", "index_add", "gradient of conv1d", "batc
 def test_eager_lies_inside_the_floor_of_a_sum_of_four_million_terms(name: str) -> None:
     shares = {
         (values, dtype): judged(SUMS[name], VALUES[values](2**22).to(dtype))[0]
-        for values, dtype in (("positive", F32), ("equal", F32), ("positive", BF16))
+        for values, dtype in (("positive", F32), ("equal", F32))
     }
     assert max(shares.values()) <= 1, shares
 
