@@ -31,6 +31,7 @@ import torch
 from fuzzer.arithmetic import (
     ACCUMULATING,
     BICUBIC,
+    CALLING_PRODUCTS,
     CANCELLING,
     COPIES,
     CUBIC_INNER,
@@ -331,6 +332,8 @@ class Rounder:
         dtypes = real_dtypes((*step.inputs, *step.results))
         if not dtypes:
             return 0.0
+        if step.autocast is not None and step.name in CALLING_PRODUCTS:
+            dtypes.append(step.autocast)
         coarsest = max(dtypes, key=epsilon)
         inner = epsilon(coarsest) * ULPS[coarsest]
         if step.name in WIDE and not narrows(step):
@@ -398,8 +401,8 @@ class Rounder:
         return [values[0] + apart if step.name.startswith("_log") else values[0] * apart.exp()]
 
     def _shuffled(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Eigenvalues of complex matrices, with the vectors that go with them, in an order left to chance."""
-        if step.name not in UNSORTED or not step.inputs[0].dtype.is_complex:
+        """Eigenvalues, with the vectors that go with them, in an order left to chance."""
+        if step.name not in UNSORTED:
             return values
         order = torch.rand(values[0].shape[-1], generator=self.generator, device=values[0].device).argsort()
         return [value[..., order] for value in values]

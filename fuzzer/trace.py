@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzzer.private import in_backward, negated
@@ -49,6 +50,7 @@ class Step:
 
     recorded: outputs of random ops, to be replayed as drawn (flat float64 buffers by storage number).
     backward: autograd called it, on its way back.
+    autocast: the dtype that autocast casts to, where it was on: kernels may call products that it casts.
     """
 
     op: Any
@@ -58,6 +60,7 @@ class Step:
     writes: tuple[Ref, ...]
     recorded: dict[int, torch.Tensor] = field(default_factory=dict)
     backward: bool = False
+    autocast: torch.dtype | None = None
 
     @functools.cached_property
     def name(self) -> str:
@@ -157,6 +160,15 @@ class Recorder(TorchDispatchMode):
         self.trace = Trace()
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # a storage's address is its name only while it lives
+        self._autocast = Autocast()
+
+    def __enter__(self) -> Self:
+        self._autocast.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._autocast.__exit__(*error)
 
     def given(self, role: str, tensors: Mapping[str, torch.Tensor]) -> None:
         """Record tensors that are there before the first step, by name."""
@@ -203,7 +215,8 @@ class Recorder(TorchDispatchMode):
             recorded = {
                 self.ref(t).storage: self._wide(t) for t in tensors_in((out, args)) if self.ref(t).storage in made
             }
-        self.trace.steps.append(Step(func, given, named, returned, writes, recorded, in_backward()))
+        step = Step(func, given, named, returned, writes, recorded, in_backward(), self._autocast.dtype)
+        self.trace.steps.append(step)
         return out
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -223,6 +236,21 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
+
+
+class Autocast(TorchFunctionMode):
+    """The dtype that autocast casts to during each call, None where it is off; below, dispatch modes hide it."""
+
+    dtype: torch.dtype | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        device = next((leaf.device.type for leaf in tensors_in(args)), "cpu")
+        before = self.dtype
+        self.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.dtype = before
 
 
 def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -537,3 +537,27 @@ def test_an_integer_is_explained_only_by_alternatives_that_replicas_show() -> No
     assert not bool(spread.lack(2, large + 1).any())
     assert bool(spread.lack(2, large + 10**6).all())
     assert bool(spread.lack(3, above + 1).all())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_kernel_multiplies_inside_is_rounded_as_autocast_says(seed: int) -> None:
+    theta = torch.randn(2, 2, 3, generator=torch.Generator().manual_seed(seed))
+
+    def grid(t: torch.Tensor) -> list[torch.Tensor]:
+        with torch.autocast("cpu", dtype=BF16):
+            return [torch.nn.functional.affine_grid(t, [2, 1, 3, 2], align_corners=False)]
+
+    model, _ = modelled(grid, theta)
+    off = (grid(theta)[0].double() - model.reference[0]).abs()  # without a recording, as a person sees it
+    assert float(off.max()) > 1e-4
+    assert bool((off <= model.spread(32).floor(FIRST_FACTOR)[0]).all())
+    plain, _ = modelled(lambda t: [torch.nn.functional.affine_grid(t, [2, 1, 3, 2], align_corners=False)], theta)
+    assert float(plain.spread(32).floor(FIRST_FACTOR)[0].max()) < 1e-4
+
+
+def test_eigenvalues_of_a_real_matrix_have_no_order() -> None:
+    x = torch.tensor([[0.0, -2.0, 0.1], [2.0, 0.0, 0.3], [0.2, 0.1, 1.0]])
+    [found] = floors(lambda t: [torch.linalg.eigvals(t).abs()], x)
+    assert float(found.max()) > 0.5
+    [found] = floors(lambda t: [torch.linalg.eigvals(t).abs().sum()[None]], x)
+    assert float(found.max()) < 1e-3
