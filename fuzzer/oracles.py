@@ -329,7 +329,9 @@ def _same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8)
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    # a copy, because one element with a stride of 2 counts as contiguous, and cannot be viewed as bytes
+    return plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
 def rerun_is_identical(trial: Trial) -> Verdict | None:

@@ -53,6 +53,15 @@ def test_a_second_run_gives_the_same_bits_and_compiles_nothing(route: str, monke
     assert verdicts(made) == []
 
 
+def test_bits_are_compared_whatever_the_layout() -> None:
+    one = torch.ones(4, dtype=torch.bfloat16)[::2][:1]
+    assert one.stride() == (2,)
+    assert unequal({"v0": one}, {"v0": torch.ones(1, dtype=torch.bfloat16)}) == []
+    assert unequal({"v0": one}, {"v0": -one}) == ["v0"]
+    assert unequal({"v0": torch.tensor(0.0)}, {"v0": torch.tensor(-0.0)}) == ["v0"]
+    assert unequal({"v0": torch.ones(2, 3).mT}, {"v0": torch.ones(3, 2)}) == []
+
+
 def test_eager_and_programs_that_write_to_leaves_run_once() -> None:
     eager = replace(LIGHT, place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")))
     assert trial(task=eager).subject.again is None
