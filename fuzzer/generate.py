@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from fuzzer.program import (
     Statement,
     TensorType,
     contiguous,
+    edit,
     extent,
     needed,
     writes,
@@ -687,15 +688,7 @@ def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
 def prune(program: Program) -> Program:
     """Without the nodes that no output needs. One unused leaf stays: it is part of what is tried."""
     kept, live = needed(program)
-
-    def pruned(body: Iterable[Statement]) -> Iterator[Statement]:
-        for s in body:
-            if isinstance(s, Node) and s.outs in kept:
-                yield s
-            elif isinstance(s, Region) and (inner := tuple(pruned(s.body))):
-                yield replace(s, body=inner)
-
     used = live | {leaf.base for leaf in program.leaves if leaf.base is not None}
     extra = [leaf.name for leaf in program.leaves if leaf.name not in used][:1]
     leaves = tuple(leaf for leaf in program.leaves if leaf.name in used or leaf.name in extra)
-    return replace(program, leaves=leaves, body=tuple(pruned(program.body)))
+    return replace(program, leaves=leaves, body=edit(program.body, lambda n: n if n.outs in kept else None))

@@ -4,7 +4,7 @@ result a program again. Mutators (`mutate`) stand on it."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from fuzzer import settings as compiler_settings
@@ -15,12 +15,10 @@ from fuzzer.interpret import materialise
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits, OpSpec
 from fuzzer.program import (
-    Argument,
     Node,
     Output,
     Program,
     Region,
-    Statement,
     canonical,
     rename,
     written_leaves,
@@ -59,31 +57,6 @@ def fresh_names(node: Node, taken: Program) -> Node:
     used = {name for n in taken.nodes for name in n.outs}
     free = (name for i in range(10**6) if (name := f"w{i}") not in used)
     return replace(node, outs=tuple(next(free) for _ in node.outs))
-
-
-def renamed(body: Sequence[Statement], names: Mapping[str, str]) -> tuple[Statement, ...]:
-    """The statements with operands of these names replaced."""
-
-    def argument(arg: Argument) -> Argument:
-        if isinstance(arg, tuple):
-            return tuple(None if name is None else names.get(name, name) for name in arg)
-        return arg if arg is None else names.get(arg, arg)
-
-    def one(s: Statement) -> Statement:
-        if isinstance(s, Region):
-            return replace(s, body=renamed(s.body, names))
-        return replace(s, args=tuple(map(argument, s.args)))
-
-    return tuple(map(one, body))
-
-
-def changed_node(program: Program, old: Node, new: Node) -> Program:
-    """The program with one node replaced, wherever it stands."""
-
-    def one(s: Statement) -> Statement:
-        return replace(s, body=tuple(map(one, s.body))) if isinstance(s, Region) else new if s == old else s
-
-    return replace(program, body=tuple(map(one, program.body)))
 
 
 def apart(donor: Program, program: Program) -> Program:
@@ -153,6 +126,5 @@ def attempt(change: Callable[[], Program], rng: random.Random, device: str) -> P
     except (
         ValueError,
         LookupError,
-        StopIteration,
-    ):  # refused (Rejected, IllTyped, ProgramError); nothing to choose from
+    ):  # it was refused (Rejected, IllTyped, ProgramError), or found nothing to choose from
         return None

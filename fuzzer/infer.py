@@ -10,7 +10,7 @@ import torch
 from fuzzer.interpret import UnknownOp, apply, run_each
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import REQUIRED
-from fuzzer.private import fake_mode, real_mode
+from fuzzer.private import fake_mode, needs_memory, real_mode
 from fuzzer.program import Node, Program, TensorType, extent
 from fuzzer.regions import UnknownRegion
 from fuzzer.settings import SAME_DRAWS
@@ -67,8 +67,7 @@ def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) ->
     except UnknownOp as error:
         raise IllTyped(str(error)) from None
     except Exception as error:  # torch raises nearly every type here; it is the answer to our question
-        # but for faults of fake kernels, which are among those that we look for, and ops that must see values
-        if not _apply_to_ones(node, env, types):
+        if not (needs_memory(error) and _apply_to_ones(node, env, types)):
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {reason}") from None
     for name in node.outs:

@@ -26,11 +26,11 @@ from fuzzer.generate import (
     enclose,
     weighted,
 )
-from fuzzer.graft import apart, attempt, changed_node, fresh_names, grow, renamed, take_up
+from fuzzer.graft import apart, attempt, fresh_names, grow, take_up
 from fuzzer.infer import infer
 from fuzzer.ops import OPS, REAL
 from fuzzer.ops.spec import Draw, Limits, OpSpec
-from fuzzer.program import FLOATS, NORMAL, Leaf, Node, Program, Recipe, contiguous, writes
+from fuzzer.program import FLOATS, NORMAL, Leaf, Node, Program, Recipe, contiguous, edit, exchange, read_instead, writes
 from fuzzer.routes import ANY_BACKEND, draw
 from fuzzer.values import GENERAL
 
@@ -41,6 +41,10 @@ SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # 1, prime
 
 def with_leaf(program: Program, old: Leaf, new: Leaf) -> Program:
     return replace(program, leaves=tuple(new if leaf is old else leaf for leaf in program.leaves))
+
+
+def exchanged(program: Program, old: Node, new: Node) -> Program:
+    return replace(program, body=exchange(program.body, old, new))
 
 
 def own_leaves(program: Program) -> list[Leaf]:
@@ -58,7 +62,8 @@ def drawn(program: Program, rng: random.Random, specs: Sequence[OpSpec], at: int
 
 def placed(program: Program, node: Node, at: int, instead: str = "") -> Program:
     """The program with a node more; what follows reads its first result instead of this name."""
-    after = renamed(program.nodes[at:], {instead: node.outs[0]} if instead else {})
+    names = {instead: node.outs[0]} if instead else {}
+    after = [read_instead(n, names) for n in program.nodes[at:]]
     outputs = tuple(replace(o, value=node.outs[0]) if o.value == instead else o for o in program.outputs)
     return replace(program, body=(*program.nodes[:at], node, *after), outputs=outputs)
 
@@ -85,7 +90,7 @@ def swap_operand(program: Program, rng: random.Random, donor: Program) -> Progra
     known = [leaf.name for leaf in program.leaves] + [out for n in program.nodes[:at] for out in n.outs]
     like = (types[name].dtype, types[name].shape)
     other = rng.choice([n for n in known if n != name and (types[n].dtype, types[n].shape) == like])
-    return changed_node(program, node, replace(node, args=(*node.args[:place], other, *node.args[place + 1 :])))
+    return exchanged(program, node, replace(node, args=(*node.args[:place], other, *node.args[place + 1 :])))
 
 
 def insert_node(program: Program, rng: random.Random, donor: Program) -> Program:
@@ -110,7 +115,7 @@ def delete_node(program: Program, rng: random.Random, donor: Program) -> Program
         leaves.append(
             Leaf(names[out], t.dtype, t.shape, contiguous(t.shape), 0, t.differentiable, values, rng.randrange(1000))
         )
-    body = renamed([s for s in program.body if s != node], names)
+    body = edit(program.body, lambda n: None if n is node else read_instead(n, names))
     outputs = tuple(o for o in program.outputs if o.value not in node.outs)
     return replace(program, leaves=tuple(leaves), body=body, outputs=outputs)
 
@@ -122,7 +127,7 @@ def replace_node(program: Program, rng: random.Random, donor: Program) -> Progra
     grown, new = drawn(program, rng, others, at, node.uses[0])
     if len(new.outs) != len(node.outs):
         raise Rejected("another number of results")
-    return changed_node(grown, node, replace(new, outs=node.outs))
+    return exchanged(grown, node, replace(new, outs=node.outs))
 
 
 def splice(program: Program, rng: random.Random, donor: Program) -> Program:
@@ -137,7 +142,12 @@ def splice(program: Program, rng: random.Random, donor: Program) -> Program:
             joined[leaf.name] = rng.choice(fitting)
     leaves = (*program.leaves, *(leaf for leaf in other.leaves if leaf.name not in joined))
     outputs = (*program.outputs, *(o for o in other.outputs if o.value not in joined))
-    return replace(program, leaves=leaves, body=(*program.body, *renamed(other.body, joined)), outputs=outputs)
+    return replace(
+        program,
+        leaves=leaves,
+        body=(*program.body, *edit(other.body, lambda n: read_instead(n, joined))),
+        outputs=outputs,
+    )
 
 
 def fan_out(program: Program, rng: random.Random, donor: Program) -> Program:
@@ -163,7 +173,7 @@ def wrap_in_view(program: Program, rng: random.Random, donor: Program) -> Progra
 def wrap_in_region(program: Program, rng: random.Random, donor: Program) -> Program:
     """Regions are drawn anew, a few times where none came of it."""
     bare = replace(program, body=program.nodes)
-    return next(found for _ in range(TRIES) if (found := enclose(bare, rng)) not in (bare, program))
+    return rng.choice([found for _ in range(TRIES) if (found := enclose(bare, rng)) not in (bare, program)])
 
 
 # ---------------------------------------------------------------- parameters and leaves
@@ -183,7 +193,7 @@ def redraw_attribute(program: Program, rng: random.Random, donor: Program) -> Pr
     if type(value) is type(attribute.default) and value == attribute.default:
         del attrs[attribute.name]
     ordered = tuple((a.name, attrs[a.name]) for a in OPS[node.op].attributes if a.name in attrs)
-    return changed_node(program, node, replace(node, attrs=ordered))
+    return exchanged(program, node, replace(node, attrs=ordered))
 
 
 def resize(program: Program, rng: random.Random, donor: Program) -> Program:

@@ -1,7 +1,8 @@
 """Every use of a torch API that is not public, in one place. Tried on torch 2.11.0, 2.13.0 and 2.15.0.
 
 fake_mode            torch._subclasses.FakeTensorMode: types of a program without running it
-real_mode            torch._subclasses.fake_tensor.unset_fake_temporarily (tried on 2.11.0 and 2.13.0)
+real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, DataDependentOutputException} (tried on
+                     2.11.0 and 2.13.0)
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 reset_compiler       torch._dynamo.reset: forget what was compiled before
@@ -57,6 +58,16 @@ def real_mode() -> contextlib.AbstractContextManager[Any]:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
     return unset_fake_temporarily()
+
+
+def needs_memory(error: Exception) -> bool:
+    """Whether a fake tensor was at fault, and not the program: values were asked for, or a fake kernel laid its result
+    out beyond its storage (FFTs over dims in another order, torch 2.11). No other refusal is tried on real tensors:
+    kernels are not to be trusted with what torch refuses in the process that everything hangs on.
+    """
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+
+    return isinstance(error, DataDependentOutputException) or str(error).startswith("setStorage")
 
 
 def config_module(prefix: str) -> Any:

@@ -16,7 +16,7 @@ Invariants, checked when a Program is made (`ProgramError` names the offender):
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -236,6 +236,35 @@ def holders(body: tuple[Statement, ...]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, Region):
             yield from holders(statement.body)
+
+
+def edit(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
+    """The body with every node changed, or dropped where `change` gives None. Emptied regions go too."""
+    found: list[Statement] = []
+    for s in body:
+        if isinstance(s, Region):
+            inner = edit(s.body, change)
+            found += [replace(s, body=inner)] if inner else []
+        else:
+            node = change(s)
+            found += [] if node is None else [node]
+    return tuple(found)
+
+
+def exchange(body: tuple[Statement, ...], old: Node, new: Node | None) -> tuple[Statement, ...]:
+    """The body with one node replaced, or dropped."""
+    return edit(body, lambda node: new if node is old else node)
+
+
+def read_instead(node: Node, names: Mapping[str, str]) -> Node:
+    """The node with some of the names it reads replaced."""
+
+    def argument(arg: Argument) -> Argument:
+        if isinstance(arg, str):
+            return names.get(arg, arg)
+        return None if arg is None else tuple(None if name is None else names.get(name, name) for name in arg)
+
+    return replace(node, args=tuple(map(argument, node.args)))
 
 
 def writes(node: Node) -> str | None:

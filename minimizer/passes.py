@@ -28,6 +28,8 @@ from fuzzer.program import (
     Statement,
     Value,
     contiguous,
+    edit,
+    exchange,
     writes,
 )
 from minimizer.order import RECIPES, recipe_cost
@@ -36,8 +38,6 @@ from minimizer.rewrite import (
     Types,
     as_output,
     cut,
-    edit,
-    exchange,
     ordered,
     propose,
     results,

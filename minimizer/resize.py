@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from fuzzer.program import Leaf, Node, Program, Recipe, Shape, Value, contiguous
-from minimizer.rewrite import Types, edit, exchange, propose, reshaped, trimmed, with_attrs
+from fuzzer.program import Leaf, Node, Program, Recipe, Shape, Value, contiguous, edit, exchange
+from minimizer.rewrite import Types, propose, reshaped, trimmed, with_attrs
 
 Axis = tuple[str, int]  # a leaf's name and one of its axes
 Reading = Callable[[int], int]

@@ -11,7 +11,6 @@ from typing import Any
 
 from fuzzer.program import (
     NORMAL,
-    Argument,
     Attributes,
     Cotangent,
     Leaf,
@@ -20,12 +19,12 @@ from fuzzer.program import (
     Program,
     ProgramError,
     Recipe,
-    Region,
     Shape,
-    Statement,
     TensorType,
     contiguous,
+    edit,
     needed,
+    read_instead,
     writes,
 )
 
@@ -59,38 +58,6 @@ def propose(program: Program, **changes: Any) -> Iterator[Program]:
         return
     if found.nodes and found.outputs:
         yield found
-
-
-# ---------------------------------------------------------------- bodies
-
-
-def edit(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
-    """The body with every node changed, or dropped where `change` gives None. Emptied regions go too."""
-    found: list[Statement] = []
-    for s in body:
-        if isinstance(s, Region):
-            inner = edit(s.body, change)
-            found += [replace(s, body=inner)] if inner else []
-        else:
-            node = change(s)
-            found += [] if node is None else [node]
-    return tuple(found)
-
-
-def exchange(body: tuple[Statement, ...], old: Node, new: Node | None) -> tuple[Statement, ...]:
-    """The body with one node replaced, or dropped."""
-    return edit(body, lambda node: new if node is old else node)
-
-
-def read_instead(node: Node, names: Mapping[str, str]) -> Node:
-    """The node with some of the names it reads replaced."""
-
-    def argument(arg: Argument) -> Argument:
-        if isinstance(arg, str):
-            return names.get(arg, arg)
-        return None if arg is None else tuple(None if name is None else names.get(name, name) for name in arg)
-
-    return replace(node, args=tuple(map(argument, node.args)))
 
 
 def substitute(program: Program, names: Mapping[str, str]) -> Iterator[Program]:
