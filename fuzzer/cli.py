@@ -166,6 +166,13 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
     "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
 )
 @click.option(
+    "--ops",
+    "ops_",
+    default=None,
+    metavar="NAMES",
+    help="Ops to draw from, with commas: names, or `core` (42 that most models are made of). Default: all.",
+)
+@click.option(
     "--guided/--unguided",
     default=True,
     show_default=True,
@@ -193,6 +200,7 @@ def fuzz(
     backend: str,
     compare: tuple[str, str] | None,
     routes: str | None,
+    ops_: str | None,
     guided: bool,
     resume: bool,
     again: Path | None,
@@ -219,6 +227,7 @@ def fuzz(
     from fuzzer.routes import ANY_BACKEND, ROUTES, check
     from fuzzer.schedule import read_log
     from fuzzer.view import Lines, Live
+    from fuzzer.vocabulary import named
 
     given = ",".join(ANY_BACKEND) if routes is None else routes
     chosen = tuple(part.strip() for part in given.split(",") if part.strip())
@@ -230,6 +239,7 @@ def fuzz(
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
+    task = task if ops_ is None else replace(task, ops=named(ops_))
     for route in chosen:
         check(route, task.place.subject.backend)
     command = "backfuzz " + shlex.join(sys.argv[1:])
@@ -761,7 +771,7 @@ def ops(complex_: bool, as_json: bool) -> None:
     """
     from fuzzer.ops import OPS
     from fuzzer.ops.spec import SAME
-    from fuzzer.vocabulary import widened
+    from fuzzer.vocabulary import SETS, widened
 
     rows: list[dict[str, Any]] = []
     for spec in filter(lambda s: s.takes_complex, map(widened, OPS)) if complex_ else OPS.values():
@@ -770,6 +780,7 @@ def ops(complex_: bool, as_json: bool) -> None:
             {
                 "name": spec.name,
                 "family": spec.family,
+                "sets": [name for name, members in SETS.items() if spec.name in members],
                 "source": spec.source,
                 "dtypes": [] if first == SAME else list(first),
                 "attributes": [a.name for a in spec.attributes],
@@ -781,7 +792,8 @@ def ops(complex_: bool, as_json: bool) -> None:
         click.echo(json.dumps(rows))
         return
     for row in rows:
-        click.echo(f"{row['family']:14} {row['name']:24} {row['source']}({', '.join(row['attributes'])})")
+        sets = " ".join(row["sets"])
+        click.echo(f"{row['family']:14} {row['name']:24} {sets:5} {row['source']}({', '.join(row['attributes'])})")
     click.echo(f"{len(rows)} op(s), {sum(bool(r['differentiable']) for r in rows)} differentiable")
 
 

@@ -166,6 +166,7 @@ def test_a_program_that_this_torch_cannot_run_is_told_and_the_others_still_run(t
         (("fuzz", "--compare", "eager@cpu", "eager@cuda:x"), "cuda:x"),
         (("fuzz", "--routes", "no_such_route"), "no route 'no_such_route'"),
         (("fuzz", "--routes", ","), "names no route"),
+        (("fuzz", "--ops", "core,no_such_op"), "no op or set of ops 'no_such_op'"),
         (("fuzz", "--routes", "aoti", "--backend", "aot_eager"), "route aoti is for the backend inductor alone"),
         (("fuzz", "--device", "moon"), "'moon'"),
         (("fuzz", "--device", "cuda:x"), "'cuda:x'"),
@@ -308,7 +309,11 @@ def test_export_into_what_is_no_folder_is_told(db: Path, tmp_path: Path) -> None
 def test_ops_lists_every_operation() -> None:
     rows = json.loads(call("ops", "--json").stdout)
     assert sum(row["differentiable"] for row in rows) >= 90
-    assert f"{len(rows)} op(s)" in call("ops").stdout
+    shown = call("ops").stdout
+    assert f"{len(rows)} op(s)" in shown
+    core = [row["name"] for row in rows if "core" in row["sets"]]
+    assert {line.split()[1] for line in shown.splitlines() if " core " in line} == set(core)
+    assert f"`core` ({len(core)} that" in " ".join(call("fuzz", "--help").stdout.split())
 
 
 # ---------------------------------------------------------------- replay, minimize
