@@ -31,7 +31,7 @@ from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, without_settings
 from fuzzer.program import Program
-from fuzzer.schedule import Again, Chosen, Fresh, Rarest, Schedule, drawing_from
+from fuzzer.schedule import ARMS, Again, Chosen, Fresh, Guidance, Guided, Schedule, drawing_from, guidance_from
 from fuzzer.store import Campaign as Record
 from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
@@ -59,8 +59,8 @@ GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 class Plan:
     """What a campaign was asked to do. minutes or programs (or neither) bound it.
 
-    guided: of several drawings the rarest is compiled.  resume: and the corpus is that of an earlier campaign.
-    again: the programs that another campaign chose, no others.
+    guidance: by what programs are chosen; blind, they are those of their numbers and no corpus is kept.
+    resume: the corpus is that of an earlier campaign.  again: the programs that another campaign chose, no others.
     """
 
     task: Task
@@ -71,7 +71,7 @@ class Plan:
     folder: Path = Path(".backfuzz")
     corpus: Path | None = None
     command: str = "backfuzz fuzz"
-    guided: bool = False
+    guidance: Guidance = ARMS["blind"]
     resume: bool = False
     again: tuple[Chosen, ...] = ()
 
@@ -85,8 +85,14 @@ class Plan:
             return Again(list(self.again))
         if self.resume:
             corpus, state = resumed(self.explored, shown_at(self.task))
-            return Rarest(self.task, own, corpus, state["next"])
-        return Rarest(self.task, own, Corpus(self.explored, shown_at(self.task)).start()) if self.guided else Fresh()
+            return Guided(self.task, own, corpus, self.guidance, state["next"])
+        if not self.guided:
+            return Fresh()
+        return Guided(self.task, own, Corpus(self.explored, shown_at(self.task)).start(), self.guidance)
+
+    @property
+    def guided(self) -> bool:
+        return self.guidance != ARMS["blind"]
 
     @property
     def explored(self) -> Path:
@@ -180,7 +186,7 @@ def shown_at(task: Task) -> dict[str, str]:
 def resume(plan: Plan) -> Plan:
     """The plan to go on with the guided campaign whose corpus is in the plan's folder. Raises UsageError."""
     _, state = resumed(plan.explored, shown_at(plan.task))
-    return replace(plan, task=drawing_from(plan.task, state), guided=True, resume=True)
+    return replace(plan, task=drawing_from(plan.task, state), guidance=guidance_from(state), resume=True)
 
 
 def _first_line(*command: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from fuzzer.execution.messages import UNCOMPILED, Place, Report, UsageError, parse_subject
+from fuzzer.schedule import ARMS, SHIPPED
 from fuzzer.text import ParseError, parse
 from fuzzer.verdict import ASKED, FINDINGS, Finding
 
@@ -173,11 +174,14 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
     help="Ops to draw from, with commas: names, or `core` (42 that most models are made of). Default: all.",
 )
 @click.option(
-    "--guided/--unguided",
-    default=True,
-    show_default=True,
-    help="Compile the rarest of several drawings of each program; the choices are logged.",
+    "--guidance",
+    type=click.Choice(list(ARMS)),
+    default=None,
+    help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
+    f"compiles; of lines; mutants too. Each has what stands before it. The choices are logged. Default: {SHIPPED}.",
 )
+@click.option("--guided", "guidance", flag_value=SHIPPED, help=f"The same as --guidance {SHIPPED}.")
+@click.option("--unguided", "guidance", flag_value="blind", help="The same as --guidance blind.")
 @click.option(
     "--resume", is_flag=True, help="Go on with the last guided campaign, from its corpus in .backfuzz/corpus."
 )
@@ -201,7 +205,7 @@ def fuzz(
     compare: tuple[str, str] | None,
     routes: str | None,
     ops_: str | None,
-    guided: bool,
+    guidance: str | None,
     resume: bool,
     again: Path | None,
     complex_: bool,
@@ -249,7 +253,9 @@ def fuzz(
             raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
         task, logged = read_log(again, task)
         plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
-    plan = campaign_to_resume(plan) if resume else replace(plan, guided=guided and again is None)
+    plan = (
+        campaign_to_resume(plan) if resume else replace(plan, guidance=ARMS["blind" if again else guidance or SHIPPED])
+    )
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)

@@ -1,4 +1,4 @@
-"""What a campaign runs next, and what it learns from each Report: fresh programs, the rarest of several, or a log's.
+"""What a campaign runs next, and what it learns from each Report: fresh programs, guided ones, or a log's.
 
 A schedule has `submit(pool, task, n)`, for the n-th program, and `learn(n, report)`. Guided choices depend on the order
 in which reports arrive, so they are logged: `Again` runs the very programs of a log.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import Future
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fuzzer.corpus import Corpus
-from fuzzer.execution.guide import explore_again, explore_rarest
+from fuzzer.execution.guide import CANDIDATES, explore_again, explore_heard, explore_rarest
 from fuzzer.execution.messages import Report, UsageError
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task, examine, explore
@@ -24,6 +24,33 @@ from fuzzer.settings import parse_assignment
 from fuzzer.structure import FAMILIES as COMPILED
 
 LOG = "choices.jsonl"
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """By what a campaign is guided; each level can be switched by itself.
+
+    candidates  drawings of a program: that whose trace is rarest is compiled (tier 0); with 1, the first that is heard.
+    credits     families of features: generator knobs, settings profiles and mutators are chosen by what they brought of
+                these per CPU second. With none nothing is chosen so.
+    mutation    the largest share of candidates that are mutants of kept programs.
+    """
+
+    candidates: int = CANDIDATES
+    credits: tuple[str, ...] = ()
+    mutation: float = 0.0
+
+
+LINES: tuple[str, ...] = ()
+# What is compared (docs/guidance.md); each has what stands before it and one level more.
+ARMS: dict[str, Guidance] = {
+    "blind": Guidance(candidates=1),
+    "trace": Guidance(),
+    "compile": Guidance(credits=(*TRACED, *COMPILED)),
+    "lines": Guidance(credits=(*TRACED, *COMPILED, *LINES)),
+    "mutation": Guidance(credits=(*TRACED, *COMPILED, *LINES), mutation=0.75),
+}
+SHIPPED = "trace"  # measured: docs/guidance.md
 
 
 class Schedule(Protocol):
@@ -63,17 +90,18 @@ class Fresh(Unlearned):
 SAVED_EVERY = 32  # programs
 
 
-class Rarest:
-    """Of several drawings of a program, the one whose trace is rarest among those that were compiled so far.
+class Guided:
+    """Programs chosen by what was seen so far, as its Guidance says.
 
     The log holds a line with what all programs were drawn from, then one for each program: which candidate, why (the
     novelty of each), how many features were new, and the class of its trial. What shows something new is kept in the
     corpus. first: the number of the first program.
     """
 
-    def __init__(self, task: Task, folder: Path, corpus: Corpus, first: int = 0):
-        self.corpus, self.first = corpus, first
-        self.drawn_from, self.families = drawn_from(task), families(task.place.subject.backend)
+    def __init__(self, task: Task, folder: Path, corpus: Corpus, guidance: Guidance = ARMS[SHIPPED], first: int = 0):
+        self.corpus, self.guidance, self.first = corpus, guidance, first
+        self.drawn_from = drawn_from(task) | {"guidance": asdict(guidance)}
+        self.families = families(task.place.subject.backend)
         self.pending: set[int] = set()
         folder.mkdir(parents=True, exist_ok=True)
         self.log = (folder / LOG).open("w")
@@ -85,7 +113,8 @@ class Rarest:
         number = self.first + n
         self.next = number + 1
         self.pending.add(number)
-        return pool.submit(explore_rarest, task, (number, self.corpus.seen.packed()))
+        explored = explore_heard if self.guidance.candidates == 1 else explore_rarest
+        return pool.submit(explored, task, (number, self.corpus.seen.packed()))
 
     def learn(self, n: int, report: Report) -> None:
         number, new = self.first + n, self.corpus.learn(report)
@@ -153,6 +182,12 @@ def drawing_from(task: Task, drawn: dict[str, Any]) -> Task:
         task, seed=drawn["seed"], limits=Limits(**bounds), fixed=tuple(map(parse_assignment, drawn["fixed"]))
     )
     return replace(task, ops=tuple(drawn["ops"]), routes=tuple(drawn["routes"]))
+
+
+def guidance_from(state: dict[str, Any]) -> Guidance:
+    """The guidance that was saved."""
+    saved = state["guidance"]
+    return Guidance(**saved | {"credits": tuple(saved["credits"])})
 
 
 def _kind_of_device(task: Task) -> str:

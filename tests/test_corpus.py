@@ -17,7 +17,7 @@ from fuzzer.corpus import INDEX, SEEN, STATE, Corpus, load, reduce, resumed
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.worker import Task
 from fuzzer.frontier import STILL, Frontier, Kept, covering
-from fuzzer.schedule import LOG, Fresh, Rarest
+from fuzzer.schedule import ARMS, LOG, Fresh, Guided
 from fuzzer.text import identify, parse
 from fuzzer.view import status
 
@@ -130,7 +130,7 @@ def test_an_index_of_something_else_is_refused(corpus: Corpus) -> None:
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr("fuzzer.campaign.ring", lambda *_: None)
-    return Plan(EAGER, 1, programs=4, db=tmp_path / "ledger.db", folder=tmp_path / "own", guided=True)
+    return Plan(EAGER, 1, programs=4, db=tmp_path / "ledger.db", folder=tmp_path / "own", guidance=ARMS["trace"])
 
 
 def indices(folder: Path) -> list[int]:
@@ -142,7 +142,7 @@ def test_a_resumed_campaign_goes_on_with_the_next_programs_and_what_was_seen(pla
     Campaign(plan, print).run()
     before = load(plan.explored)
     assert before.kept
-    later = resume(replace(plan, task=Task(place=EAGER.place), guided=False, programs=3))
+    later = resume(replace(plan, task=Task(place=EAGER.place), guidance=ARMS["blind"], programs=3))
     assert later.task == EAGER, "seed, limits and routes are those of the corpus"
     went = Campaign(later, print)
     went.run()
@@ -159,7 +159,7 @@ def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus, tmp_path
         def submit(self, *given: Any) -> None:
             return None
 
-    schedule = Rarest(EAGER, tmp_path, corpus, first=5)
+    schedule = Guided(EAGER, tmp_path, corpus, first=5)
     for n in range(4):
         schedule.submit(Asked(), EAGER, n)  # type: ignore[arg-type]
     for n in (0, 1, 3):
@@ -180,7 +180,7 @@ def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monk
 
 
 def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
-    went = Campaign(replace(plan, guided=False), print)
+    went = Campaign(replace(plan, guidance=ARMS["blind"]), print)
     went.run()
     assert isinstance(went.schedule, Fresh)
     assert not plan.explored.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,11 @@ from fuzzer import cli
 from fuzzer.campaign import Campaign, Plan
 from fuzzer.corpus import Corpus
 from fuzzer.execution import guide, worker
-from fuzzer.execution.guide import CANDIDATES, explore_again, explore_rarest
+from fuzzer.execution.guide import CANDIDATES, explore_again, explore_heard, explore_rarest
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.worker import Refused, Task, draw, explore
 from fuzzer.frontier import PLACES, Seen
-from fuzzer.schedule import LOG, Again, Fresh, Rarest, read_log
+from fuzzer.schedule import ARMS, LOG, Again, Fresh, Guidance, Guided, read_log
 from fuzzer.text import parse, show
 from fuzzer.verdict import Signature, Verdict
 
@@ -63,6 +64,23 @@ def test_a_candidate_in_whose_gradients_no_fault_could_show_is_passed_over(monke
     assert explore_rarest(EAGER, (3, Seen().packed())).candidate == best, "the rarest all the same"
 
 
+def test_a_blind_campaign_can_be_watched_without_changing_its_programs() -> None:
+    for n in range(6):
+        watched, plain = explore_heard(EAGER, (n, Seen().packed())), explore(EAGER, n)
+        assert (watched.text, watched.redrawn, watched.rejected) == (plain.text, plain.redrawn, plain.rejected)
+        assert watched.features or watched.rejected
+        assert watched.rejected or watched.text == show(draw(EAGER, n, watched.candidate))
+
+
+def test_each_arm_has_what_stands_before_it_and_one_level_more() -> None:
+    blind, *others = ARMS.values()
+    assert blind == Guidance(candidates=1)
+    for before, after in itertools.pairwise([blind, *others]):
+        assert before.candidates <= after.candidates
+        assert set(before.credits) <= set(after.credits)
+        assert before.mutation <= after.mutation
+
+
 def test_a_program_of_which_every_candidate_is_refused_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise Refused("it raised")
@@ -75,7 +93,7 @@ def test_a_program_of_which_every_candidate_is_refused_is_rejected(monkeypatch: 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.setattr("fuzzer.campaign.ring", lambda *_: None)
-    return Plan(EAGER, 2, programs=6, db=tmp_path / "ledger.db", folder=tmp_path / "own", guided=True)
+    return Plan(EAGER, 2, programs=6, db=tmp_path / "ledger.db", folder=tmp_path / "own", guidance=ARMS["trace"])
 
 
 def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -104,13 +122,13 @@ def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.Mon
     assert rows[0]["new"] > 0
     task, again = read_log(log, Task(place=EAGER.place))
     assert task == EAGER
-    Campaign(replace(plan, task=task, guided=False, again=tuple(again)), print).run()
+    Campaign(replace(plan, task=task, guidance=ARMS["blind"], again=tuple(again)), print).run()
     assert sorted(found) == chosen
 
 
 def test_unguided_programs_are_those_of_their_numbers(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     found = texts(monkeypatch)
-    Campaign(replace(plan, guided=False), print).run()
+    Campaign(replace(plan, guidance=ARMS["blind"]), print).run()
     assert sorted(found) == sorted(explore(EAGER, n).text for n in range(6))
     assert not list(plan.folder.glob(f"campaigns/*/{LOG}"))
 
@@ -120,7 +138,7 @@ def empty(folder: Path) -> Corpus:
 
 
 def test_a_program_whose_worker_died_is_logged_as_text(tmp_path: Path) -> None:
-    schedule = Rarest(EAGER, tmp_path, empty(tmp_path))
+    schedule = Guided(EAGER, tmp_path, empty(tmp_path))
     text = show(draw(EAGER, 4, 1))
     died = Verdict(Signature("worker_survives", "crashes", "backward", "SIGSEGV"), "")
     schedule.learn(4, Report(text, (died,)))
@@ -143,7 +161,7 @@ def test_a_program_whose_worker_died_is_logged_as_text(tmp_path: Path) -> None:
 def test_a_log_keeps_settings_and_limits(tmp_path: Path) -> None:
     limits = replace(EAGER.limits, dtypes=("f32", "c64"))
     task = replace(EAGER, fixed=(("inductor.max_fusion_size", 4),), limits=limits)
-    Rarest(task, tmp_path, empty(tmp_path))
+    Guided(task, tmp_path, empty(tmp_path))
     assert read_log(tmp_path / LOG, Task(place=EAGER.place)) == (task, [])
 
 
@@ -151,7 +169,7 @@ def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('{"index": 3}\n')
     with pytest.raises(UsageError, match="not a log of choices"):
         read_log(tmp_path / "x", EAGER)
-    Rarest(EAGER, tmp_path, empty(tmp_path))
+    Guided(EAGER, tmp_path, empty(tmp_path))
     with pytest.raises(UsageError, match="drawn for cpu, not cuda"):
         read_log(tmp_path / LOG, Task(place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda"))))
 

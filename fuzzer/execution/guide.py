@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report, Trial
 from fuzzer.execution.watch import watched
-from fuzzer.execution.worker import REFUSED, Task, begin, draw, end, is_heard, observe, refusal, sampled, tidy
+from fuzzer.execution.worker import REDRAWS, REFUSED, Task, begin, draw, end, is_heard, observe, refusal, sampled, tidy
 from fuzzer.features import Words, hashed, of_trace
 from fuzzer.frontier import Seen, before, novelty
 from fuzzer.generate import Rejected
@@ -80,7 +80,7 @@ class Candidate:
     refused: Report = Report("")
 
 
-def explore_rarest(task: Task, what: tuple[int, bytes]) -> Report:
+def explore_rarest(task: Task, what: tuple[int, bytes], count: int = CANDIDATES) -> Report:
     """Draw program number n of the task's seed in several ways; compile the rarest in whose gradients a fault can show.
 
     what   the number, and how many programs showed each feature (`frontier.Seen`, packed). The Report depends on these
@@ -89,19 +89,39 @@ def explore_rarest(task: Task, what: tuple[int, bytes]) -> Report:
     index, counts = what
     task = sampled(task, index)
     seen, started = Seen(counts), time.perf_counter()
-    found = [drawn(task, index, number, seen) for number in range(CANDIDATES)]
+    found = [drawn(task, index, number, seen) for number in range(count)]
     ran = sorted((c for c in found if c.trial), key=lambda c: (-(c.score or 0.0), c.number))
-    scores = tuple(c.score for c in found)
     if not ran:
-        return replace(found[0].refused, scores=scores)
+        return replace(found[0].refused, scores=tuple(c.score for c in found))
     dull = next((n for n, c in enumerate(ran) if c.trial and _heard(c.trial)), len(ran))
-    chosen = ran[dull % len(ran)]
+    return compiled(ran[dull % len(ran)], found, dull, task, started)
+
+
+def explore_heard(task: Task, what: tuple[int, bytes]) -> Report:
+    """The program of `worker.explore`, with what it exercises: the first drawing in whose gradients a fault can show.
+
+    what   as of `explore_rarest`; the novelties are told and choose nothing.
+    """
+    index, counts = what
+    task = sampled(task, index)
+    seen, started, found = Seen(counts), time.perf_counter(), list[Candidate]()
+    while True:
+        last = drawn(task, index, len(found), seen)
+        found.append(last)
+        if last.trial is None:
+            return replace(last.refused, scores=tuple(c.score for c in found))
+        if len(found) > REDRAWS or _heard(last.trial):
+            return compiled(last, found, len(found) - 1, task, started)
+
+
+def compiled(chosen: Candidate, found: list[Candidate], dull: int, task: Task, started: float) -> Report:
+    """The Report of the candidate that was chosen, of those found since `started`; so many were dull."""
     spent = time.perf_counter() - started
     assert chosen.trial
     told, _ = completed(chosen.trial, task)
     told.seconds["generate"] = spent - told.seconds.get("reference", 0.0)
     tidy(task)
-    return replace(told, candidate=chosen.number, scores=scores, redrawn=dull)
+    return replace(told, candidate=chosen.number, scores=tuple(c.score for c in found), redrawn=dull)
 
 
 def drawn(task: Task, index: int, number: int, seen: Seen) -> Candidate:
