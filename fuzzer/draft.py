@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzzer.interpret import apply, materialise
+from fuzzer.knobs import USUAL, Knobs
 from fuzzer.ops.spec import Limits
 from fuzzer.program import Leaf, Node, TensorType, writes
 
@@ -24,6 +25,7 @@ class Draft:
     anchor  the value that the next node's first operand shall be, where it fits.
     target  the value that the node being drawn writes to.
     may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
+    knobs   how it is drawn where nothing else decides.
     """
 
     rng: random.Random
@@ -39,6 +41,7 @@ class Draft:
     dead: set[str] = field(default_factory=set)
     anchor: str = ""
     target: str = ""
+    knobs: Knobs = USUAL
 
     def mark(self) -> tuple[int, int, frozenset[str]]:
         return len(self.leaves), len(self.nodes), frozenset(self.tracked)

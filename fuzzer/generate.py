@@ -19,6 +19,7 @@ from fuzzer import settings as compiler_settings
 from fuzzer.draft import Draft
 from fuzzer.infer import IllTyped, infer, type_of
 from fuzzer.interpret import apply, cotangents, function, materialise, strided
+from fuzzer.knobs import USUAL, Knobs
 from fuzzer.ops import OPS, REAL
 from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform, writable
 from fuzzer.program import (
@@ -58,8 +59,8 @@ REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+FAVOURED = 0.5  # the share of nodes that are of the family that the knobs name, where they name one
 EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
-CLOSED = 0.75  # the share of loose results that are closed
 CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
 
 
@@ -91,10 +92,10 @@ def draw_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Sha
     return tuple(sizes)
 
 
-def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
-    """A stride and an offset: dense, permuted, with gaps, broadcast (stride 0), or overlapping."""
+def draw_layout(rng: random.Random, shape: Shape, dense: float = USUAL.dense) -> tuple[Shape, int]:
+    """A stride and an offset: dense in this share, else permuted, with gaps, broadcast (stride 0), or overlapping."""
     kinds = ("dense", "permuted", "gaps", "broadcast", "overlapping")
-    kind = rng.choices(kinds, (0.60, 0.18, 0.14, 0.06, 0.02))[0]
+    kind = rng.choices(kinds, (dense, *((1 - dense) * share for share in (0.45, 0.35, 0.15, 0.05))))[0]
     if not shape or kind == "dense":
         return contiguous(shape), 0
     if kind == "permuted":
@@ -103,8 +104,8 @@ def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
             order.append(order.pop(1))  # channels_last, of two or three spatial dimensions
         else:
             rng.shuffle(order)
-        dense = contiguous(tuple(shape[i] for i in order))
-        return tuple(dense[order.index(i)] for i in range(len(shape))), 0
+        steps = contiguous(tuple(shape[i] for i in order))
+        return tuple(steps[order.index(i)] for i in range(len(shape))), 0
     if kind == "gaps":
         step = rng.choice((1, 2, 3))
         padded = tuple(size + rng.choice((0, 0, 1, 3)) for size in shape)
@@ -159,7 +160,7 @@ def new_leaf(
     """
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
-    stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
+    stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape, draft.knobs.dense)
     floating = dtype in DIFFERENTIABLE
     if written and not writable(TensorType(dtype, shape, stride)):
         stride = contiguous(shape)
@@ -219,7 +220,7 @@ def draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
         return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
     candidates = [name for name, t in draft.readable() if operand.admits(d, t, shape)]
-    if candidates and rng.random() < 0.6:
+    if candidates and rng.random() < draft.knobs.reuse:
         return rng.choices(candidates, [preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = fresh_shape(draft, operand, d, dtype)
@@ -379,6 +380,7 @@ def generate(
     device: str = "cpu",
     fixed: Attributes = (),
     portable: bool = False,
+    knobs: Knobs = USUAL,
 ) -> Program:
     """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
 
@@ -392,8 +394,8 @@ def generate(
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.manual_seed(0)
         for _ in range(REDRAWS):
-            dtype = weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-            draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes))
+            dtype = knobs.dtype or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+            draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes), knobs=knobs)
             draw_body(draft, groups)
             close(draft, ops)
             program = enclose(finish(draft, routes, device, fixed), rng, portable)
@@ -405,15 +407,15 @@ def generate(
 def draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
     """Draw nodes up to a drawn number, at least one of which carries a gradient."""
     rng, limits = draft.rng, draft.limits
-    # 1/k: known backward faults need one to three nodes, often next to a leaf, and small programs compile sooner
     lengths = range(1, limits.max_nodes + 1)
-    wanted = rng.choices(lengths, [1 / k for k in lengths])[0]
+    wanted = rng.choices(lengths, [1 / k**draft.knobs.nodes for k in lengths])[0]
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
         if len(draft.nodes) >= limits.max_nodes:  # full, and nothing in it carries a gradient
             draft.undo((0, 0, frozenset()))
-        spec = rng.choice(groups[rng.choice(list(groups))])
+        favoured = draft.knobs.family in groups and rng.random() < FAVOURED
+        spec = rng.choice(groups[draft.knobs.family if favoured else rng.choice(list(groups))])
         if not spec.effects:
             add_node(draft, spec)
         else:
@@ -507,7 +509,11 @@ def close(draft: Draft, ops: dict[str, OpSpec]) -> None:
     """
     closing = {name: weight for name, weight in CLOSING.items() if name in ops}
     for name in loose_results(draft) if closing else ():
-        if name in draft.tracked and len(draft.nodes) < draft.limits.max_nodes and draft.rng.random() < CLOSED:
+        if (
+            name in draft.tracked
+            and len(draft.nodes) < draft.limits.max_nodes
+            and draft.rng.random() < draft.knobs.closed
+        ):
             spec, mark = ops[weighted(draft.rng, closing)], draft.mark()
             draft.anchor = name
             node = draw_node(draft, spec)
@@ -600,7 +606,7 @@ def finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) 
         outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
-    drawn = dict(compiler_settings.draw(rng, device, route.name)) | dict(fixed)
+    drawn = dict(compiler_settings.draw(rng, device, route.name, draft.knobs.settings)) | dict(fixed)
     leaves = draw_parameters(rng, draft.leaves) if ROUTES[route.name].module else draft.leaves
     if any(leaf.parameter for leaf in leaves) and rng.random() < 0.5:
         drawn.setdefault("inductor.freezing", True)  # acts on parameters alone

@@ -210,13 +210,23 @@ def acts(setting: Setting, device: str, route: str) -> bool:
     return device in setting.devices and (not setting.routes or route in setting.routes)
 
 
-def draw(rng: random.Random, device: str, route: str = "autograd") -> Attributes:
-    """Settings for one program: none in half of the draws, else one to three and what they need."""
-    if rng.random() < 0.5:
+# The share of programs without settings, and how many the others have.
+PROFILES: dict[str, tuple[float, tuple[int, int]]] = {
+    "usual": (0.5, (1, 3)),
+    "none": (1.0, (0, 0)),
+    "one": (0.0, (1, 1)),
+    "several": (0.0, (3, 6)),
+}
+
+
+def draw(rng: random.Random, device: str, route: str = "autograd", profile: str = "usual") -> Attributes:
+    """Settings for one program, as many as the profile says, and what they need."""
+    without, (fewest, most) = PROFILES[profile]
+    if rng.random() < without:
         return ()
     known = [s for s in SETTINGS if acts(s, device, route) and exists(s.name)]
     drawn: dict[str, Value] = {}
-    for setting in rng.sample(known, rng.randint(1, 3)):
+    for setting in rng.sample(known, min(rng.randint(fewest, most), len(known))):
         drawn = {**dict(setting.needs), **drawn, setting.name: rng.choice(setting.values)}
     return tuple(sorted(drawn.items()))
 

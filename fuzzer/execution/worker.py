@@ -40,6 +40,7 @@ from fuzzer.faults import planted
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped, check_draws
 from fuzzer.interpret import UnknownOp
+from fuzzer.knobs import USUAL, Knobs
 from fuzzer.ops.spec import Limits
 from fuzzer.oracles import detectable, unequal, verdicts
 from fuzzer.private import lacking, output_code, reset_compiler
@@ -515,12 +516,12 @@ def explore(task: Task, index: int, closer: Closer = as_it_is) -> Report:
     return found
 
 
-def draw(task: Task, index: int, attempt: int = 0) -> Program:
+def draw(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL) -> Program:
     """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected."""
     rng = random.Random(f"{task.seed}/{index}/{attempt}")
     device, other = (side.device.split(":")[0] for side in (task.place.subject, task.place.reference))
     known = vocabulary(task.limits, task.ops)
-    return generate(rng, known, task.limits, task.routes, device, task.fixed, portable=device != other)
+    return generate(rng, known, task.limits, task.routes, device, task.fixed, device != other, knobs)
 
 
 def examine(task: Task, text: str) -> Report:
