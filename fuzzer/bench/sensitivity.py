@@ -237,7 +237,7 @@ def summary(reports: list[Report]) -> dict[str, Any]:
         "by_dtype": {d: _share([c for c in counted if c.dtype == d]) for d in sorted({c.dtype for c in counted})},
         "by_kind": {k.__name__: _share([c for c in counted if c.kind == k.__name__]) for k in KINDS},
         "smallest_relative_error_flagged": table(s for r in ran if isinstance(r, Heard) for s in r.smallest),
-        "missed": [_shown(r, c) for r, c in missed[:10]],
+        "missed": [_shown(r, c) for r, c in missed[:100]],
     }
 
 
