@@ -152,8 +152,6 @@ SCANS = frozenset("cumsum cumprod logcumsumexp prod".split())
 COPIES = frozenset("clone copy _to_copy cat stack fill".split())
 # Kernels that read an operand once for its maximum and sum and once more for their result.
 REREADING = frozenset("_softmax _log_softmax".split())
-# Kernels that call matrix products, which autocast casts inside them too.
-CALLING_PRODUCTS = frozenset("affine_grid_generator _trilinear _euclidean_dist linalg_matrix_exp".split())
 # Roots of a sum of squares.
 ROOTS = frozenset("std std_mean linalg_vector_norm norm".split())
 # Products to which something is added.

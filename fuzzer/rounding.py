@@ -31,7 +31,6 @@ import torch
 from fuzzer.arithmetic import (
     ACCUMULATING,
     BICUBIC,
-    CALLING_PRODUCTS,
     CANCELLING,
     COPIES,
     CUBIC_INNER,
@@ -42,6 +41,7 @@ from fuzzer.arithmetic import (
     GRIDS,
     INEXACT,
     INEXACT_ON_CUDA,
+    NARROW,
     REREADING,
     ROOTS,
     SCANS,
@@ -62,7 +62,19 @@ from fuzzer.arithmetic import (
     real_dtypes,
     units,
 )
-from fuzzer.trace import Ref, Replay, Step, Trace, Unreplayable, is_rounded, mapped, round_to, tensors_in, widened
+from fuzzer.trace import (
+    CALLING_PRODUCTS,
+    Ref,
+    Replay,
+    Step,
+    Trace,
+    Unreplayable,
+    is_rounded,
+    mapped,
+    round_to,
+    tensors_in,
+    widened,
+)
 from fuzzer.values import in_parts
 
 # Sums of fewer terms are not looked into: what may happen in one is within the factors of the floor.
@@ -76,12 +88,14 @@ class Accumulations:
     exact     those that cannot round: all operands lie on so coarse a grid that every partial sum is representable.
     growths   by what the unit of the accumulator grows with the number of terms.
     partial   of long sums, the largest partial sums met half-way along each dimension, of each result.
+    sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result.
     units     what the kernel's operands and result may be off by inside it.
     """
 
     exact: set[int] = field(default_factory=set)
     growths: dict[int, float] = field(default_factory=dict)
     partial: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    sizes: dict[int, list[torch.Tensor]] = field(default_factory=dict)
     units: dict[int, float] = field(default_factory=dict)
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
@@ -97,12 +111,15 @@ class Accumulations:
         terms = accumulation_length(step)
         if step.name in ACCUMULATING:
             if step.name not in DIVIDING:
-                counted = _largest(step, args, kwargs, torch.ones_like)
-                terms = terms if counted is None else max(counted, 1.0)
-            sizes = None if step.name in DIVIDING else _largest(step, args, kwargs, torch.abs)
-            if sizes is None:  # no partial sum is larger
-                sizes = terms * math.prod(max(float(t.abs().max()), 1.0) for t in operands if t.numel())
-            if _on_grid(step, operands, sizes):
+                counted = _changed(step, args, kwargs, torch.ones_like)
+                terms = terms if counted is None else max(_largest(counted), 1.0)
+            sizes = None if step.name in DIVIDING else _changed(step, args, kwargs, torch.abs)
+            # no partial sum is larger
+            most = terms * math.prod(max(float(t.abs().max()), 1.0) for t in operands if t.numel())
+            most = most if sizes is None else _largest(sizes)
+            if sizes is not None and most > _reach(step):
+                self.sizes[number] = sizes
+            if _on_grid(step, operands, most):
                 self.exact.add(number)
             elif terms >= LONG:
                 self.partial[number] = _half_sums(step, args, kwargs)
@@ -162,8 +179,10 @@ def _copy(old: torch.Tensor, new: torch.Tensor, leaf: object) -> object:
     return (new if leaf is old else leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf
 
 
-def _largest(step: Step, args: object, kwargs: object, change: Callable[[torch.Tensor], torch.Tensor]) -> float | None:
-    """The largest element of the step's results on changed operands; None where the step refuses them."""
+def _changed(
+    step: Step, args: object, kwargs: object, change: Callable[[torch.Tensor], torch.Tensor]
+) -> list[torch.Tensor] | None:
+    """The step's floating results on changed operands; None where the step refuses them."""
 
     def changed(leaf: object) -> object:
         if not isinstance(leaf, torch.Tensor) or not (leaf.dtype.is_floating_point or leaf.dtype.is_complex):
@@ -174,10 +193,21 @@ def _largest(step: Step, args: object, kwargs: object, change: Callable[[torch.T
     # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
     moved[1].update({name: max(1, abs(moved[1][name])) for name in ("alpha", "beta") if name in moved[1]})
     try:
-        found = step.op(*moved[0], **moved[1])
+        return list(_float_tensors(step.op(*moved[0], **moved[1])))
     except RuntimeError:
         return None
-    return max((float(t.max()) for t in _float_tensors(found) if t.numel()), default=0.0)
+
+
+def _largest(tensors: list[torch.Tensor]) -> float:
+    return max((float(t.max()) for t in tensors if t.numel()), default=0.0)
+
+
+def _reach(step: Step) -> float:
+    """The largest number that a partial sum of the step may be, in the narrowest precision that it may be kept in."""
+    dtypes = real_dtypes((*step.inputs, *step.results))
+    least = min((torch.finfo(d).max for d in dtypes), default=math.inf)
+    narrow = step.name in NARROW or narrow_part(step) > 0
+    return least if narrow else max(least, torch.finfo(torch.float32).max)
 
 
 def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
@@ -216,7 +246,7 @@ class Rounder:
     consistent  False: every rounding is drawn anew. True: it is a function of the value rounded, so that the same
                 operation on the same operands rounds the same way each time (x*s - x*s stays 0).
     scale       multiplies every unit (2 in the final check).
-    cuda        whether eager ran on CUDA, whose quotients and roots are not correctly rounded.
+    cuda        whether a side ran on CUDA, whose quotients and roots are not correctly rounded.
     """
 
     def __init__(
@@ -353,13 +383,31 @@ class Rounder:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         values = self._reread(step, self._signed(step, self._shuffled(step, values)))
         hidden = self._cancelled(number, step, args, values)
-        sums = iter(self.found.partial.get(number, ()))
+        sums, sizes = (iter(found.get(number, ())) for found in (self.found.partial, self.found.sizes))
         return [
-            self._result_of_any(number, step, ref, value, hidden + self._summed(number, step, next(sums, None)))
+            self._spilled(
+                number,
+                step,
+                self._result_of_any(number, step, ref, value, hidden + self._summed(number, step, next(sums, None))),
+                next(sizes, None),
+            )
             if is_rounded(ref) and FLAGS.get(step.name) != at
             else value
             for at, (ref, value) in enumerate(zip(refs, values, strict=True))
         ]
+
+    def _spilled(self, number: int, step: Step, value: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
+        """A sum whose partial sums may overflow, though it does not: all positive summands may come first.
+
+        With p of the positive and n of the negative ones, p + n are the sizes and p - n the value; no order has a
+        partial sum beyond p or n.
+        """
+        if sizes is None or self.seed % 2 == 0 or value.is_complex():
+            return value
+        sizes = sizes * (1 + self.scale * accumulator(step) * self.found.growth(number, step))
+        over, under = (sizes + value > 2 * _reach(step)), (sizes - value > 2 * _reach(step))
+        spilled = torch.where(over & under, math.nan, torch.where(over, math.inf, -math.inf))
+        return torch.where(over | under, spilled, value)
 
     def _summed(self, number: int, step: Step, partial: torch.Tensor | None) -> float | torch.Tensor:
         """Absolute error of a sum whose partial sums are larger than it is."""
@@ -638,7 +686,10 @@ class Spread:
 
 
 class Model:
-    """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable."""
+    """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable.
+
+    device  CUDA's where any side ran there.
+    """
 
     def __init__(self, trace: Trace, targets: list[Ref], device: str = "cpu"):
         self.targets, self.cuda = targets, device.startswith("cuda")

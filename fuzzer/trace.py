@@ -8,6 +8,7 @@ a storage.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,7 +198,8 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         given, named = self._tree(tuple(args)), self._tree(kwargs)
-        out = func(*args, **kwargs)
+        with self._autocast.inside(func, args):
+            out = func(*args, **kwargs)
         before = len(self._alive)
         returned = self._tree(out, known=True)
         outs = tuple(refs_in(returned))
@@ -238,10 +240,20 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     return found
 
 
+# Kernels that call matrix products, which autocast casts inside them too.
+CALLING_PRODUCTS = frozenset(("affine_grid_generator", "_trilinear"))
+
+
 class Autocast(TorchFunctionMode):
     """The dtype that autocast casts to during each call, None where it is off; below, dispatch modes hide it."""
 
     dtype: torch.dtype | None = None
+
+    def inside(self, func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
+        """For a kernel below that calls products: on again where it is on, so that its result has eager's own dtype."""
+        if self.dtype is None or func._schema.name.removeprefix("aten::") not in CALLING_PRODUCTS:
+            return contextlib.nullcontext()
+        return torch.autocast(tensors_in(args)[0].device.type, dtype=self.dtype)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         device = next((leaf.device.type for leaf in tensors_in(args)), "cpu")

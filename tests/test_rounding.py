@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fuzzer import interpret, routes
+from fuzzer.execution.messages import RAN, Observation, Place, Subject, Trial
 from fuzzer.generate import Rejected, generate
 from fuzzer.program import Program
 from fuzzer.rounding import (
@@ -21,7 +22,7 @@ from fuzzer.rounding import (
     Model,
     representable,
 )
-from fuzzer.text import show
+from fuzzer.text import parse, show
 from fuzzer.trace import Recorder, Unreplayable
 
 Run = Callable[..., list[torch.Tensor]]
@@ -561,3 +562,63 @@ def test_eigenvalues_of_a_real_matrix_have_no_order() -> None:
     assert float(found.max()) > 0.5
     [found] = floors(lambda t: [torch.linalg.eigvals(t).abs().sum()[None]], x)
     assert float(found.max()) < 1e-3
+
+
+def test_a_kernel_that_calls_products_is_recorded_with_the_dtype_that_autocast_gives_its_result() -> None:
+    def gradient_of_grid(theta: torch.Tensor) -> list[torch.Tensor]:
+        y = theta.detach().requires_grad_()
+        with torch.autocast("cpu", dtype=F16):
+            grid = torch.nn.functional.affine_grid(y, [2, 1, 3, 2], align_corners=False)
+        return list(torch.autograd.grad(grid.sum(), y))
+
+    theta = normal(2, 2, 3)
+    model, (found,) = modelled(gradient_of_grid, theta)
+    plain = gradient_of_grid(theta)[0]
+    assert torch.equal(found, plain)
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool(((plain.double() - model.reference[0]).abs() <= limit).all())
+
+
+# ---------------------------------------------------------------- partial sums that overflow
+
+F = torch.nn.functional
+HUGE = torch.tensor([200.0, -200.0, 200.0, 1.0, 1.0, 1.0], dtype=F16)
+SPILLING: list[tuple[str, Run, tuple[torch.Tensor, ...], tuple[int, ...]]] = [
+    ("cumsum", lambda x: [x.cumsum(0)], (200 * HUGE,), (2, 3, 4, 5)),
+    ("conv_transpose", lambda x: [F.conv_transpose1d(x[None, None], 200 * x.new_ones(1, 1, 3))[0, 0]], (HUGE,), (2,)),
+    ("index_add", lambda x: [x.new_zeros(4).index_add(0, torch.tensor([0, 0, 0, 1, 2, 3]), 200 * x)], (HUGE,), (0,)),
+]
+
+
+@pytest.mark.parametrize(("run", "given", "spilled"), [s[1:] for s in SPILLING], ids=[s[0] for s in SPILLING])
+def test_a_partial_sum_kept_in_float16_may_overflow_though_the_sum_does_not(
+    run: Run, given: tuple[torch.Tensor, ...], spilled: tuple[int, ...]
+) -> None:
+    model, _ = modelled(run, *given)
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool(torch.isfinite(model.reference[0]).all())
+    assert tuple(torch.isinf(limit).nonzero().flatten().tolist()) == spilled
+    beside = torch.isfinite(limit)
+    assert bool((limit[beside] < 16 * 2.0**-10 * 40000).all())
+
+
+def test_a_sum_kept_in_float32_does_not_overflow_as_float16() -> None:
+    assert floor(lambda x: [x.sum()], torch.tensor([60000.0, 60000.0, -60000.0], dtype=F16)) == 0
+
+
+def test_quotients_are_inexact_where_either_side_runs_on_cuda() -> None:
+    def mean(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.mean(0)]
+
+    recorder = Recorder()
+    x = torch.arange(7.0)
+    recorder.ref(x)
+    with recorder:
+        (value,) = mean(x)
+    program = parse('program(1)\nroute("autograd")\nx0 = leaf(f32[7])\nv0 = mean(x0)\nbackward(v0, cotangent(f32[()]))')
+    limits = []
+    for device in ("cpu", "cuda"):
+        place = Place(Subject("eager"), Subject("eager", device))
+        trial = Trial(program, place, Observation(RAN), Observation(RAN), recorder.trace, {"v0": recorder.ref(value)})
+        limits.append(float(trial.model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]))
+    assert limits[0] == 0 < limits[1] < 1e-5

@@ -170,7 +170,9 @@ class Trial:
     def model(self) -> Model:
         """The rounding model of the reference's trace. Raises Unreplayable."""
         assert self.trace is not None
-        return Model(self.trace, list(self.targets.values()), self.place.reference.device)
+        devices = (self.place.reference.device, self.place.subject.device)
+        device = next((d for d in devices if d.startswith("cuda")), devices[0])
+        return Model(self.trace, list(self.targets.values()), device)
 
     def judging(self, other: Observation) -> Trial:
         """The same trial with another observation on trial; what is known of the reference alone is kept."""
