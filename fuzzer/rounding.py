@@ -285,6 +285,8 @@ class Rounder:
             return args, kwargs
         if step.name.startswith("grid_sampler"):
             args = self._regridded(number, step, args)
+        if step.name == "_softmax_backward_data":
+            args = self._multiplied(step, args)
         unit = self.scale * self._inner_unit(number, step)
         written = {id_of(ref) for ref in step.writes}
         kept = {id_of(step.args[FLAGGED[step.name]])} if step.name in FLAGGED else frozenset()
@@ -318,6 +320,11 @@ class Rounder:
         at = 2 if step.name.endswith("_backward") else 1
         grid = args[at] + self.noise(args[at]) * self.scale * self._inner_unit(number, step)
         return (*args[:at], grid, *args[at + 1 :])
+
+    def _multiplied(self, step: Step, args: Any) -> Any:
+        """softmax's backward may round gradient * output to their own dtype, before it is added up and taken off."""
+        coarsest = max(real_dtypes(step.inputs), key=epsilon)
+        return (args[0] * (1 + self.noise(args[0]) * self.scale * ULPS[coarsest] * epsilon(coarsest)), *args[1:])
 
     def _moved(
         self,
@@ -382,6 +389,7 @@ class Rounder:
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         values = self._reread(step, self._signed(step, self._shuffled(step, values)))
+        values = self._tapped(step, args[0], values)  # type: ignore[index]
         hidden = self._cancelled(number, step, args, values)
         sums, sizes = (iter(found.get(number, ())) for found in (self.found.partial, self.found.sizes))
         return [
@@ -408,6 +416,18 @@ class Rounder:
         over, under = (sizes + value > 2 * _reach(step)), (sizes - value > 2 * _reach(step))
         spilled = torch.where(over & under, math.nan, torch.where(over, math.inf, -math.inf))
         return torch.where(over | under, spilled, value)
+
+    def _tapped(self, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """An interpolation's neighbours of what is not finite: a kernel may multiply it by a weight of 0 and add it."""
+        if self.seed % 2 == 0 or "upsample" not in step.name or "nearest" in step.name:
+            return values
+        odd = (~torch.isfinite(args[0])).double()
+        if not bool(odd.any()):
+            return values
+        forward = not step.name.endswith("_backward")
+        reached = step.op(_dilated(odd) if forward else odd, *args[1:]) != 0
+        reached = reached if forward else _dilated(reached.double()) > 0
+        return [torch.where(reached, math.nan, values[0])]
 
     def _summed(self, number: int, step: Step, partial: torch.Tensor | None) -> float | torch.Tensor:
         """Absolute error of a sum whose partial sums are larger than it is."""
@@ -572,6 +592,14 @@ def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]
 def modulus(parts: torch.Tensor) -> torch.Tensor:
     """The modulus of complex numbers, once for each of their parts."""
     return torch.linalg.vector_norm(parts, dim=-1, keepdim=True).expand_as(parts)
+
+
+def _dilated(field: torch.Tensor) -> torch.Tensor:
+    """A field of 0 and 1 over the dims after the first two, where each 1 has spread to its neighbours."""
+    for dim in range(2, field.dim()):
+        wide = torch.nn.functional.pad(field.movedim(dim, -1), (1, 1))
+        field = wide.unfold(-1, 3, 1).amax(-1).movedim(-1, dim)
+    return field
 
 
 def id_of(ref: Ref) -> tuple[int, int]:

@@ -622,3 +622,39 @@ def test_quotients_are_inexact_where_either_side_runs_on_cuda() -> None:
         trial = Trial(program, place, Observation(RAN), Observation(RAN), recorder.trace, {"v0": recorder.ref(value)})
         limits.append(float(trial.model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]))
     assert limits[0] == 0 < limits[1] < 1e-5
+
+
+def test_a_half_precision_softmax_backward_may_round_its_product_before_it_adds_up() -> None:
+    """As ATen does on CUDA, and decompositions do."""
+
+    def backward(g: torch.Tensor, p: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.ops.aten._softmax_backward_data(g, p, 1, g.dtype)]
+
+    def rounded(g: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        product = (g * p).double()
+        return (product - p.double() * product.sum(1, keepdim=True)).to(g.dtype).double()
+
+    g, p = (normal(24, 88)[:, i::2].to(BF16) for i in range(2))
+    p = p.abs() / 16
+    model, (found,) = modelled(backward, g, p)
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool(((rounded(g, p) - model.reference[0]).abs() <= limit).all())
+    assert float((limit / (g * p).double().abs().amax(1, keepdim=True)).max()) < 0.05
+    wide = floors(backward, g.float(), p.float())[0]
+    assert float((wide / (g * p).double().abs().amax(1, keepdim=True)).max()) < 1e-5
+
+
+def test_an_interpolation_may_add_what_is_not_finite_with_a_weight_of_zero() -> None:
+    def backward(g: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.ops.aten.upsample_bilinear2d_backward(g, [6, 3], [1, 1, 6, 3], False)]
+
+    def forward(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.ops.aten.upsample_bilinear2d(x, [6, 6], False)]
+
+    field = normal(1, 1, 6, 3)
+    field[0, 0, 2, 0] = float("nan")
+    for run in (backward, forward):
+        limit = floors(run, field)[0][0, 0]
+        assert bool(limit[1, 0].isinf())
+        assert bool(limit[3, 0].isinf())
+        assert float(limit[4:].max()) < 1e-4
