@@ -171,6 +171,18 @@ def test_the_bare_loop_goes_on_after_a_program_that_outlasts_the_deadline() -> N
     assert all(0.2 < s < 5 for s in seconds)
 
 
+def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
+    with Pool(1, ["cpu"]) as pool:
+        loop = Bare(pool, Task(Place()), 2)
+        try:
+            for process in loop.processes.values():
+                process.kill()
+            assert len(loop.run(["not a program"] * 5)) == 5  # which costs its time, as what does not compile
+        finally:
+            loop.close()
+    assert loop.lost == 2
+
+
 def test_the_smallest_error_flagged_is_bisected() -> None:
     gradient, mask = torch.ones(4), torch.tensor([0.0, 1.0, 0.0, 0.0], dtype=torch.float64)
     found = bisected(gradient, mask, lambda changed: bool((changed - gradient).abs().max() > 1e-4))

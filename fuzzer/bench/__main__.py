@@ -201,7 +201,8 @@ def throughput_command(
     programs: int, rounds: int, workers: int, seed: int, device: str, backend: str, as_json: bool
 ) -> None:
     """Programs per second against a bare loop of torch.compile and backward."""
-    _print(throughput.measure(_task(device, backend, seed), programs, workers, rounds), as_json)
+    say = partial(click.echo, err=True)
+    _print(throughput.measure(_task(device, backend, seed), programs, workers, rounds, say), as_json)
 
 
 WIDTHS = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,

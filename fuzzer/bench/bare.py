@@ -28,12 +28,11 @@ def run(text: str, backend: str, device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-def serve(todo: Any, done: Any, slot: int, backend: str, device: str, start: Any, arguments: tuple[Any, ...]) -> None:
+def serve(pipe: Any, backend: str, device: str, start: Any, arguments: tuple[Any, ...]) -> None:
     """A process of the bare loop: set up as a worker is, then run texts until told to stop (None)."""
     start(*arguments)
-    while (text := todo.get()) is not None:
-        done.put((slot, None))  # begun
+    while (text := pipe.recv()) is not None:
         started = time.perf_counter()
         with contextlib.suppress(Exception):  # what does not compile costs its time here as it does there
             run(text, backend, device)
-        done.put((slot, time.perf_counter() - started))
+        pipe.send(time.perf_counter() - started)

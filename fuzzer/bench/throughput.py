@@ -12,9 +12,11 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import wait
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
 from typing import Any
 
 from fuzzer.bench import bare
@@ -24,73 +26,60 @@ from fuzzer.execution.worker import Task, explore
 
 
 class Bare:
-    """The bare loop's processes."""
+    """The bare loop's processes, each with a pipe of its own: a process that is killed holds no lock of others."""
 
     def __init__(self, pool: Pool, task: Task, workers: int):
         import torch
 
         self.context, self.deadline, self.subject = pool.context, pool.deadline, task.place.subject
         self.scratch = tempfile.mkdtemp(prefix="bare-")
-        self.todo, self.done = pool.context.SimpleQueue(), pool.context.SimpleQueue()
         with environment(clean_environment()):
             gpus = torch.cuda.device_count() if pool.cuda else 0
         self.turns = pool.context.Value("i", 0)  # kept: its semaphore goes with the last reference here
         self.start = (self.scratch, self.turns, gpus, not pool.cuda)
-        self.processes = [self._process(slot) for slot in range(workers)]
-        self.begun: dict[int, float] = {}  # slot -> when its program began, on the monotonic clock
+        self.processes: dict[Connection, Any] = dict(self._process() for _ in range(workers))
         self.lost = 0
 
-    def _process(self, slot: int) -> Any:
-        given = (self.todo, self.done, slot, self.subject.backend, self.subject.device, start_worker, self.start)
+    def _process(self) -> tuple[Connection, Any]:
+        ours, theirs = self.context.Pipe()
+        given = (theirs, self.subject.backend, self.subject.device, start_worker, self.start)
         with environment(clean_environment()):
             process = self.context.Process(target=bare.serve, args=given)
             process.start()
-        return process
+        theirs.close()
+        return ours, process
 
     def run(self, texts: list[str]) -> list[float]:
         """Seconds of each, in order of completion; what killed or outlasted its process cost the time until then."""
-        for text in texts:
-            self.todo.put(text)
-        found: list[float] = []
+        left, begun, found = list(reversed(texts)), dict[Connection, float](), list[float]()
         while len(found) < len(texts):
-            found += self._answers()
-            found += self._lost()
-            time.sleep(0.01)
+            for pipe in [p for p in self.processes if p not in begun][: len(left)]:
+                pipe.send(left.pop())
+                begun[pipe] = time.monotonic()
+            first = min(begun, key=begun.__getitem__)
+            answered = wait_for(begun, max(begun[first] + self.deadline - time.monotonic(), 0.0))
+            for pipe in [pipe for pipe in begun if pipe in answered] or [first]:
+                found.append(self._answer(pipe, time.monotonic() - begun.pop(pipe)))
         return found
 
-    def _answers(self) -> list[float]:
-        found = []
-        while not self.done.empty():
-            slot, seconds = self.done.get()
-            if seconds is None:
-                self.begun[slot] = time.monotonic()
-            else:
-                del self.begun[slot]
-                found.append(seconds)
-        return found
-
-    def _lost(self) -> list[float]:
-        """Replace processes that died or outlasted the deadline. Raises RuntimeError where no program is to blame."""
-        found = []
-        for slot, process in enumerate(self.processes):
-            spent = time.monotonic() - self.begun.get(slot, time.monotonic())
-            if not process.is_alive() or spent > self.deadline:
-                process.kill()
-                process.join()
-                last = self._answers()  # it may have begun a program, or ended one just in time
-                found += last
-                if self.begun.pop(slot, None) is not None:
-                    found.append(spent)
-                elif not last:
-                    raise RuntimeError(f"a process of the bare loop ended before a program (status {process.exitcode})")
-                self.lost += 1
-                self.processes[slot] = self._process(slot)
-        return found
+    def _answer(self, pipe: Connection, spent: float) -> float:
+        """The seconds that a process tells; where it died or is late, those that it took, and there is another."""
+        with contextlib.suppress(EOFError, ConnectionError):
+            if pipe.poll():
+                return float(pipe.recv())
+        process = self.processes.pop(pipe)
+        process.kill()
+        process.join()
+        pipe.close()
+        self.lost += 1
+        other, process = self._process()
+        self.processes[other] = process
+        return spent
 
     def close(self) -> None:
-        for _ in self.processes:
-            self.todo.put(None)
-        for process in self.processes:
+        for pipe, process in self.processes.items():
+            with contextlib.suppress(ConnectionError):
+                pipe.send(None)
             process.join(10)
             process.kill()
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -115,8 +104,8 @@ def _comparable(reports: list[Report]) -> list[str]:
     return [r.text for r in reports if not r.rejected]
 
 
-def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, Any]:
-    """Both rates, their ratio, and where the campaign's time went."""
+def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Both rates, their ratio, and where the campaign's time went; `say` is told of each round."""
     size = -(-programs // rounds)
     fuzz, compiled = 0.0, 0.0  # seconds
     every: list[Report] = []
@@ -137,6 +126,7 @@ def measure(task: Task, programs: int, workers: int, rounds: int) -> dict[str, A
             compiled += ended - middle
             every += reports
             ratios.append(round((ended - middle) / (middle - started), 3))
+            say(f"round {number + 1}: {middle - started:.1f} s, bare {ended - middle:.1f} s")
     ran = len(_comparable(every))
     phases = ("generate", "reference", "subject", "judge")
     busy = {name: sum(r.seconds.get(name, 0.0) for r in every) for name in phases}

@@ -100,7 +100,8 @@ def _usual_fusion() -> bool:
 
 
 def relu_masked_by_minus_zero(grad: torch.Tensor, x: torch.Tensor, threshold: float) -> torch.Tensor:
-    return torch.where(x > threshold, grad, -x)  # of x, which is 0 there: inductor takes a literal -0.0 for 0.0
+    # of x, which is 0 there: inductor takes a literal -0.0 for 0.0, and Triton -x for 0 - x
+    return torch.where(x > threshold, grad, x * -1.0)
 
 
 def declared(op: Any, function: Callable[..., torch.Tensor]) -> Fault:
