@@ -206,6 +206,7 @@ def test_the_table_tells_medians_and_ninetieth_percentiles() -> None:
     assert table(rows) == {
         "f32 one": {
             "gradients": 10,
+            "alarms_of_peer": 0,
             "ours": {"median": 5.0, "p90": 9.0},
             "peer": {"median": "never", "p90": "never"},
         }

@@ -34,6 +34,7 @@ class Smallest:
     kind: str  # one, whole
     ours: float
     peer: float
+    alarm: bool = False  # whether the peer flags the gradient as it was compiled, which agrees
 
 
 def smallest(trial: Trial, rng: random.Random) -> list[Smallest]:
@@ -62,7 +63,8 @@ def smallest(trial: Trial, rng: random.Random) -> list[Smallest]:
     spot[rng.choice(spots)] = 1.0
     where = {"one": spot.reshape(gradient.shape), "whole": torch.ones(gradient.shape, dtype=torch.float64)}
     dtype = NAMES[gradient.dtype]
-    return [Smallest(dtype, kind, bisected(gradient, mask, ours), bisected(gradient, mask, peer))
+    alarm = peer(gradient.detach())
+    return [Smallest(dtype, kind, bisected(gradient, mask, ours), bisected(gradient, mask, peer), alarm)
             for kind, mask in where.items()]  # fmt: skip
 
 
@@ -83,13 +85,14 @@ def bisected(gradient: torch.Tensor, mask: torch.Tensor, flags: Callable[[torch.
 
 
 def table(found: Iterable[Smallest]) -> dict[str, dict[str, Any]]:
-    """dtype and kind -> median and 90th percentile of both, and how many gradients."""
+    """dtype and kind -> median and 90th percentile of both, the number of gradients, and of those flagged unchanged."""
     grouped: dict[str, list[Smallest]] = {}
     for each in found:
         grouped.setdefault(f"{each.dtype} {each.kind}", []).append(each)
     return {
         key: {
             "gradients": len(rows),
+            "alarms_of_peer": sum(row.alarm for row in rows),
             "ours": middle([row.ours for row in rows]),
             "peer": middle([row.peer for row in rows]),
         }
