@@ -5,6 +5,7 @@ real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, 
                      2.11.0 and 2.13.0)
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
+know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 replaced_fake        torch._subclasses.fake_impls.op_implementations_dict (tried on 2.11.0 and 2.13.0)
@@ -81,10 +82,37 @@ def config_type(name: str) -> Any:
     return config_module(prefix).get_type(key)
 
 
+COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd", "torch.func")
+# What the first compile of a process imports beside these.
+FIRST_COMPILE = (
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.fx_passes.quantization",
+    "torch._inductor.fx_passes.serialized_patterns.bmm_pattern",
+    "torch.export._trace",
+    "sympy.physics.units",
+)
+
+
 def preload() -> None:
     """Import what every compile needs, so that forked workers find it in memory. Touches no device."""
-    for name in ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd", "torch.func"):
+    for name in COMPILER:
         importlib.import_module(name)
+    for name in FIRST_COMPILE:
+        with contextlib.suppress(ImportError):  # what this torch does not have its compiles do not import
+            importlib.import_module(name)
+
+
+def know_machine() -> None:
+    """Find out what the first compile of every process would: the hash of torch's own files and, by compiling small
+    probes into inductor's cache folder, the CPU's vector instructions. Forked processes know it. Touches no device."""
+    from torch._inductor.codecache import torch_key
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    torch_key()
+    with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one says so
+        pick_vec_isa()
 
 
 def reset_compiler() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import sys
 import tempfile
 import time
 
@@ -11,7 +13,9 @@ import torch
 
 from fuzzer.execution import worker
 from fuzzer.execution.messages import Report
+from fuzzer.execution.usage import cpu_seconds
 from fuzzer.execution.worker import Task
+from fuzzer.private import COMPILER, FIRST_COMPILE
 
 TEXT = 'program(1)\nroute("autograd")\nx0 = leaf(f32[4])\nv0 = exp(x0)\nbackward(v0, cotangent(f32[4]))\n'
 
@@ -71,8 +75,22 @@ def tell(task: Task, name: str) -> Report:
         "pid": os.getpid(),
         "threads": torch.get_num_threads(),
         "temporary": tempfile.gettempdir(),
+        "spent": cpu_seconds(),
+        "known": preloaded(),
     }
     return Report(TEXT, stderr=repr(seen[name]))
+
+
+def preloaded() -> dict[str, object]:
+    """What this process has in memory of the compiler, and knows of the machine; whether it touched a GPU."""
+    from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
+    return {
+        "compiler": {*COMPILER, *FIRST_COMPILE} <= set(sys.modules),
+        "instructions": valid_vec_isa_list.cache_info().currsize == 1,
+        "frozen": gc.get_freeze_count() > 100_000,
+        "gpu": torch.cuda.is_initialized(),
+    }
 
 
 def litter(task: Task, name: str) -> Report:
