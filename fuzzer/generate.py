@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,8 +18,8 @@ import torch
 
 from fuzzer import settings as compiler_settings
 from fuzzer.draft import Draft
-from fuzzer.infer import IllTyped, infer, type_of
-from fuzzer.interpret import apply, cotangents, function, materialise, strided
+from fuzzer.infer import type_of
+from fuzzer.interpret import apply, cotangents, function, materialise, run_each, strided
 from fuzzer.knobs import USUAL, Knobs
 from fuzzer.ops import OPS, REAL
 from fuzzer.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, log_uniform, writable
@@ -392,7 +393,7 @@ def generate(
     for spec in [spec for spec in ops.values() if drawing or not spec.random]:
         groups.setdefault(spec.family, []).append(spec)
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         for _ in range(REDRAWS):
             dtype = knobs.dtype or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
             draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes), knobs=knobs)
@@ -632,12 +633,40 @@ def enclose(program: Program, rng: random.Random, portable: bool = False) -> Pro
         while rng.random() < REGIONS[kind].share:
             attrs = tuple((name, rng.choice(values)) for name, values in REGIONS[kind].attributes.items())
             region = Region(kind, attrs, program.body)
-            for body in (wrap(rng, program.body, region), (region,)):
+            bodies = wrap(rng, program.body, region), (region,)
+            if idle(program, region):
+                continue
+            for body in bodies:
                 enclosed = recast(program, replace(program, body=body), REGIONS[kind])
                 if enclosed is not None:
                     program = enclosed
                     break
     return program
+
+
+def idle(program: Program, region: Region) -> bool:
+    """Whether this region around the whole body changes no type though that is its purpose; then it changes none
+    around a part either, since every statement was tried in it on operands of the types that it has outside.
+    """
+    plain = all(isinstance(s, Node) for s in program.body)
+    if not plain or REGIONS[region.kind].recomputes:
+        return False
+    types = eager_types(program)
+    return types is not None and types == eager_types(replace(program, body=(region,)))
+
+
+def eager_types(program: Program) -> dict[str, TensorType] | None:
+    """The type of every value where the program runs in eager; None where it raises.
+
+    Fake tensors (`infer`) would give the same types in ten times the time.
+    """
+    env: dict[str, Any] = dict(materialise(program.leaves))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+        try:
+            run_each(program.body, lambda node: apply(node, env))
+            return {name: type_of(env[name]) for node in program.nodes for name in node.outs}
+        except Exception:  # torch's refusal, of whatever type, is the answer
+            return None
 
 
 def wrap(rng: random.Random, body: tuple[Statement, ...], like: Region) -> tuple[Statement, ...]:
@@ -659,18 +688,15 @@ def recast(program: Program, enclosed: Program, spec: RegionSpec) -> Program | N
     """
     if spec.recomputes and any(OPS[node.op].effects or OPS[node.op].random for node in enclosed.nodes):
         return None
-    try:
-        before, types = infer(program), infer(enclosed)
-    except IllTyped:
-        return None
-    if types == before and not spec.recomputes:
+    before, types = eager_types(program), eager_types(enclosed)
+    if before is None or types is None or (types == before and not spec.recomputes):
         return None
     outputs = (
         o if o.cotangent is None else replace(o, cotangent=replace(o.cotangent, dtype=types[o.value].dtype))
         for o in enclosed.outputs
     )
     found = replace(enclosed, outputs=tuple(outputs))
-    return None if dry_gradients(found) is None else found  # fake kernels let some dtypes pass that real ones refuse
+    return None if dry_gradients(found) is None else found
 
 
 def draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:

@@ -10,6 +10,7 @@ A complex tensor's real and imaginary parts are drawn one after the other from t
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -221,5 +222,12 @@ def in_parts(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def fill(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> torch.Tensor:
-    """A contiguous CPU tensor of this dtype and shape. Raises UnknownRecipe."""
-    return eval(source(recipe, seed, dtype, shape), {"torch": torch})
+    """A contiguous CPU tensor of this dtype and shape, to be read only. Raises UnknownRecipe."""
+    return _evaluated(source(recipe, seed, dtype, shape))
+
+
+# A program's leaves are filled ten times while it is drawn, run on both sides and judged. By the text, because recipes
+# of 0.0 and -0.0 are equal.
+@functools.lru_cache(maxsize=64)
+def _evaluated(text: str) -> torch.Tensor:
+    return eval(text, {"torch": torch})  # type: ignore[no-any-return]

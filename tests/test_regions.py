@@ -12,11 +12,11 @@ import torch
 from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Journal, Task, draw, examine, report, run_reference
-from fuzzer.generate import Rejected, generate
+from fuzzer.generate import Rejected, generate, idle, wrap
 from fuzzer.infer import IllTyped, check_cotangents, infer
 from fuzzer.interpret import source
 from fuzzer.ops import OPS
-from fuzzer.program import Program, Region, Route, holders, walk
+from fuzzer.program import Dtype, Program, Region, Route, holders, walk
 from fuzzer.regions import REGIONS, UnknownRegion
 from fuzzer.routes import ROUTES, UnknownRoute, find
 from fuzzer.text import parse, show
@@ -207,6 +207,20 @@ def test_some_programs_are_drawn_with_regions_that_can_stand_where_they_do() -> 
             assert region.body
             if REGIONS[region.kind].recomputes:
                 assert not any(OPS[node.op].effects for node in program.nodes)
+
+
+def test_a_region_that_is_idle_around_the_whole_body_changes_no_type_around_a_part() -> None:
+    rng, seen = random.Random(1), Counter[bool]()
+    for program in (p for p in drawn(120) if not regions(p)):
+        region = Region("autocast", (("dtype", Dtype("bf16")),), program.body)
+        left_out = idle(program, region)
+        if left_out:
+            types = infer(program)
+            assert all(infer(replace(program, body=wrap(rng, program.body, region))) == types for _ in range(2))
+            assert infer(replace(program, body=(region,))) == types
+        seen[left_out] += 1
+    assert seen[True] > 60
+    assert seen[False] > 5
 
 
 def test_a_region_that_matters_shrinks_to_the_statement_that_needs_it() -> None:

@@ -63,10 +63,18 @@ def test_the_bits_are_the_same_on_every_torch_and_machine() -> None:
 @pytest.mark.parametrize("recipe", ALL, ids=lambda r: r.name)
 def test_a_seed_fixes_the_bits_and_another_seed_changes_them(recipe: Recipe) -> None:
     dtype = "f32"
-    first, again, other = (fill(recipe, seed, dtype, shape_of(recipe)) for seed in (5, 5, 6))
+    first, other = (fill(recipe, seed, dtype, shape_of(recipe)) for seed in (5, 6))
+    again = eval(source(recipe, 5, dtype, shape_of(recipe)), {"torch": torch})
+    assert again is not first
     assert bits(first) == bits(again)
     if recipe.name not in ("ones", "arange", "data"):
         assert bits(first) != bits(other)
+
+
+def test_a_leaf_is_evaluated_once_and_zeros_of_two_signs_are_two_leaves() -> None:
+    plus, minus = (fill(Recipe("data", (zero, 1.0)), 0, "f32", (2,)) for zero in (0.0, -0.0))
+    assert bits(plus) != bits(minus)
+    assert fill(Recipe("data", (0.0, 1.0)), 0, "f32", (2,)) is plus
 
 
 # recipe: lowest and highest value, and what else holds of values drawn for a floating dtype

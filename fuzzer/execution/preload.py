@@ -1,7 +1,7 @@
 """Imported by the fork server: what every worker needs, once. Touches no device.
 
-A worker's first compile takes 0.4 CPU seconds less for what is imported here, 1.0 to 1.5 less for what is known of the machine
-(docs/speed.md).
+A worker's first compile takes 0.4 CPU seconds less for what is imported here, and 1.0 less for what is known of the
+machine (docs/speed.md).
 """
 
 import gc
