@@ -85,7 +85,7 @@ class Plan:
             return Again(list(self.again))
         if self.resume:
             corpus, state = resumed(self.explored, shown_at(self.task))
-            return Guided(self.task, own, corpus, self.guidance, state["next"])
+            return Guided(self.task, own, corpus, self.guidance, state)
         if not self.guided:
             return Fresh()
         return Guided(self.task, own, Corpus(self.explored, shown_at(self.task)).start(), self.guidance)
@@ -136,6 +136,7 @@ class Totals:
 
     def summary(self) -> dict[str, Any]:
         compared = max(self.programs, 1)
+        phases = {name: round(spent, 1) for name, spent in sorted(self.phases.items())}
         return {
             "programs": self.programs,
             "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
@@ -148,7 +149,8 @@ class Totals:
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
             "legal_differences": dict(self.legal),
             "seconds": round(self.seconds, 1),
-            "worker_seconds": {name: round(spent, 1) for name, spent in sorted(self.phases.items())},
+            "cpu_seconds": phases.pop("cpu", 0.0),
+            "worker_seconds": phases,
         }
 
 

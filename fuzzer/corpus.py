@@ -2,14 +2,17 @@
 
 index.jsonl   first the place where the features were seen, then a line for each kept program
 state.json    what is drawn from, and the number of the next program
-seen          how many programs showed each feature (`frontier.Seen`)
+seen          how many programs showed each feature of a trace (`frontier.Seen`)
+shown         the same of all features, with how often each was a goal
 ID.prog       each showed a feature that none before it did
 """
 
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,8 @@ from fuzzer.execution.messages import Report, UsageError
 from fuzzer.frontier import Frontier, Kept, Seen, covering
 from fuzzer.text import identify, parse
 
-INDEX, STATE, SEEN = "index.jsonl", "state.json", "seen"
+INDEX, STATE, SEEN, SHOWN = "index.jsonl", "state.json", "seen", "shown"
+GOALS = 16  # features, the rarest of which is the goal of a mutation
 
 
 class Corpus:
@@ -30,7 +34,7 @@ class Corpus:
     def __init__(self, folder: Path, place: dict[str, str]):
         self.folder, self.place = folder, place
         self.kept: list[Kept] = []
-        self.frontier, self.seen = Frontier(), Seen()
+        self.frontier, self.seen, self.shown = Frontier(), Seen(), Seen()
 
     def start(self) -> Corpus:
         """Begin an empty one; what is in the folder is put aside, under the first free of its names."""
@@ -41,10 +45,11 @@ class Corpus:
         self._append({"place": self.place})
         return self
 
-    def learn(self, report: Report) -> int:
-        """Count a program; keep it if it shows something new. How many features were new."""
+    def learn(self, report: Report) -> Counter[str]:
+        """Count a program; keep it if it shows something new. How many features were new, by family."""
         self.frontier.count()
         self.seen.add(report.features)
+        self.shown.count(number for numbers in report.features.values() for number in numbers)
         new = self.frontier.new(report.features)
         if new:
             program = parse(report.text)
@@ -52,6 +57,20 @@ class Corpus:
             features = {family: frozenset(numbers) for family, numbers in report.features.items()}
             self.keep(Kept(len(program.nodes), seconds, identify(program), features), report.text)
         return new
+
+    def parent(self, rng: random.Random) -> Kept:
+        """A kept program by energy: the best one for a rare feature. Needs one kept program.
+
+        The feature is the rarest of some; that it was a goal counts as one more program that showed it, so that goals
+        from which nothing comes give way.
+        """
+        goals = (rng.choice(self.frontier.found) for _ in range(GOALS))
+        goal = min(goals, key=lambda feature: self.shown[feature[1]])
+        self.shown.count([goal[1]])
+        return self.frontier.best[goal]
+
+    def text(self, kept: Kept) -> str:
+        return (self.folder / f"{kept.id}.prog").read_text()
 
     def keep(self, kept: Kept, text: str) -> None:
         """Write a program and its line of the index."""
@@ -70,7 +89,8 @@ class Corpus:
     def save(self, state: dict[str, Any]) -> None:
         """Write down where to go on. Whole or not at all: a new file takes the place of the old one."""
         counted = {"programs": self.frontier.programs, "moved": self.frontier.moved}
-        for name, content in ((SEEN, self.seen.packed()), (STATE, json.dumps(state | counted).encode())):
+        tables = (SEEN, self.seen.packed()), (SHOWN, self.shown.packed())
+        for name, content in (*tables, (STATE, json.dumps(state | counted).encode())):
             (self.folder / f"{name}.new").write_bytes(content)
             (self.folder / f"{name}.new").replace(self.folder / name)
 
@@ -78,7 +98,7 @@ class Corpus:
         """What was saved last; the counts are taken over. Raises UsageError."""
         try:
             state: dict[str, Any] = json.loads((self.folder / STATE).read_text())
-            self.seen = Seen((self.folder / SEEN).read_bytes())
+            self.seen, self.shown = (Seen((self.folder / name).read_bytes()) for name in (SEEN, SHOWN))
             self.frontier.programs, self.frontier.moved = state.pop("programs"), state.pop("moved")
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(f"{self.folder} cannot be resumed: {error!r}; fuzz --guided begins anew") from None
@@ -133,8 +153,8 @@ def reduce(corpus: Corpus, out: Path) -> list[Kept]:
     shutil.rmtree(fresh, ignore_errors=True)
     reduced = Corpus(fresh, corpus.place).start()
     for kept in chosen:
-        reduced.keep(kept, (corpus.folder / f"{kept.id}.prog").read_text())
-    _copy((corpus.folder / name for name in (STATE, SEEN)), fresh)
+        reduced.keep(kept, corpus.text(kept))
+    _copy((corpus.folder / name for name in (STATE, SEEN, SHOWN)), fresh)
     if out.exists():
         shutil.rmtree(out)
     fresh.rename(out)

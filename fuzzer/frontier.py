@@ -34,7 +34,11 @@ class Seen:
 
     def add(self, features: Features) -> None:
         """Count a program that was compiled."""
-        for place in {feature % PLACES for feature in before(features)}:
+        self.count(before(features))
+
+    def count(self, numbers: Iterable[int]) -> None:
+        """One more program showed these."""
+        for place in {number % PLACES for number in numbers}:
             self.counts[place] = min(self.counts[place] + 1, MOST)
 
     def packed(self) -> bytes:
@@ -77,13 +81,14 @@ class Frontier:
 
     def __init__(self) -> None:
         self.best: dict[tuple[str, int], Kept] = {}
+        self.found: list[tuple[str, int]] = []  # the keys of `best`, in order
         self.families: Counter[str] = Counter()
         self.moved: dict[str, int] = {}
         self.programs = 0
 
-    def new(self, features: Features) -> int:
-        """How many of these no program showed before."""
-        return sum((family, number) not in self.best for family, numbers in features.items() for number in numbers)
+    def new(self, features: Features) -> Counter[str]:
+        """How many of these no program showed before, by family."""
+        return Counter(f for f, numbers in features.items() for number in numbers if (f, number) not in self.best)
 
     def count(self) -> None:
         """One more program was compiled."""
@@ -95,6 +100,7 @@ class Frontier:
             for number in numbers:
                 known = self.best.get((family, number))
                 if known is None:
+                    self.found.append((family, number))
                     self.families[family] += 1
                     self.moved[family] = self.programs
                 if known is None or kept < known:

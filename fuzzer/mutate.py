@@ -299,32 +299,29 @@ MUTATORS: tuple[Mutator, ...] = (
     reroute,
     change_setting,
 )
-HAVOC = 0.15  # the share of mutants that several mutators made, one after another
+NAMED = {mutator.__name__: mutator for mutator in MUTATORS}
+HAVOC = "havoc"  # two to five mutators, one after another
+NAMES = (*NAMED, HAVOC)
 
 
 def mutate(
-    program: Program,
-    rng: random.Random,
-    donor: Program,
-    device: str = "cpu",
-    weights: Sequence[float] | None = None,
-    most_nodes: int = 8,
-) -> tuple[Program, tuple[str, ...]]:
-    """A program that is another and runs in eager, and the mutators that made it. Raises Rejected after some tries.
+    program: Program, rng: random.Random, donor: Program, device: str = "cpu", by: str = "", most_nodes: int = 8
+) -> Program:
+    """A program that is another and runs in eager. Raises Rejected after some tries.
 
-    weights  of MUTATORS, in order; none: each as likely.
+    by  one of NAMES; "": any mutator.
     """
+    wanted = rng.randint(2, 5) if by == HAVOC else 1
+    mutators = [NAMED[by]] if by in NAMED else MUTATORS
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.manual_seed(0)
-        made_by: tuple[str, ...] = ()
         mutant = program
-        wanted = rng.randint(2, 5) if rng.random() < HAVOC else 1
         for _ in range(TRIES * wanted):
-            (mutator,) = rng.choices(MUTATORS, weights)
+            mutator = rng.choice(mutators)
             found = attempt(lambda: mutator(mutant, rng, donor), rng, device)  # noqa: B023  (called at once)
             if found is None or found in (program, mutant) or len(found.nodes) > most_nodes:
                 continue
-            mutant, made_by = found, (*made_by, mutator.__name__)
-            if len(made_by) == wanted:
-                return mutant, made_by
-    raise Rejected(f"no mutator made another program in {TRIES * wanted} tries")
+            mutant, wanted = found, wanted - 1
+            if not wanted:
+                return mutant
+    raise Rejected(f"{by or 'no mutator'} made no other program")

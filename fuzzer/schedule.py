@@ -7,50 +7,27 @@ in which reports arrive, so they are logged: `Again` runs the very programs of a
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from fuzzer.corpus import Corpus
-from fuzzer.execution.guide import CANDIDATES, explore_again, explore_heard, explore_rarest
+from fuzzer.execution.guide import Chosen, Offer, explore_again, explore_heard, explore_rarest
 from fuzzer.execution.messages import Report, UsageError
 from fuzzer.execution.pool import Pool
-from fuzzer.execution.worker import Task, examine, explore
+from fuzzer.execution.worker import REDRAWS, Task, explore
 from fuzzer.features import FAMILIES as TRACED
 from fuzzer.frontier import STILL
+from fuzzer.guidance import ARMS, SHIPPED, Guidance, Offers
+from fuzzer.knobs import Knobs
 from fuzzer.ops.spec import Limits
 from fuzzer.settings import parse_assignment
 from fuzzer.structure import FAMILIES as COMPILED
 
-LOG = "choices.jsonl"
-
-
-@dataclass(frozen=True)
-class Guidance:
-    """By what a campaign is guided; each level can be switched by itself.
-
-    candidates  drawings of a program: that whose trace is rarest is compiled (tier 0); with 1, the first that is heard.
-    credits     families of features: generator knobs, settings profiles and mutators are chosen by what they brought of
-                these per CPU second. With none nothing is chosen so.
-    mutation    the largest share of candidates that are mutants of kept programs.
-    """
-
-    candidates: int = CANDIDATES
-    credits: tuple[str, ...] = ()
-    mutation: float = 0.0
-
-
-LINES: tuple[str, ...] = ()
-# What is compared (docs/guidance.md); each has what stands before it and one level more.
-ARMS: dict[str, Guidance] = {
-    "blind": Guidance(candidates=1),
-    "trace": Guidance(),
-    "compile": Guidance(credits=(*TRACED, *COMPILED)),
-    "lines": Guidance(credits=(*TRACED, *COMPILED, *LINES)),
-    "mutation": Guidance(credits=(*TRACED, *COMPILED, *LINES), mutation=0.75),
-}
-SHIPPED = "trace"  # measured: docs/guidance.md
+LOG, CREDITS = "choices.jsonl", "credits.json"
 
 
 class Schedule(Protocol):
@@ -94,15 +71,29 @@ class Guided:
     """Programs chosen by what was seen so far, as its Guidance says.
 
     The log holds a line with what all programs were drawn from, then one for each program: which candidate, why (the
-    novelty of each), how many features were new, and the class of its trial. What shows something new is kept in the
-    corpus. first: the number of the first program.
+    novelty of each), how it was made, how many features were new, and the class of its trial. What shows something
+    new is kept in the corpus; what choices brought is written into the log's folder.
+
+    state   of the campaign that this one goes on with (`Corpus.state`).
     """
 
-    def __init__(self, task: Task, folder: Path, corpus: Corpus, guidance: Guidance = ARMS[SHIPPED], first: int = 0):
-        self.corpus, self.guidance, self.first = corpus, guidance, first
+    def __init__(
+        self,
+        task: Task,
+        folder: Path,
+        corpus: Corpus,
+        guidance: Guidance = ARMS[SHIPPED],
+        state: Mapping[str, Any] | None = None,
+    ):
+        first = state["next"] if state else 0
+        self.corpus, self.guidance, self.first, self.folder = corpus, guidance, first, folder
         self.drawn_from = drawn_from(task) | {"guidance": asdict(guidance)}
         self.families = families(task.place.subject.backend)
-        self.pending: set[int] = set()
+        rng = random.Random(f"{task.seed}/{first}/offers")
+        self.offers = Offers(guidance, corpus, rng, task.limits.dtypes, task.ops)
+        if state:
+            self.offers.restore(state["offers"])
+        self.pending: dict[int, tuple[Offer, ...]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.log = (folder / LOG).open("w")
         self._write(self.drawn_from)
@@ -110,28 +101,29 @@ class Guided:
         self._save()
 
     def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        number = self.first + n
+        number, counts = self.first + n, self.corpus.seen.packed()
         self.next = number + 1
-        self.pending.add(number)
-        explored = explore_heard if self.guidance.candidates == 1 else explore_rarest
-        return pool.submit(explored, task, (number, self.corpus.seen.packed()))
+        if self.guidance == ARMS["blind"]:
+            self.pending[number] = (Offer(),) * (REDRAWS + 1)
+            return pool.submit(explore_heard, task, (number, counts))
+        self.pending[number] = self.offers.made()
+        return pool.submit(explore_rarest, task, (number, counts, self.pending[number]))
 
     def learn(self, n: int, report: Report) -> None:
         number, new = self.first + n, self.corpus.learn(report)
-        self.pending.discard(number)
-        scores = [score if score is None else round(score, 4) for score in report.scores]
-        row = {"index": number, "candidate": report.candidate, "novelty": scores, "new": new, "class": report.verdict}
-        # without scores: the worker died and told only its program
-        self._write(row if scores else row | {"text": report.text})
+        offers = self.pending.pop(number)
+        self.offers.learn(offers, report, new)
+        self._write(logged(number, offers[report.candidate], report) | {"new": new.total(), "class": report.verdict})
         if self.corpus.frontier.programs % SAVED_EVERY == 0:
             self._save()
 
     def told(self) -> str:
         frontier = self.corpus.frontier
         still, silent = frontier.still(self.families), frontier.silent(self.families)
+        kept = f"{len(frontier.best)} features, {len(self.corpus.kept)} programs kept"
         flat = f", none new in {STILL} programs: {' '.join(still)}" if still else ""
         blind = f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else ""
-        return f"{len(frontier.best)} features, {len(self.corpus.kept)} programs kept{flat}{blind}"
+        return kept + flat + blind + self.offers.unearned()
 
     def close(self) -> None:
         self._save()
@@ -139,20 +131,40 @@ class Guided:
 
     def _save(self) -> None:
         """What is still running is run again by who goes on."""
-        self.corpus.save({**self.drawn_from, "next": min(self.pending, default=self.next)})
+        state = self.offers.state()
+        self.corpus.save({**self.drawn_from, "next": min(self.pending, default=self.next), "offers": state})
+        (self.folder / CREDITS).write_text(json.dumps(self.offers.table(), indent=1))
 
     def _write(self, row: dict[str, Any]) -> None:
         self.log.write(json.dumps(row) + "\n")
         self.log.flush()
 
 
+def logged(number: int, offer: Offer, report: Report) -> dict[str, Any]:
+    """A program's row of the log: what it takes to run it again, and why it was chosen.
+
+    It has the text where the program is a mutant, or its worker died, which tells nothing else.
+    """
+    scores = [score if score is None else round(score, 4) for score in report.scores]
+    row: dict[str, Any] = {"index": number, "candidate": report.candidate, "novelty": scores}
+    if not scores:
+        return row | {"text": report.text}
+    if offer.parent:
+        return row | {"mutator": offer.mutator, "text": report.text}
+    return row | {"knobs": turned} if (turned := offer.knobs.turned()) else row
+
+
+def chosen(row: dict[str, Any]) -> Chosen | None:
+    """The program of a row; None where every candidate was refused, or the worker died before it told one."""
+    text = row.get("text", "")
+    if not text and all(score is None for score in row["novelty"]):
+        return None
+    return Chosen(row["index"], row["candidate"], Knobs(**row.get("knobs", {})), text)
+
+
 def families(backend: str) -> tuple[str, ...]:
     """The families of features that a backend shows."""
     return (*TRACED, *COMPILED) if backend == "inductor" else TRACED
-
-
-# A program's number and its candidate's; or its text, where its worker died.
-Chosen = tuple[int, int] | str
 
 
 class Again(Unlearned):
@@ -162,8 +174,7 @@ class Again(Unlearned):
         self.chosen = chosen
 
     def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        chosen = self.chosen[n]
-        return pool.submit(examine if isinstance(chosen, str) else explore_again, task, chosen)
+        return pool.submit(explore_again, task, self.chosen[n])
 
 
 def drawn_from(task: Task) -> dict[str, Any]:
@@ -199,9 +210,9 @@ def read_log(path: Path, task: Task) -> tuple[Task, list[Chosen]]:
     try:
         head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
         known = drawing_from(task, head)
-        chosen = [row.get("text") or (row["index"], row["candidate"]) for row in rows]
+        found = [one for one in map(chosen, rows) if one]
     except UsageError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: not a log of choices ({LOG} in a campaign's folder): {error!r}") from None
-    return known, chosen
+    return known, found

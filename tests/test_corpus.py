@@ -13,11 +13,12 @@ from click.testing import CliRunner
 
 from fuzzer import cli
 from fuzzer.campaign import Campaign, Plan, resume, shown_at
-from fuzzer.corpus import INDEX, SEEN, STATE, Corpus, load, reduce, resumed
+from fuzzer.corpus import INDEX, SEEN, SHOWN, STATE, Corpus, load, reduce, resumed
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.worker import Task
 from fuzzer.frontier import STILL, Frontier, Kept, covering
-from fuzzer.schedule import ARMS, LOG, Fresh, Guided
+from fuzzer.guidance import ARMS
+from fuzzer.schedule import LOG, Fresh, Guided
 from fuzzer.text import identify, parse
 from fuzzer.view import status
 
@@ -48,10 +49,10 @@ def corpus(tmp_path: Path) -> Corpus:
 
 
 def test_a_program_is_kept_when_it_shows_something_new(corpus: Corpus) -> None:
-    assert corpus.learn(shown(1, 10, 11)) == 2
-    assert corpus.learn(shown(2, 10)) == 0
-    assert corpus.learn(shown(3, 10, 12)) == 1
-    assert corpus.learn(Report("", rejected="no")) == 0
+    assert corpus.learn(shown(1, 10, 11)) == {"operand": 2}
+    assert not corpus.learn(shown(2, 10))
+    assert corpus.learn(shown(3, 10, 12)) == {"operand": 1}
+    assert not corpus.learn(Report("", rejected="no"))
     assert {path.stem for path in corpus.folder.glob("*.prog")} == {identify(parse(text(n))) for n in (1, 3)}
     assert corpus.seen[10] == 3
     assert corpus.frontier.families == {"operand": 3}
@@ -62,6 +63,17 @@ def test_the_frontier_names_the_smallest_then_the_fastest() -> None:
     for one in (kept("a", 3, 1.0, 1, 2), kept("b", 2, 9.0, 1), kept("c", 2, 3.0, 1, 3), kept("d", 4, 0.1, 2)):
         frontier.add(one)
     assert {number: best.id for (_, number), best in frontier.best.items()} == {1: "c", 2: "a", 3: "c"}
+
+
+def test_energy_goes_to_what_is_rare_and_turns_to_others_when_nothing_comes_of_it(corpus: Corpus) -> None:
+    for seed in range(6):
+        corpus.learn(shown(seed, 1, 2, *([3] if seed == 4 else []), *([4] if seed < 3 else [])))
+    rng = random.Random(0)
+    best = {number: corpus.frontier.best["operand", number] for number in (1, 3, 4)}
+    assert [corpus.parent(rng) for _ in range(2)] == [best[3]] * 2, "shown once"
+    later = [corpus.parent(rng) for _ in range(12)]
+    assert {k.id for k in later} == {best[3].id, best[4].id, best[1].id}
+    assert corpus.text(best[3]) == text(4)
 
 
 def test_a_family_that_stands_still_or_sees_nothing_is_told() -> None:
@@ -90,6 +102,8 @@ def test_a_corpus_is_read_as_it_was_left(corpus: Corpus) -> None:
     assert found.frontier.best == corpus.frontier.best
     assert (found.frontier.programs, found.frontier.moved) == (2, {"operand": 2})
     assert found.seen.packed() == corpus.seen.packed()
+    assert found.shown.packed() == corpus.shown.packed()
+    assert found.frontier.found == corpus.frontier.found
     assert state == {"next": 7}
 
 
@@ -107,7 +121,7 @@ def test_another_place_is_refused_in_one_clear_line(corpus: Corpus, name: str) -
         resumed(corpus.folder, {**HERE, name: "other"})
 
 
-@pytest.mark.parametrize("broken", [INDEX, STATE, SEEN])
+@pytest.mark.parametrize("broken", [INDEX, STATE, SEEN, SHOWN])
 def test_what_is_missing_or_damaged_is_told(corpus: Corpus, broken: str) -> None:
     corpus.save({"next": 0})
     (corpus.folder / broken).write_bytes(b"{no}")
@@ -159,7 +173,8 @@ def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus, tmp_path
         def submit(self, *given: Any) -> None:
             return None
 
-    schedule = Guided(EAGER, tmp_path, corpus, first=5)
+    started = Guided(EAGER, tmp_path, corpus)
+    schedule = Guided(EAGER, tmp_path, corpus, state={"next": 5, "offers": started.offers.state()})
     for n in range(4):
         schedule.submit(Asked(), EAGER, n)  # type: ignore[arg-type]
     for n in (0, 1, 3):

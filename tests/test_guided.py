@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +13,25 @@ from click.testing import CliRunner
 from fuzzer import cli
 from fuzzer.campaign import Campaign, Plan
 from fuzzer.corpus import Corpus
-from fuzzer.execution import guide, worker
-from fuzzer.execution.guide import CANDIDATES, explore_again, explore_heard, explore_rarest
+from fuzzer.execution import guide
+from fuzzer.execution.guide import CANDIDATES, Chosen, Offer, explore_again, explore_heard, explore_rarest
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.worker import Refused, Task, draw, explore
 from fuzzer.frontier import PLACES, Seen
-from fuzzer.schedule import ARMS, LOG, Again, Fresh, Guidance, Guided, read_log
+from fuzzer.guidance import ARMS, Offers
+from fuzzer.knobs import Knobs
+from fuzzer.schedule import LOG, Again, Fresh, Guided, read_log
 from fuzzer.text import parse, show
 from fuzzer.verdict import Signature, Verdict
 
 EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))
 
 
+FRESH = (Offer(),) * CANDIDATES
+
+
 def test_the_rarest_of_the_candidates_is_compiled() -> None:
-    report = explore_rarest(EAGER, (3, Seen().packed()))
+    report = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
     assert len(report.scores) == CANDIDATES
     ran = [score for score in report.scores if score is not None]
     assert report.scores[report.candidate] == max(ran) or report.redrawn
@@ -37,11 +41,11 @@ def test_the_rarest_of_the_candidates_is_compiled() -> None:
 
 
 def test_what_was_met_often_is_chosen_no_more() -> None:
-    fresh = explore_rarest(EAGER, (3, Seen().packed()))
+    fresh = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
     seen = Seen()
     for _ in range(50):
         seen.add(fresh.features)
-    other = explore_rarest(EAGER, (3, seen.packed()))
+    other = explore_rarest(EAGER, (3, seen.packed(), FRESH))
     assert other.scores[fresh.candidate] < fresh.scores[fresh.candidate]  # type: ignore[operator]
     assert other.candidate != fresh.candidate
 
@@ -49,19 +53,19 @@ def test_what_was_met_often_is_chosen_no_more() -> None:
 def test_the_choice_depends_on_the_task_and_the_counts_alone() -> None:
     seen = Seen()
     seen.counts[:] = bytes(i % 7 for i in range(PLACES))
-    once, twice = (explore_rarest(EAGER, (5, seen.packed())) for _ in range(2))
+    once, twice = (explore_rarest(EAGER, (5, seen.packed(), FRESH)) for _ in range(2))
     assert (once.text, once.scores, once.features) == (twice.text, twice.scores, twice.features)
 
 
 def test_a_candidate_in_whose_gradients_no_fault_could_show_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    best = explore_rarest(EAGER, (3, Seen().packed())).candidate
+    best = explore_rarest(EAGER, (3, Seen().packed(), FRESH)).candidate
     deaf = show(draw(EAGER, 3, best))
     monkeypatch.setattr(guide, "is_heard", lambda trial, journal: show(trial.program) != deaf)
-    report = explore_rarest(EAGER, (3, Seen().packed()))
+    report = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
     assert report.candidate != best
     assert report.redrawn == 1
     monkeypatch.setattr(guide, "is_heard", lambda trial, journal: False)
-    assert explore_rarest(EAGER, (3, Seen().packed())).candidate == best, "the rarest all the same"
+    assert explore_rarest(EAGER, (3, Seen().packed(), FRESH)).candidate == best, "the rarest all the same"
 
 
 def test_a_blind_campaign_can_be_watched_without_changing_its_programs() -> None:
@@ -72,21 +76,12 @@ def test_a_blind_campaign_can_be_watched_without_changing_its_programs() -> None
         assert watched.rejected or watched.text == show(draw(EAGER, n, watched.candidate))
 
 
-def test_each_arm_has_what_stands_before_it_and_one_level_more() -> None:
-    blind, *others = ARMS.values()
-    assert blind == Guidance(candidates=1)
-    for before, after in itertools.pairwise([blind, *others]):
-        assert before.candidates <= after.candidates
-        assert set(before.credits) <= set(after.credits)
-        assert before.mutation <= after.mutation
-
-
 def test_a_program_of_which_every_candidate_is_refused_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise Refused("it raised")
 
     monkeypatch.setattr(guide, "begin", refuse)
-    report = explore_rarest(EAGER, (3, Seen().packed()))
+    report = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
     assert (report.verdict, report.rejected, report.scores) == ("rejected", "it raised", (None,) * CANDIDATES)
 
 
@@ -110,20 +105,24 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("arm", ["trace", "mutation"])
+def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
+    monkeypatch.setattr(Offers, "_mutates", lambda self: arm == "mutation" and len(self.corpus.kept) > 1)
     found = texts(monkeypatch)
+    plan = replace(plan, guidance=ARMS[arm], programs=8)
     Campaign(plan, print).run()
     chosen = sorted(found)
     found.clear()
     (log,) = plan.folder.glob(f"campaigns/*/{LOG}")
     rows = [json.loads(line) for line in log.read_text().splitlines()][1:]
-    assert sorted(row["index"] for row in rows) == list(range(6))
+    assert sorted(row["index"] for row in rows) == list(range(8))
     assert all(len(row["novelty"]) == CANDIDATES and row["class"] for row in rows)
     assert rows[0]["new"] > 0
+    assert any("knobs" in row for row in rows) == any("mutator" in row for row in rows) == (arm == "mutation")
     task, again = read_log(log, Task(place=EAGER.place))
     assert task == EAGER
     Campaign(replace(plan, task=task, guidance=ARMS["blind"], again=tuple(again)), print).run()
-    assert sorted(found) == chosen
+    assert sorted(found) == [text for text in chosen if text]
 
 
 def test_unguided_programs_are_those_of_their_numbers(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,25 +136,80 @@ def empty(folder: Path) -> Corpus:
     return Corpus(folder / "corpus", {"torch": "2.13.0"}).start()
 
 
-def test_a_program_whose_worker_died_is_logged_as_text(tmp_path: Path) -> None:
-    schedule = Guided(EAGER, tmp_path, empty(tmp_path))
+class Asked:
+    """A pool that only notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def submit(self, *given: Any) -> None:
+        self.asked.append(given)
+
+
+def test_what_ran_can_be_run_again_and_what_was_refused_is_left_out(tmp_path: Path) -> None:
+    schedule, pool = Guided(EAGER, tmp_path, empty(tmp_path), ARMS["mutation"]), Asked()
     text = show(draw(EAGER, 4, 1))
     died = Verdict(Signature("worker_survives", "crashes", "backward", "SIGSEGV"), "")
-    schedule.learn(4, Report(text, (died,)))
-    schedule.learn(5, Report("", rejected="every one", scores=(None, None)))
-    _, chosen = read_log(tmp_path / LOG, EAGER)
-    assert chosen == [text, (5, 0)]
-    asked: list[Any] = []
+    for n in range(4):
+        schedule.submit(pool, EAGER, n)  # type: ignore[arg-type]
+    turned = Knobs(nodes=0.0, family="loss")
+    schedule.pending[2] = (Offer(), Offer(turned))
+    schedule.pending[3] = (Offer(mutator="resize", parent=text, donor=text),)
+    schedule.learn(0, Report(text, (died,)))
+    schedule.learn(1, Report("", rejected="every one", scores=(None, None)))
+    schedule.learn(2, Report(text, scores=(1.0, 2.0), candidate=1))
+    schedule.learn(3, Report(text, scores=(1.0,)))
+    task, found = read_log(tmp_path / LOG, EAGER)
+    assert task == EAGER
+    assert found == [Chosen(0, text=text), Chosen(2, 1, turned), Chosen(3, text=text)]
+    rows = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert rows[0]["guidance"]["mutation"] == ARMS["mutation"].mutation
+    assert [row.get("mutator") for row in rows[1:]] == [None, None, None, "resize"]
+    again, fresh = Asked(), Asked()
+    Again(found).submit(again, EAGER, 1)  # type: ignore[arg-type]
+    assert again.asked == [(explore_again, EAGER, found[1])]
+    Fresh().submit(fresh, EAGER, 9)  # type: ignore[arg-type]
+    assert fresh.asked == [(explore, EAGER, 9)]
 
-    class Asked:
-        def submit(self, *given: Any) -> None:
-            asked.append(given)
 
-    for n in range(2):
-        Again(chosen).submit(Asked(), EAGER, n)  # type: ignore[arg-type]
-    assert asked == [(worker.examine, EAGER, text), (explore_again, EAGER, (5, 0))]
-    Fresh().submit(Asked(), EAGER, 9)  # type: ignore[arg-type]
-    assert asked[-1] == (explore, EAGER, 9)
+PARENT = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 6], seed=1)
+v0 = exp(x0)
+v1 = softmax(v0, dim=1)
+backward(v1, cotangent(f32[4, 6], seed=2))
+"""
+
+
+def bred(mutator: str) -> Offer:
+    return Offer(mutator=mutator, parent=PARENT, donor=PARENT)
+
+
+def test_mutants_compete_with_fresh_programs_and_run_again_from_their_text() -> None:
+    offers = (bred("append_reduction"), bred("toggle_requires_grad"), Offer(Knobs(nodes=0.0)), bred("havoc"))
+    report, again = (explore_rarest(EAGER, (3, Seen().packed(), offers)) for _ in range(2))
+    assert (report.text, report.scores) == (again.text, again.scores)
+    assert [score is None for score in report.scores] == [False, True, False, False], "no gradient is left"
+    assert [one.refused for one in report.tried] == [False, True, False, False]
+    assert {"exp", "softmax"} <= set(report.tried[0].ops)
+    assert all(one.seconds > 0 for one in report.tried)
+    for n in (0, 2):
+        alone = explore_rarest(EAGER, (3, Seen().packed(), (*offers[:n], offers[n])))
+        assert alone.scores[n] == report.scores[n], "each is made by itself"
+    mutant = explore_rarest(EAGER, (3, Seen().packed(), offers[:1]))
+    assert len(parse(mutant.text).nodes) == 3
+    assert explore_again(EAGER, Chosen(3, text=mutant.text)).text == mutant.text
+
+
+def test_a_mutant_is_such_a_program_as_the_campaign_draws() -> None:
+    fixed = (("inductor.max_fusion_size", 4),)
+    report = explore_rarest(replace(EAGER, fixed=fixed), (3, Seen().packed(), (bred("append_reduction"),)))
+    assert parse(report.text).settings == fixed
+    narrow = replace(EAGER, ops=("exp",))
+    assert "does not draw" in explore_rarest(narrow, (3, Seen().packed(), (bred("append_reduction"),))).rejected
+    alone = replace(EAGER, routes=("autograd",))
+    for n in range(4):
+        assert "does not draw" in explore_rarest(alone, (n, Seen().packed(), (bred("reroute"),))).rejected
 
 
 def test_a_log_keeps_settings_and_limits(tmp_path: Path) -> None:

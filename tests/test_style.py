@@ -49,6 +49,7 @@ ORDER = (
     "fuzzer.sides",
     "fuzzer.corpus",
     "fuzzer.credit",
+    "fuzzer.guidance",
     "fuzzer.schedule",
     "minimizer",
     "fuzzer.store",

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass, replace
 
 from fuzzer.execution import worker
-from fuzzer.execution.messages import Report, Trial
+from fuzzer.execution.messages import Report, Trial, Tried
+from fuzzer.execution.usage import cpu_seconds
 from fuzzer.execution.watch import watched
 from fuzzer.execution.worker import REDRAWS, REFUSED, Task, begin, draw, end, is_heard, observe, refusal, sampled, tidy
 from fuzzer.features import Words, hashed, of_trace
 from fuzzer.frontier import Seen, before, novelty
 from fuzzer.generate import Rejected
-from fuzzer.program import Cotangent, Program, contiguous
+from fuzzer.knobs import USUAL, Knobs
+from fuzzer.mutate import mutate
+from fuzzer.ops import OPS
+from fuzzer.program import Cotangent, Program, Region, contiguous
 from fuzzer.routes import unnoted
 from fuzzer.settings import INFERENCE
 from fuzzer.text import parse, show
 from fuzzer.trace import Recorder, Unreplayable
+from fuzzer.vocabulary import vocabulary
 
 CANDIDATES = 4  # measured: docs/guidance.md
 
@@ -71,28 +77,40 @@ def features_of(task: Task, text: str) -> Report:
 
 
 @dataclass(frozen=True)
+class Offer:
+    """What a candidate is made of: a drawing with these knobs or, where there is a parent, what this mutator makes of
+    the parent's text and a donor's."""
+
+    knobs: Knobs = USUAL
+    mutator: str = ""
+    parent: str = ""
+    donor: str = ""
+
+
+@dataclass(frozen=True)
 class Candidate:
-    """One drawing, run on the reference side: its trial and novelty, or the Report of its refusal."""
+    """A candidate that was run on the reference side: its trial and novelty, or the Report of its refusal."""
 
     number: int
     trial: Trial | None
     score: float | None
+    tried: Tried
     refused: Report = Report("")
 
 
-def explore_rarest(task: Task, what: tuple[int, bytes], count: int = CANDIDATES) -> Report:
-    """Draw program number n of the task's seed in several ways; compile the rarest in whose gradients a fault can show.
+def explore_rarest(task: Task, what: tuple[int, bytes, tuple[Offer, ...]]) -> Report:
+    """Make several candidates for program number n; compile the rarest in whose gradients a fault can show.
 
-    what   the number, and how many programs showed each feature (`frontier.Seen`, packed). The Report depends on these
-           and the task alone; `draw(task, number, report.candidate)` is its program.
+    what   the number, how many programs showed each feature (`frontier.Seen`, packed), and the offers. The Report
+           depends on these and the task alone.
     """
-    index, counts = what
+    index, counts, offers = what
     task = sampled(task, index)
     seen, started = Seen(counts), time.perf_counter()
-    found = [drawn(task, index, number, seen) for number in range(count)]
+    found = [tried(task, index, number, seen, offer) for number, offer in enumerate(offers)]
     ran = sorted((c for c in found if c.trial), key=lambda c: (-(c.score or 0.0), c.number))
     if not ran:
-        return replace(found[0].refused, scores=tuple(c.score for c in found))
+        return told_of(found, found[0].refused)
     dull = next((n for n, c in enumerate(ran) if c.trial and _heard(c.trial)), len(ran))
     return compiled(ran[dull % len(ran)], found, dull, task, started)
 
@@ -100,18 +118,23 @@ def explore_rarest(task: Task, what: tuple[int, bytes], count: int = CANDIDATES)
 def explore_heard(task: Task, what: tuple[int, bytes]) -> Report:
     """The program of `worker.explore`, with what it exercises: the first drawing in whose gradients a fault can show.
 
-    what   as of `explore_rarest`; the novelties are told and choose nothing.
+    what   the number, and how many programs showed each feature: the novelties are told and choose nothing.
     """
     index, counts = what
     task = sampled(task, index)
     seen, started, found = Seen(counts), time.perf_counter(), list[Candidate]()
     while True:
-        last = drawn(task, index, len(found), seen)
+        last = tried(task, index, len(found), seen, Offer())
         found.append(last)
         if last.trial is None:
-            return replace(last.refused, scores=tuple(c.score for c in found))
+            return told_of(found, replace(last.refused, candidate=last.number))
         if len(found) > REDRAWS or _heard(last.trial):
             return compiled(last, found, len(found) - 1, task, started)
+
+
+def told_of(found: list[Candidate], report: Report) -> Report:
+    """The Report with what became of all candidates."""
+    return replace(report, scores=tuple(c.score for c in found), tried=tuple(c.tried for c in found))
 
 
 def compiled(chosen: Candidate, found: list[Candidate], dull: int, task: Task, started: float) -> Report:
@@ -121,18 +144,50 @@ def compiled(chosen: Candidate, found: list[Candidate], dull: int, task: Task, s
     told, _ = completed(chosen.trial, task)
     told.seconds["generate"] = spent - told.seconds.get("reference", 0.0)
     tidy(task)
-    return replace(told, candidate=chosen.number, scores=tuple(c.score for c in found), redrawn=dull)
+    return told_of(found, replace(told, candidate=chosen.number, redrawn=dull))
 
 
-def drawn(task: Task, index: int, number: int, seen: Seen) -> Candidate:
-    """The n-th drawing of a program, and how rare its trace is."""
-    journal = worker.journal()
+def tried(task: Task, index: int, number: int, seen: Seen, offer: Offer) -> Candidate:
+    """The n-th candidate of a program, and how rare its trace is."""
+    journal, started = worker.journal(), cpu_seconds()
     journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")
+    ops: tuple[str, ...] = ()
     try:
-        trial = begin(draw(task, index, number), task, journal)
+        program = made(task, index, number, offer)
+        ops = tuple(dict.fromkeys(node.op for node in program.nodes))
+        trial = begin(program, task, journal)
+        score = novelty(before(hashed(exercised(trial))), seen)
     except (Rejected, *REFUSED) as error:
-        return Candidate(number, None, None, refusal("", error))
-    return Candidate(number, trial, novelty(before(hashed(exercised(trial))), seen))
+        named = str(error).partition(":")[0]
+        ops = ops or (named,) * (named in OPS)
+        return Candidate(number, None, None, Tried(cpu_seconds() - started, ops, True), refusal("", error))
+    return Candidate(number, trial, score, Tried(cpu_seconds() - started, ops))
+
+
+def made(task: Task, index: int, number: int, offer: Offer) -> Program:
+    """The n-th candidate of a program. Raises Rejected."""
+    return mutant(task, f"{index}/{number}", offer) if offer.parent else draw(task, index, number, offer.knobs)
+
+
+def mutant(task: Task, name: str, offer: Offer) -> Program:
+    """What the offered mutator makes of parent and donor, such as the task's programs are. Raises Rejected."""
+    rng, device = random.Random(f"{task.seed}/{name}/mutant"), task.place.subject.device.split(":")[0]
+    found = mutate(parse(offer.parent), rng, parse(offer.donor), device, offer.mutator, task.limits.max_nodes + 2)
+    found = replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
+    if not drawable(found, task):
+        raise Rejected(f"{offer.mutator} made what this campaign does not draw")
+    return found
+
+
+def drawable(program: Program, task: Task) -> bool:
+    """Whether the program holds nothing that those of the task do not: routes, ops, dtypes, what devices differ in."""
+    floating = {leaf.dtype for leaf in program.leaves if leaf.type.differentiable}
+    ops = vocabulary(task.limits, task.ops)
+    known = all(node.op in ops for node in program.nodes) and floating <= set(task.limits.dtypes)
+    regions = any(isinstance(statement, Region) for statement in program.body)
+    drawing = any(OPS[node.op].random for node in program.nodes)
+    one_device = task.place.subject.device.split(":")[0] == task.place.reference.device.split(":")[0]
+    return known and program.route.name in task.routes and (one_device or not (regions or drawing))
 
 
 def _heard(trial: Trial) -> bool:
@@ -142,13 +197,24 @@ def _heard(trial: Trial) -> bool:
         return False
 
 
-def explore_again(task: Task, what: tuple[int, int]) -> Report:
-    """The program that an earlier campaign chose: its number, and its candidate's."""
-    index, number = what
+@dataclass(frozen=True)
+class Chosen:
+    """A program that a campaign compiled: by its number, its candidate's and the knobs it was drawn with; a mutant, and
+    one whose worker died, by its text."""
+
+    index: int
+    candidate: int = 0
+    knobs: Knobs = USUAL
+    text: str = ""
+
+
+def explore_again(task: Task, chosen: Chosen) -> Report:
+    """The program that an earlier campaign chose."""
     try:
-        task = sampled(task, index)
-        told, _ = completed(begin(draw(task, index, number), task, worker.journal()), task)
+        task, again = sampled(task, chosen.index), chosen.candidate
+        program = parse(chosen.text) if chosen.text else draw(task, chosen.index, again, chosen.knobs)
+        told, _ = completed(begin(program, task, worker.journal()), task)
     except (Rejected, *REFUSED) as error:
-        return replace(refusal("", error), candidate=number)
+        return replace(refusal(chosen.text, error), candidate=chosen.candidate)
     tidy(task)
-    return replace(told, candidate=number)
+    return replace(told, candidate=chosen.candidate)

@@ -99,6 +99,16 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A candidate before any was compiled: CPU seconds, and the ops in it; of one that was refused in drawing, the op
+    at fault."""
+
+    seconds: float
+    ops: tuple[str, ...]
+    refused: bool = False
+
+
+@dataclass(frozen=True)
 class Report:
     """What a worker sends back of a trial: plain values, no tensors.
 
@@ -106,13 +116,14 @@ class Report:
     verdicts   what the oracles said, worst first; none means agree.
     rejected   why torch or the generator refused the program; "" where it ran.
     detectable, elements   gradient elements whose error would show, of all compared.
-    seconds    by phase: generate, reference, subject; of judge those of the CPU.
+    seconds    by phase: generate, reference, subject; of judge those of the CPU; cpu: the CPU's of all together.
     redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
     recorded   what the program's values held, by name, where that was asked for.
     notes      what a closer look found, a line each by name;  files  longer texts of it (`dissect`).
     stderr     the tail of the worker's stderr, for deaths.
     features   what it exercises, as numbers, by family, where that was asked for.
     candidate, scores   which of several drawings this is, and the novelty of each; None where torch refused it.
+    tried      what became of each.
     """
 
     text: str
@@ -129,6 +140,7 @@ class Report:
     features: Features = field(default_factory=dict)
     candidate: int = 0
     scores: tuple[float | None, ...] = ()
+    tried: tuple[Tried, ...] = ()
 
     @property
     def verdict(self) -> str:

@@ -460,8 +460,11 @@ def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: A
         os._exit(POISONED)
     if _journal.path is not None:
         _journal.path.with_name("owner").write_text(token)
+    started = cpu_seconds()
     try:
-        return function(task, what)
+        found = function(task, what)
+        found.seconds["cpu"] = cpu_seconds() - started
+        return found
     except ParseError:
         raise
     except MemoryError:

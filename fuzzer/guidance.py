@@ -1,0 +1,148 @@
+"""By what a campaign is guided, and what its candidates are made of: knobs and mutators chosen by credit, parents by
+energy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fuzzer.corpus import Corpus
+from fuzzer.credit import Bandit, Credit, Credits, Outcome, always_refused, never_new, read, written
+from fuzzer.execution.guide import CANDIDATES, Offer
+from fuzzer.execution.messages import Report
+from fuzzer.features import FAMILIES as TRACED
+from fuzzer.knobs import Knobs, turns
+from fuzzer.mutate import NAMES as MUTATORS
+from fuzzer.ops import OPS
+from fuzzer.structure import FAMILIES as COMPILED
+
+
+@dataclass(frozen=True)
+class Guidance:
+    """By what a campaign is guided; each level can be switched by itself.
+
+    candidates  drawings of a program: that whose trace is rarest is compiled (tier 0).
+    credits     families of features: generator knobs, settings profiles and mutators are chosen by what they brought of
+                these per CPU second. With none, knobs stay as they are and mutators are chosen blindly.
+    mutation    the largest share of candidates that are mutants of kept programs.
+    """
+
+    candidates: int = CANDIDATES
+    credits: tuple[str, ...] = ()
+    mutation: float = 0.0
+
+
+LINES: tuple[str, ...] = ()
+# What is compared (docs/guidance.md); each has what stands before it and one level more.
+ARMS: dict[str, Guidance] = {
+    "blind": Guidance(candidates=1),
+    "trace": Guidance(),
+    "compile": Guidance(credits=(*TRACED, *COMPILED)),
+    "lines": Guidance(credits=(*TRACED, *COMPILED, *LINES)),
+    "mutation": Guidance(credits=(*TRACED, *COMPILED, *LINES), mutation=0.5),
+}
+SHIPPED = "trace"  # measured: docs/guidance.md
+MEMORY = 64  # programs over which it is averaged how much of what fresh ones show was known
+MOST_NAMED = 6
+
+
+class Offers:
+    """Makes offers of candidates, and learns what came of them.
+
+    names: of the ops that are drawn from; none means all.
+    """
+
+    def __init__(
+        self,
+        guidance: Guidance,
+        corpus: Corpus,
+        rng: random.Random,
+        dtypes: tuple[str, ...],
+        names: tuple[str, ...] = (),
+    ):
+        self.guidance, self.corpus, self.rng = guidance, corpus, rng
+        families = dict.fromkeys(OPS[name].family for name in names or OPS)
+        self.values = {knob: {str(v): v for v in values} for knob, values in turns(dtypes, tuple(families)).items()}
+        self.bandits = {knob: Bandit(values, rng) for knob, values in self.values.items()}
+        self.bandits["mutator"] = Bandit(MUTATORS, rng)
+        self.ops: Credits = {}
+        self.known = 0.0  # the share of what fresh programs show that others showed before
+
+    def made(self) -> tuple[Offer, ...]:
+        """An offer for each candidate of a program."""
+        return tuple(self._mutant() if self._mutates() else self._fresh() for _ in range(self.guidance.candidates))
+
+    def _mutates(self) -> bool:
+        """Whether a candidate shall be a mutant: as fresh programs show less that is new, more of them are."""
+        share = self.guidance.mutation * self.known
+        return bool(share and self.corpus.kept) and self.rng.random() < share
+
+    def _fresh(self) -> Offer:
+        if not self.guidance.credits:
+            return Offer()
+        return Offer(Knobs(**{knob: values[self.bandits[knob].choose()] for knob, values in self.values.items()}))
+
+    def _mutant(self) -> Offer:
+        mutator = self.bandits["mutator"].choose() if self.guidance.credits else self.rng.choice(MUTATORS)
+        parent, donor = self.corpus.parent(self.rng), self.rng.choice(self.corpus.kept)
+        return Offer(mutator=mutator, parent=self.corpus.text(parent), donor=self.corpus.text(donor))
+
+    # ------------------------------------------------------------ learning
+
+    def learn(self, offers: tuple[Offer, ...], report: Report, new: Mapping[str, int]) -> None:
+        """Credit everything that had to do with a program's candidates. new: features, by family."""
+        counted = self.guidance.credits or tuple(new)
+        brought = sum(new.get(family, 0) for family in counted)
+        shown = sum(len(report.features.get(family, ())) for family in counted)
+        if shown and not offers[report.candidate].parent:
+            self.known += (1 - brought / shown - self.known) / MEMORY
+        for offer, ops, outcome in _outcomes(offers, report, brought):
+            for name in ops:
+                self.ops.setdefault(name, Credit()).add(outcome)
+            if offer.parent:
+                self.bandits["mutator"].learn(offer.mutator, outcome)
+            else:
+                for knob in self.values:
+                    self.bandits[knob].learn(str(getattr(offer.knobs, knob)), outcome)
+
+    def unearned(self) -> str:
+        """Ops and mutators that are always refused, or never brought anything, for the campaign's line."""
+        entries = self.ops | self.bandits["mutator"].credits
+        told = (("always refused", always_refused(entries)), ("nothing new from", never_new(entries)))
+        return "".join(f", {what}: {_few(names)}" for what, names in told if names)
+
+    def table(self) -> dict[str, Any]:
+        """What everything brought, by kind and name, as `Credit`."""
+        kinds = {kind: bandit.credits for kind, bandit in self.bandits.items()} | {"op": self.ops}
+        return {kind: written({k: c for k, c in credits.items() if c.tries}) for kind, credits in kinds.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Plain values, for `restore`."""
+        bandits = {name: bandit.state() for name, bandit in self.bandits.items()}
+        return {"known": self.known, "bandits": bandits, "ops": written(self.ops)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on with what was known."""
+        self.known, self.ops = state["known"], read(state["ops"])
+        for name, bandit in self.bandits.items():
+            bandit.restore(state["bandits"][name])
+
+
+def _outcomes(
+    offers: tuple[Offer, ...], report: Report, brought: int
+) -> Iterator[tuple[Offer, tuple[str, ...], Outcome]]:
+    """What came of each candidate. What the program took beyond its candidates is charged to the one compiled."""
+    rest = report.seconds.get("cpu", 0.0) - sum(tried.seconds for tried in report.tried)
+    for n, (offer, tried) in enumerate(zip(offers, report.tried, strict=False)):  # a worker that died told of none
+        outcome = Outcome(tried.seconds, tried.refused)
+        if n == report.candidate and not tried.refused:
+            seconds = tried.seconds + max(rest, 0.0)
+            outcome = Outcome(seconds, bool(report.rejected), bool(report.features), brought)
+        yield offer, tried.ops, outcome
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return " ".join(names[:MOST_NAMED]) + more
