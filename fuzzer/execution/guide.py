@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from dataclasses import dataclass, replace
 
 from fuzzer.execution import worker
+from fuzzer.execution.lines import recorded
 from fuzzer.execution.messages import Report, Trial, Tried
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.execution.watch import watched
@@ -55,12 +57,13 @@ def completed(trial: Trial, task: Task) -> tuple[Report, Words]:
     """The Report of a trial that was begun, and what its program exercises, compiled too."""
     text, journal = show(trial.program), worker.journal()
     journal.begin(text)
-    with watched(trial.program.route.name, lambda: journal.phase_name) as watch:
+    listen = recorded() if task.lines else contextlib.nullcontext(None)
+    with watched(trial.program.route.name, lambda: journal.phase_name) as watch, listen as reached:
         try:
             told = end(trial, task, journal)
         except REFUSED as error:
             return refusal(text, error), {}
-    words = {**exercised(trial), **watch.words()}
+    words = {**exercised(trial), **watch.words(), **(reached.words() if reached else {})}
     return replace(told, features=hashed(words)), words
 
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from fuzzer.execution.lines import follow
 from fuzzer.private import counters, inner_graphs, kernels_in_work, output_code, readable
 from fuzzer.settings import INFERENCE
 from fuzzer.structure import Compiled, of_compiled
@@ -41,6 +42,7 @@ def watched(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
         return "backward" if backward or phase() == "backward" else "forward"
 
     def received(module: object, backward: bool) -> bool:
+        follow()
         with kept(watch):
             watch.graphs.append(Compiled(direction(backward), readable(module)))
         return True

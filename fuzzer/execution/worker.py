@@ -67,6 +67,7 @@ class Task:
     canary: str = ""  # the name of a planted fault (`faults`); it acts on one side's run and nowhere else
     final: bool = True  # verdicts survive the rounding model's final look; exploration is content with suspects
     also: tuple[str, ...] = ()  # oracles that speak only where they are asked (`verdict.ASKED`)
+    lines: float = 0.0  # the share of programs of which the compiler's lines are recorded (`lines.recorded`)
     lacking: tuple[str, ...] = ()  # what inductor does without (`private.lacking`), to find out what is at fault
 
 
@@ -489,9 +490,13 @@ SAMPLE = 1 / 32
 
 
 def sampled(task: Task, index: int) -> Task:
-    """The task with `settings_agree` asked of some programs of the seed, by their number alone."""
-    drawn = random.Random(f"{task.seed}/{index}/settings_agree").random() < SAMPLE
-    return replace(task, also=(*task.also, "settings_agree")) if drawn else task
+    """The task of one program: `settings_agree` asked of some, lines recorded of some, by their number alone."""
+
+    def drawn(what: str, share: float) -> bool:
+        return random.Random(f"{task.seed}/{index}/{what}").random() < share
+
+    also = (*task.also, "settings_agree") if drawn("settings_agree", SAMPLE) else task.also
+    return replace(task, also=also, lines=float(drawn("lines", task.lines)))
 
 
 # How often a program is drawn anew because no fault could show in its gradients; then it is compiled all the same.

@@ -1,0 +1,148 @@
+"""Which lines of the compiler's own source a program reaches: the last tier of what guides a campaign.
+
+A line counts once a process, for the program that reached it first there; a campaign puts its processes together. From
+Python 3.12 on `sys.monitoring` tells of every thread and costs little, since a line that was told is not watched any
+more. Before, coverage.py traces, which makes Python a third to twice as slow: so of a sample of programs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FAMILIES = ("source",)
+PARTS = ("_inductor", "_dynamo", "_functorch", "_decomp", "_refs", "_meta_registrations.py")  # of torch
+TRACED_SHARE = 1 / 16  # of the programs, where coverage.py traces; measured: docs/guidance.md
+
+Line = tuple[str, int]  # of a file below torch
+
+
+def share() -> float:
+    """The share of programs whose lines are worth recording with this Python; 0 where it cannot tell lines."""
+    if sys.version_info >= (3, 12):
+        return 1.0
+    return TRACED_SHARE if importlib.util.find_spec("coverage") else 0.0
+
+
+def torch_folder() -> Path:
+    """Where torch is installed. It is not imported."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+@functools.cache
+def files() -> dict[str, str]:
+    """The files of PARTS: path to name below torch.
+
+    Only exact paths count: AOTAutograd executes text of its own under made-up names, new each time.
+    """
+    root = torch_folder()
+    found = (
+        path for part in PARTS for path in ((root / part).rglob("*.py") if (root / part).is_dir() else [root / part])
+    )
+    return {str(path): path.relative_to(root).as_posix() for path in sorted(found)}
+
+
+def word(name: str, number: int) -> str:
+    """A line as a feature's word."""
+    return f"{name} {number}"
+
+
+@dataclass
+class Reached:
+    """The lines that no program of this process reached before, once the recording has ended."""
+
+    lines: set[Line] = field(default_factory=set)
+
+    def words(self) -> dict[str, frozenset[str]]:
+        return {FAMILIES[0]: frozenset(word(*line) for line in self.lines)}
+
+
+_told: set[Line] = set()
+
+
+@contextlib.contextmanager
+def recorded() -> Iterator[Reached]:
+    """Record what is reached meanwhile, on all threads (see `follow`)."""
+    reached = Reached()
+    with _watching() as found:
+        yield reached
+    reached.lines = found - _told
+    _told.update(reached.lines)
+
+
+def follow() -> None:
+    """Have this thread traced as others are. Called where the compiler works on a thread that autograd made, of which
+    Python's tracing does not know; `sys.monitoring` sees it anyway."""
+    trace = threading.gettrace()
+    if trace is not None and sys.gettrace() is None:
+        sys.settrace(trace)
+
+
+# ---------------------------------------------------------------- the two ways
+
+if sys.version_info >= (3, 12):
+    TOOL = 4  # of sys.monitoring's numbers one that nobody has a claim to
+
+    class Monitor:
+        """Told by the interpreter of each line, in force for the rest of the process.
+
+        Switching events off and on again would arm every line anew; so what runs between two recordings stays armed,
+        a hundred lines a program.
+        """
+
+        def __init__(self) -> None:
+            self.found: set[Line] | None = None
+            self.names = files()
+            events = sys.monitoring.events.LINE
+            sys.monitoring.use_tool_id(TOOL, "backfuzz")
+            sys.monitoring.register_callback(TOOL, events, self.line)
+            sys.monitoring.set_events(TOOL, events)
+
+        def line(self, code: object, number: int) -> object:
+            name = self.names.get(code.co_filename)  # type: ignore[attr-defined]
+            if name is not None:
+                if self.found is None:
+                    return None
+                self.found.add((name, number))
+            return sys.monitoring.DISABLE
+
+    _monitor = functools.cache(Monitor)
+
+    @contextlib.contextmanager
+    def _watching() -> Iterator[set[Line]]:
+        monitor, found = _monitor(), set[Line]()
+        monitor.found = found
+        try:
+            yield found
+        finally:
+            monitor.found = None
+
+else:
+
+    @contextlib.contextmanager
+    def _watching() -> Iterator[set[Line]]:
+        import coverage
+
+        names, found = files(), set[Line]()
+        patterns = [
+            str(torch_folder() / part / "*" if not part.endswith(".py") else torch_folder() / part) for part in PARTS
+        ]
+        tracer = coverage.Coverage(data_file=None, config_file=False, include=patterns)
+        tracer.set_option("run:disable_warnings", ["no-data-collected"])  # a program need not reach any
+        tracer.start()
+        try:
+            yield found
+        finally:
+            tracer.stop()
+            data = tracer.get_data()
+            known = set(data.measured_files()) & names.keys()
+            found.update((names[path], number) for path in known for number in data.lines(path) or ())
