@@ -188,6 +188,12 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @click.option(
     "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a guided campaign's choices.jsonl."
 )
+@click.option(
+    "--lines/--no-lines",
+    default=None,
+    help="Record which lines of the compiler are reached, for `status --coverage`. Default: where Python can, of all "
+    "programs from 3.12 on, before (with coverage.py) of one in 16.",
+)
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
 @also_option
@@ -208,6 +214,7 @@ def fuzz(
     guidance: str | None,
     resume: bool,
     again: Path | None,
+    lines: bool | None,
     complex_: bool,
     assignments: Sequence[str],
     also: tuple[str, ...],
@@ -256,6 +263,7 @@ def fuzz(
     plan = (
         campaign_to_resume(plan) if resume else replace(plan, guidance=ARMS["blind" if again else guidance or SHIPPED])
     )
+    plan = replace(plan, task=replace(plan.task, lines=share_of_lines(lines, plan)))
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
     install_interrupt(campaign, view.say)
@@ -270,6 +278,18 @@ def fuzz(
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
+
+
+def share_of_lines(asked: bool | None, plan: Any) -> float:
+    """The share of a plan's programs whose lines are recorded. Raises UsageError where that is asked for in vain."""
+    from fuzzer.execution.lines import share
+
+    compiles = plan.task.place.subject.backend not in UNCOMPILED
+    if asked and not (plan.guided and compiles):
+        raise UsageError("--lines goes with a guided campaign that compiles; its corpus holds what was reached")
+    if asked and not share():
+        raise UsageError("before Python 3.12, --lines needs coverage.py: pip install coverage")
+    return share() if plan.guided and compiles and asked is not False else 0.0
 
 
 def regressions(db: Path) -> Path | None:
@@ -737,6 +757,7 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     from fuzzer.campaign import facts
     from fuzzer.canaries import run_canaries
     from fuzzer.doctor import silent_families
+    from fuzzer.execution.lines import share
     from fuzzer.execution.pool import Pool, default_workers
     from fuzzer.settings import SETTINGS, exists
 
@@ -746,7 +767,7 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     missing = [s.name for s in SETTINGS if not exists(s.name)]
     with Pool(workers or default_workers(), [place]) as pool:
         found = run_canaries(pool, place)
-        silent, shown = silent_families(pool, replace(task, fresh=True))
+        silent, shown = silent_families(pool, replace(task, fresh=True, lines=share()))
     rows = [
         {"canary": c.name, "oracle": c.oracle, "flagged": c.flagged, "silent": c.silent, "detail": c.detail}
         for c in found

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.execution.messages import Report, UsageError
+from fuzzer.features import LINES
 from fuzzer.frontier import Frontier, Kept, Seen, covering
 from fuzzer.text import identify, parse
 
@@ -49,12 +50,12 @@ class Corpus:
         """Count a program; keep it if it shows something new. How many features were new, by family."""
         self.frontier.count()
         self.seen.add(report.features)
-        self.shown.count(number for numbers in report.features.values() for number in numbers)
+        self.shown.count(n for family, found in report.features.items() if family not in LINES for n in found)
         new = self.frontier.new(report.features)
         if new:
             program = parse(report.text)
             seconds = round(report.seconds.get("subject", 0.0), 3)
-            features = {family: frozenset(numbers) for family, numbers in report.features.items()}
+            features = {family: self.frontier.told(family, numbers) for family, numbers in report.features.items()}
             self.keep(Kept(len(program.nodes), seconds, identify(program), features), report.text)
         return new
 

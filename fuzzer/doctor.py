@@ -7,6 +7,7 @@ from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
 from fuzzer.features import FAMILIES as TRACED
+from fuzzer.features import LINES
 from fuzzer.structure import FAMILIES
 
 # It has something for every family to see, on the CPU and on CUDA: a softmax and a gelu are fused with what they are
@@ -26,6 +27,10 @@ backward(v4, cotangent(f32[4, 5], seed=4))
 
 
 def silent_families(pool: Pool, task: Task) -> tuple[list[str], Report]:
-    """The families of features that show nothing of WITNESS, compiled by inductor; and its Report."""
+    """The families of features that show nothing of WITNESS, compiled by inductor; and its Report.
+
+    Lines are looked for where the task records them, by a worker that has not told them yet.
+    """
     report = pool.result(pool.submit(features_of, task, WITNESS), task)
-    return [family for family in (*TRACED, *FAMILIES) if not report.files.get(family)], report
+    families = (*TRACED, *FAMILIES, *(LINES if task.lines else ()))
+    return [family for family in families if not report.files.get(family)], report

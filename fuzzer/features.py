@@ -26,6 +26,8 @@ Words = Mapping[str, frozenset[str]]  # by family
 Features = Mapping[str, frozenset[int]]
 
 FAMILIES = ("operand", "edge")
+# Of the compiler's source (`execution.lines`): a process tells each for the first program that reaches it there.
+LINES = ("source",)
 MOST_PLACES = 3  # operands beyond are alike: a list of tensors has no places of its own
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fuzzer.features import FAMILIES, Features
+from fuzzer.features import FAMILIES, LINES, Features
 
 # A campaign meets some ten thousand features of these; in this many places few of them meet another. Packed they are 10
 # to 40 KiB, which travel with a task: less than a pipe holds, so that nobody waits for a reader.
@@ -81,7 +81,9 @@ class Frontier:
 
     def __init__(self) -> None:
         self.best: dict[tuple[str, int], Kept] = {}
-        self.found: list[tuple[str, int]] = []  # the keys of `best`, in order
+        self.found: list[
+            tuple[str, int]
+        ] = []  # the keys of `best`, in order, but lines: who else shows one is not known
         self.families: Counter[str] = Counter()
         self.moved: dict[str, int] = {}
         self.programs = 0
@@ -89,6 +91,11 @@ class Frontier:
     def new(self, features: Features) -> Counter[str]:
         """How many of these no program showed before, by family."""
         return Counter(f for f, numbers in features.items() for number in numbers if (f, number) not in self.best)
+
+    def told(self, family: str, numbers: Iterable[int]) -> frozenset[int]:
+        """Those that count for a program: of lines, of which a worker tells what is new to it, those new here too."""
+        known = self.best if family in LINES else ()
+        return frozenset(number for number in numbers if (family, number) not in known)
 
     def count(self) -> None:
         """One more program was compiled."""
@@ -100,7 +107,7 @@ class Frontier:
             for number in numbers:
                 known = self.best.get((family, number))
                 if known is None:
-                    self.found.append((family, number))
+                    self.found += [] if family in LINES else [(family, number)]
                     self.families[family] += 1
                     self.moved[family] = self.programs
                 if known is None or kept < known:
@@ -110,9 +117,18 @@ class Frontier:
         """Of these families those that brought nothing new for some time, though they did before."""
         return [f for f in families if f in self.moved and self.programs - self.moved[f] >= STILL]
 
-    def silent(self, families: Iterable[str]) -> list[str]:
-        """Of these families those of which no program showed anything, after enough of them."""
-        return [f for f in families if f not in self.moved and self.programs >= STILL // 4]
+    def dried_up(self, family: str, share: float = 1.0) -> bool:
+        """Whether a family that gets rare by nature has brought nothing for longer than that explains.
+
+        What is left of it comes ever more slowly, at best as 1 / programs: then as much is due in every doubling of the
+        programs. So: nothing new since half of them. share: of the programs that can show it.
+        """
+        moved = self.moved.get(family, 0)
+        return bool(moved) and self.programs - moved >= max(STILL / share, moved)
+
+    def silent(self, families: Iterable[str], share: float = 1.0) -> list[str]:
+        """Of these families those of which no program showed anything, after enough that can (this share)."""
+        return [f for f in families if f not in self.moved and self.programs * share >= STILL // 4]
 
 
 def covering(programs: Sequence[Kept]) -> list[Kept]:

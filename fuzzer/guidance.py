@@ -13,6 +13,7 @@ from fuzzer.credit import Bandit, Credit, Credits, Outcome, always_refused, neve
 from fuzzer.execution.guide import CANDIDATES, Offer
 from fuzzer.execution.messages import Report
 from fuzzer.features import FAMILIES as TRACED
+from fuzzer.features import LINES
 from fuzzer.knobs import Knobs, turns
 from fuzzer.mutate import NAMES as MUTATORS
 from fuzzer.ops import OPS
@@ -34,7 +35,6 @@ class Guidance:
     mutation: float = 0.0
 
 
-LINES: tuple[str, ...] = ()
 # What is compared (docs/guidance.md); each has what stands before it and one level more.
 ARMS: dict[str, Guidance] = {
     "blind": Guidance(candidates=1),
@@ -95,9 +95,10 @@ class Offers:
         """Credit everything that had to do with a program's candidates. new: features, by family."""
         counted = self.guidance.credits or tuple(new)
         brought = sum(new.get(family, 0) for family in counted)
-        shown = sum(len(report.features.get(family, ())) for family in counted)
+        rated = [family for family in counted if family not in LINES]  # of lines a program tells what is new alone
+        shown = sum(len(report.features.get(family, ())) for family in rated)
         if shown and not offers[report.candidate].parent:
-            self.known += (1 - brought / shown - self.known) / MEMORY
+            self.known += (1 - sum(new.get(family, 0) for family in rated) / shown - self.known) / MEMORY
         for offer, ops, outcome in _outcomes(offers, report, brought):
             for name in ops:
                 self.ops.setdefault(name, Credit()).add(outcome)

@@ -20,6 +20,7 @@ from fuzzer.execution.messages import Report, UsageError
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import REDRAWS, Task, explore
 from fuzzer.features import FAMILIES as TRACED
+from fuzzer.features import LINES
 from fuzzer.frontier import STILL
 from fuzzer.guidance import ARMS, SHIPPED, Guidance, Offers
 from fuzzer.knobs import Knobs
@@ -87,8 +88,8 @@ class Guided:
     ):
         first = state["next"] if state else 0
         self.corpus, self.guidance, self.first, self.folder = corpus, guidance, first, folder
-        self.drawn_from = drawn_from(task) | {"guidance": asdict(guidance)}
-        self.families = families(task.place.subject.backend)
+        self.drawn_from = drawn_from(task) | {"guidance": asdict(guidance), "lines": task.lines}
+        self.families, self.lines = families(task.place.subject.backend), task.lines
         rng = random.Random(f"{task.seed}/{first}/offers")
         self.offers = Offers(guidance, corpus, rng, task.limits.dtypes, task.ops)
         if state:
@@ -119,11 +120,19 @@ class Guided:
 
     def told(self) -> str:
         frontier = self.corpus.frontier
-        still, silent = frontier.still(self.families), frontier.silent(self.families)
-        kept = f"{len(frontier.best)} features, {len(self.corpus.kept)} programs kept"
+        still = frontier.still(self.families)
+        silent = frontier.silent(self.families) + (frontier.silent(LINES, self.lines) if self.lines else [])
+        reached = sum(frontier.families[family] for family in LINES)
+        kept = f"{len(frontier.best) - reached} features, {len(self.corpus.kept)} programs kept{self._lines(reached)}"
         flat = f", none new in {STILL} programs: {' '.join(still)}" if still else ""
         blind = f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else ""
         return kept + flat + blind + self.offers.unearned()
+
+    def _lines(self, reached: int) -> str:
+        frontier = self.corpus.frontier
+        dried = any(frontier.dried_up(family, self.lines) for family in LINES) if self.lines else False
+        since = f" (none new since program {max(frontier.moved[f] for f in LINES)})" if dried else ""
+        return f", {reached} lines of the compiler{since}" if reached else ""
 
     def close(self) -> None:
         self._save()

@@ -86,6 +86,44 @@ def test_a_family_that_stands_still_or_sees_nothing_is_told() -> None:
     assert frontier.silent(["operand", "line"]) == ["line"]
 
 
+def test_of_lines_a_program_keeps_those_that_are_new_to_the_campaign(corpus: Corpus) -> None:
+    """A worker tells what is new to it: of one that has just begun, almost everything."""
+    first, second = (replace(shown(n, n), features={"operand": frozenset({n}), "source": lines})
+                     for n, lines in ((1, frozenset(range(100))), (2, frozenset(range(101)))))  # fmt: skip
+    assert corpus.learn(first) == {"operand": 1, "source": 100}
+    assert corpus.learn(second) == {"operand": 1, "source": 1}
+    assert not corpus.learn(replace(second, text=text(3)))
+    assert corpus.frontier.found == [("operand", 1), ("operand", 2)], "no line is a goal of mutation"
+    assert [len(one.features["source"]) for one in load(corpus.folder).kept] == [100, 1]
+    assert load(corpus.folder).frontier.families == {"operand": 2, "source": 101}
+
+
+def test_lines_that_stop_coming_are_told_when_the_wait_is_longer_than_all_before(tmp_path: Path) -> None:
+    schedule = Guided(replace(EAGER, lines=1.0), tmp_path, Corpus(tmp_path / "corpus", HERE).start())
+    frontier = schedule.corpus.frontier
+    for _ in range(STILL // 4):
+        frontier.count()
+    assert "none at all: operand edge source (" in schedule.told()
+    for _ in range(2 * STILL - STILL // 4):
+        frontier.count()
+    schedule.corpus.learn(replace(shown(1, 5), features={"operand": frozenset({5}), "source": frozenset({1, 2, 3})}))
+    assert schedule.told().startswith("1 features, 1 programs kept, 3 lines of the compiler, ")
+    for _ in range(2 * STILL):
+        assert "since" not in schedule.told()
+        frontier.count()
+    assert f"none new in {STILL} programs: operand, " in schedule.told()
+    frontier.count()
+    assert f"3 lines of the compiler (none new since program {2 * STILL + 1})" in schedule.told()
+
+
+def test_lines_of_a_sample_are_missed_later_and_none_where_nobody_asked(tmp_path: Path) -> None:
+    for share, told in ((1 / 16, False), (0.0, False), (1.0, True)):
+        schedule = Guided(replace(EAGER, lines=share), tmp_path, Corpus(tmp_path / str(share), HERE).start())
+        for _ in range(STILL):
+            schedule.corpus.frontier.count()
+        assert (" source" in schedule.told()) == told
+
+
 def test_a_new_corpus_puts_the_old_one_aside(corpus: Corpus) -> None:
     corpus.learn(shown(1, 10))
     Corpus(corpus.folder, HERE).start()

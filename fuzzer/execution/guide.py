@@ -13,7 +13,7 @@ from fuzzer.execution.messages import Report, Trial, Tried
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.execution.watch import watched
 from fuzzer.execution.worker import REDRAWS, REFUSED, Task, begin, draw, end, is_heard, observe, refusal, sampled, tidy
-from fuzzer.features import Words, hashed, of_trace
+from fuzzer.features import LINES, Words, hashed, of_trace
 from fuzzer.frontier import Seen, before, novelty
 from fuzzer.generate import Rejected
 from fuzzer.knobs import USUAL, Knobs
@@ -63,7 +63,7 @@ def completed(trial: Trial, task: Task) -> tuple[Report, Words]:
             told = end(trial, task, journal)
         except REFUSED as error:
             return refusal(text, error), {}
-    words = {**exercised(trial), **watch.words(), **(reached.words() if reached else {})}
+    words = {**exercised(trial), **watch.words(), **({LINES[0]: reached.words()} if reached else {})}
     return replace(told, features=hashed(words)), words
 
 

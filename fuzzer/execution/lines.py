@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-FAMILIES = ("source",)
 PARTS = ("_inductor", "_dynamo", "_functorch", "_decomp", "_refs", "_meta_registrations.py")  # of torch
 TRACED_SHARE = 1 / 16  # of the programs, where coverage.py traces; measured: docs/guidance.md
 
@@ -62,8 +61,8 @@ class Reached:
 
     lines: set[Line] = field(default_factory=set)
 
-    def words(self) -> dict[str, frozenset[str]]:
-        return {FAMILIES[0]: frozenset(word(*line) for line in self.lines)}
+    def words(self) -> frozenset[str]:
+        return frozenset(word(*line) for line in self.lines)
 
 
 _told: set[Line] = set()
