@@ -205,7 +205,7 @@ class Recorder(TorchDispatchMode):
         outs = tuple(refs_in(returned))
         writes = tuple(
             ref
-            for argument, value in _bound(func, given, named)
+            for argument, value in (_bound(func, given, named) if func._schema.is_mutable else ())
             if argument.alias_info is not None and argument.alias_info.is_write
             for ref in refs_in(value)
         )

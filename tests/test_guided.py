@@ -15,8 +15,8 @@ from fuzzer.campaign import Campaign, Plan
 from fuzzer.corpus import Corpus
 from fuzzer.execution import guide
 from fuzzer.execution.guide import CANDIDATES, Chosen, Offer, explore_again, explore_heard, explore_rarest
-from fuzzer.execution.messages import Place, Report, Subject, UsageError
-from fuzzer.execution.worker import Refused, Task, draw, explore
+from fuzzer.execution.messages import Place, Report, Subject, Trial, UsageError
+from fuzzer.execution.worker import Refused, Task, draw, explore, settled
 from fuzzer.frontier import PLACES, Seen
 from fuzzer.guidance import ARMS, Offers
 from fuzzer.knobs import Knobs
@@ -80,9 +80,28 @@ def test_a_program_of_which_every_candidate_is_refused_is_rejected(monkeypatch: 
     def refuse(*_: Any) -> Any:
         raise Refused("it raised")
 
-    monkeypatch.setattr(guide, "begin", refuse)
+    monkeypatch.setattr(guide, "sketch", refuse)
     report = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
     assert (report.verdict, report.rejected, report.scores) == ("rejected", "it raised", (None,) * CANDIDATES)
+
+
+def test_candidates_are_only_recorded_and_the_chosen_one_runs_again_unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+
+    def once(trial: Trial, *rest: Any) -> Trial:
+        ran.append(show(trial.program))
+        return settled(trial, *rest)
+
+    monkeypatch.setattr(guide, "settled", once)
+    report = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
+    assert (report.verdict, ran) == ("agree", [report.text])
+
+    def refuse(*_: Any) -> Any:
+        raise Refused("it raised")
+
+    monkeypatch.setattr(guide, "settled", refuse)
+    again = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
+    assert (again.verdict, again.rejected, again.text) == ("rejected", "it raised", report.text)
 
 
 @pytest.fixture

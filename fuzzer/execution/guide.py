@@ -12,7 +12,21 @@ from fuzzer.execution.lines import recorded
 from fuzzer.execution.messages import Report, Trial, Tried
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.execution.watch import watched
-from fuzzer.execution.worker import REDRAWS, REFUSED, Task, begin, draw, end, is_heard, observe, refusal, sampled, tidy
+from fuzzer.execution.worker import (
+    REDRAWS,
+    REFUSED,
+    Task,
+    begin,
+    draw,
+    end,
+    is_heard,
+    observe,
+    refusal,
+    sampled,
+    settled,
+    sketch,
+    tidy,
+)
 from fuzzer.features import LINES, Words, hashed, of_trace
 from fuzzer.frontier import Seen, before, novelty
 from fuzzer.generate import Rejected
@@ -92,7 +106,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate that was run on the reference side: its trial and novelty, or the Report of its refusal."""
+    """A candidate that was recorded on the reference side: its trial and novelty, or the Report of its refusal."""
 
     number: int
     trial: Trial | None
@@ -144,10 +158,20 @@ def compiled(chosen: Candidate, found: list[Candidate], dull: int, task: Task, s
     """The Report of the candidate that was chosen, of those found since `started`; so many were dull."""
     spent = time.perf_counter() - started
     assert chosen.trial
-    told, _ = completed(chosen.trial, task)
+    told = finished(chosen.trial, task)
     told.seconds["generate"] = spent - told.seconds.get("reference", 0.0)
     tidy(task)
     return told_of(found, replace(told, candidate=chosen.number, redrawn=dull))
+
+
+def finished(trial: Trial, task: Task) -> Report:
+    """The Report of a trial that was only recorded."""
+    journal, text = worker.journal(), show(trial.program)
+    journal.begin(text)
+    try:
+        return completed(settled(trial, task, journal), task)[0]
+    except REFUSED as error:
+        return refusal(text, error)
 
 
 def tried(task: Task, index: int, number: int, seen: Seen, offer: Offer) -> Candidate:
@@ -158,7 +182,7 @@ def tried(task: Task, index: int, number: int, seen: Seen, offer: Offer) -> Cand
     try:
         program = made(task, index, number, offer)
         ops = tuple(dict.fromkeys(node.op for node in program.nodes))
-        trial = begin(program, task, journal)
+        trial = sketch(program, task, journal)
         score = novelty(before(hashed(exercised(trial))), seen)
     except (Rejected, *REFUSED) as error:
         named = str(error).partition(":")[0]
