@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 FLOOR = 0.1  # of the choices are made blindly, so that none is starved and one that comes to life is seen
-HALF_LIFE = 500  # choices; what was new at first is soon known, so rates of long ago say little
+HALF_LIFE = 2000  # choices, after which what came of one counts half: what a choice can bring is used up some day
+MEMORY = 32  # programs by which it is told how much a program brings nowadays
 ENOUGH = 20  # tries, after which it is told that a choice brought nothing
 
 
@@ -23,7 +24,7 @@ class Credit:
     tries      candidates that were made with it, of which so many were refused, and so many compiled.
     new        features that no program showed before, of those that were compiled.
     seconds    CPU: what drawing and the reference side took, and for a candidate that was compiled all the rest.
-    recent_new, recent_seconds   the same, those of long ago counting less.
+    worth, spent   new, in units of what programs brought at the time, and seconds; those of long ago count less.
     """
 
     tries: int = 0
@@ -31,8 +32,8 @@ class Credit:
     compiled: int = 0
     new: int = 0
     seconds: float = 0.0
-    recent_new: float = 0.0
-    recent_seconds: float = 0.0
+    worth: float = 0.0
+    spent: float = 0.0
 
     def add(self, outcome: Outcome) -> None:
         self.tries += 1
@@ -68,52 +69,60 @@ def never_new(credits: Mapping[str, Credit]) -> list[str]:
 class Bandit:
     """Chooses by new features per CPU second: discounted Thompson sampling (Raj and Kalyani 2017).
 
-    What a choice brings is taken for a compound Poisson process in CPU time: discoveries come at some rate, each with
-    several features. In units of the mean size of a discovery, weighted by size (the ratio of variance to mean of such
-    a process), counts are as spread as a Poisson's, whose rate given n in t seconds is Gamma(n + 1, t + 1 / pooled
-    rate). A rate is drawn from each choice's Gamma and the largest wins; a choice of which nothing is known, or nothing
-    recent, is taken to be as good as the average, and as uncertain as one discovery.
+    All choices bring less and less, so what one brings is counted in units of what programs bring at the time. It is
+    taken for a compound Poisson process in CPU time: discoveries come at some rate, each of some worth. In units of the
+    mean worth of a discovery, weighted by worth (the ratio of variance to mean of such a process), counts are as
+    spread as a Poisson's, whose rate given n in t seconds is Gamma(n + 1, t + 1 / pooled rate). A rate is drawn from
+    each choice's Gamma and the largest wins. A choice of which nothing is known, or nothing recent, is so taken to be
+    as good as the average, and as uncertain as one discovery.
+
+    half_life   choices, after which what came of one counts half.
     """
 
-    def __init__(self, names: Iterable[str], rng: random.Random):
+    def __init__(self, names: Iterable[str], rng: random.Random, half_life: float = HALF_LIFE):
         self.credits: Credits = {name: Credit() for name in names}
-        self.squares = 0.0  # of the sizes of discoveries, the recent ones
-        self.rng = rng
+        self.squares = 0.0  # of the worth of discoveries, the recent ones
+        self.usual = 0.0  # features that a compiled program brings nowadays
+        self.rng, self.faded = rng, 0.5 ** (1 / half_life)
 
     def choose(self) -> str:
-        new = sum(c.recent_new for c in self.credits.values())
-        if not new or self.rng.random() < FLOOR:
+        worth = sum(c.worth for c in self.credits.values())
+        if not worth or self.rng.random() < FLOOR:
             return self.rng.choice(list(self.credits))
-        size = self.squares / new
-        average = size * sum(c.recent_seconds for c in self.credits.values()) / new  # seconds for a discovery
+        size = self.squares / worth
+        average = size * sum(c.spent for c in self.credits.values()) / worth  # seconds for a discovery
         drawn = {
-            name: self.rng.gammavariate(1 + c.recent_new / size, 1 / (average + c.recent_seconds))
-            for name, c in self.credits.items()
+            name: self.rng.gammavariate(1 + c.worth / size, 1 / (average + c.spent)) for name, c in self.credits.items()
         }
         return max(drawn, key=drawn.__getitem__)
 
     def learn(self, name: str, outcome: Outcome) -> None:
         """Credit a choice with what came of it; all that was known before counts a little less."""
         for credit in self.credits.values():
-            credit.recent_new *= FADED
-            credit.recent_seconds *= FADED
-        self.squares = self.squares * FADED + outcome.new**2
+            credit.worth *= self.faded
+            credit.spent *= self.faded
+        worth = self._worth(outcome)
+        self.squares = self.squares * self.faded + worth**2
         credit = self.credits[name]
         credit.add(outcome)
-        credit.recent_new += outcome.new
-        credit.recent_seconds += outcome.seconds
+        credit.worth += worth
+        credit.spent += outcome.seconds
+
+    def _worth(self, outcome: Outcome) -> float:
+        """What was new, in programs' worth: at most MEMORY, where nothing was for long."""
+        if not outcome.compiled:
+            return 0.0
+        self.usual += (outcome.new - self.usual) / MEMORY if self.usual else outcome.new
+        return outcome.new / self.usual if self.usual else 0.0
 
     def state(self) -> dict[str, Any]:
         """Plain values, for `restore`."""
-        return {"squares": self.squares, "credits": written(self.credits)}
+        return {"squares": self.squares, "usual": self.usual, "credits": written(self.credits)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what another one of the same choices knew; choices that are no more are left out."""
-        self.squares = state["squares"]
+        self.squares, self.usual = state["squares"], state["usual"]
         self.credits |= {name: c for name, c in read(state["credits"]).items() if name in self.credits}
-
-
-FADED = 0.5 ** (1 / HALF_LIFE)
 
 
 def written(credits: Mapping[str, Credit]) -> dict[str, dict[str, Any]]:
