@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def devices(self) -> list[str]:
-        return [self.task.place.reference.device, self.task.place.subject.device]
+        return self.task.place.devices
 
     def schedule(self, own: Path) -> Schedule:
         """What decides on the programs; a guided one logs its choices in this folder."""

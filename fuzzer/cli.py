@@ -92,7 +92,12 @@ compare_option = click.option(
 also_option = click.option(
     "--also", multiple=True, type=click.Choice(ASKED), help="An oracle that is silent unless asked for (repeatable)."
 )
-workers_option = click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: one a core.")
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=None,
+    help="Processes. Default: one a core, two with a GPU, fewer where RAM or GPU memory has less than a GiB for each.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -232,7 +237,7 @@ def fuzz(
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
     from fuzzer.campaign import resume as campaign_to_resume
-    from fuzzer.execution.pool import default_workers
+    from fuzzer.execution.capacity import default_workers
     from fuzzer.ops.spec import Limits
     from fuzzer.program import DIFFERENTIABLE, FLOATS
     from fuzzer.routes import ANY_BACKEND, ROUTES, check
@@ -254,7 +259,15 @@ def fuzz(
     for route in chosen:
         check(route, task.place.subject.backend)
     command = "backfuzz " + shlex.join(sys.argv[1:])
-    plan = Plan(task, workers or default_workers(), minutes, programs, db, corpus=regressions(db), command=command)
+    plan = Plan(
+        task,
+        workers or default_workers(task.place.devices),
+        minutes,
+        programs,
+        db,
+        corpus=regressions(db),
+        command=command,
+    )
     if again is not None:
         if resume:
             raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
@@ -374,12 +387,13 @@ def replay(
     Exit codes: 0 all agree; 1 some differ; 2 some could not run; 3 this machine cannot run it; 130 interrupted.
     """
     from fuzzer.diagnose import examine_all
-    from fuzzer.execution.pool import Pool, default_workers
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.pool import Pool
 
     loaded = [load(reference, db) for reference in references]
     tasks = [finding_task(finding, device, backend, compare, also) for _, _, finding in loaded]
     devices = sorted({side.device for t in tasks for side in (t.place.reference, t.place.subject)})
-    with Pool(min(workers or default_workers(), len(loaded)), devices) as pool:
+    with Pool(min(workers or default_workers(devices), len(loaded)), devices) as pool:
         asked = [(task, text) for task, (_, text, _) in zip(tasks, loaded, strict=True)]
         reports = examine_all(pool, asked)
     rows = [report_row(label, report) for (label, _, _), report in zip(loaded, reports, strict=True)]
@@ -439,13 +453,14 @@ def features(references: Sequence[str], device: str | None, workers: int | None,
 
     Exit codes: 0 printed; 2 a program could not run; 3 this machine cannot run it; 130 interrupted.
     """
+    from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.guide import features_of
-    from fuzzer.execution.pool import Pool, default_workers
+    from fuzzer.execution.pool import Pool
 
     loaded = [load(reference, db) for reference in references]
     task = make_task(device, "inductor", None, fresh=True)
     where = task.place.subject.device
-    with Pool(min(workers or default_workers(), len(loaded)), [where]) as pool:
+    with Pool(min(workers or default_workers([where]), len(loaded)), [where]) as pool:
         futures = [pool.submit(features_of, task, text) for _, text, _ in loaded]
         reports = [pool.result(future, task) for future in futures]
     rows = []
@@ -513,13 +528,18 @@ def minimize_one(
     from fuzzer.answers import Answers
     from fuzzer.campaign import Plan, Suspect, describe, facts, triage
     from fuzzer.diagnose import examine_all
-    from fuzzer.execution.pool import Pool, default_workers
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.pool import Pool
 
     label, text, finding = load(reference, db)
     text = finding.original if finding is not None else text
     task = finding_task(finding, device, backend, compare, also)
     plan = Plan(
-        task, workers or default_workers(), db=db, corpus=regressions(db), command=f"backfuzz minimize {reference}"
+        task,
+        workers or default_workers(task.place.devices),
+        db=db,
+        corpus=regressions(db),
+        command=f"backfuzz minimize {reference}",
     )
     plan.folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
@@ -636,13 +656,14 @@ def diagnose(references: Sequence[str], device: str | None, workers: int | None,
 def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> Finding | None:
     """The finding with a new diagnosis; None where it does not show."""
     from fuzzer.diagnose import RUNS, diagnose, examine_all, matching
-    from fuzzer.execution.pool import Pool, default_workers
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.pool import Pool
 
     task = finding_task(finding, device, None, None)
-    devices = [task.place.reference.device, task.place.subject.device]
+    devices = task.place.devices
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
-    with Pool(workers or default_workers(), devices, scratch=folder) as pool:
+    with Pool(workers or default_workers(devices), devices, scratch=folder) as pool:
         shown = [matching(r, finding.signature) for r in examine_all(pool, [(task, finding.program)] * RUNS)]
         return diagnose(finding, task, pool, folder) if any(shown) else None
 
@@ -757,15 +778,16 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     from fuzzer.campaign import facts
     from fuzzer.canaries import run_canaries
     from fuzzer.doctor import silent_families
+    from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.lines import share
-    from fuzzer.execution.pool import Pool, default_workers
+    from fuzzer.execution.pool import Pool
     from fuzzer.settings import SETTINGS, exists
 
     task = make_task(device, "inductor", None)
     place = task.place.subject.device
     about = {key: value for key, value in facts(task).items() if key not in ("backend", "against")}
     missing = [s.name for s in SETTINGS if not exists(s.name)]
-    with Pool(workers or default_workers(), [place]) as pool:
+    with Pool(workers or default_workers([place]), [place]) as pool:
         found = run_canaries(pool, place)
         silent, shown = silent_families(pool, replace(task, fresh=True, lines=share()))
     rows = [

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from fuzzer.diagnose import examine_all
+from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Place, Report, Subject
-from fuzzer.execution.pool import Pool, default_workers
+from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
 from fuzzer.ops import OPS, families
 from fuzzer.program import Program
@@ -36,7 +37,7 @@ def test_no_two_seeds_are_the_same_program() -> None:
 def replayed(programs: dict[str, Program], place: Place) -> dict[str, Report]:
     task = Task(place=place, fresh=True)
     devices = sorted({place.reference.device, place.subject.device})
-    with Pool(default_workers(), devices) as pool:
+    with Pool(default_workers(devices), devices) as pool:
         reports = examine_all(pool, [(task, show(program)) for program in programs.values()])
     for name, report in zip(programs, reports, strict=True):
         print(f"  {name:36} {report.verdict} {report.rejected} {', '.join(str(v.signature) for v in report.verdicts)}")

@@ -20,8 +20,9 @@ from witnesses import PROGRAMS, SHOWN_BY
 
 from fuzzer import text
 from fuzzer.diagnose import examine_all
+from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Place, Subject
-from fuzzer.execution.pool import Pool, default_workers
+from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
 from fuzzer.interpret import cotangents, function, materialise
 from fuzzer.private import output_code, reset_compiler
@@ -152,7 +153,7 @@ def disagreeing(device: str) -> list[str]:
             program = replace(program, route=Route(setting.routes[0]))
         changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
         asked.append((task, text.show(replace(program, settings=changed))))
-    with Pool(default_workers(), [device]) as pool:
+    with Pool(default_workers([device]), [device]) as pool:
         reports = examine_all(pool, asked)
     told = [(s.name, v, r.verdict, r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
     show(f"settings, values and verdicts on {device}: {Counter(r.verdict for r in reports)}", told)

@@ -24,8 +24,9 @@ from fuzzer.bench import (
     sensitivity,
     throughput,
 )
+from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
-from fuzzer.execution.pool import NoMachine, default_workers
+from fuzzer.execution.pool import NoMachine
 from fuzzer.execution.worker import Task
 from fuzzer.ops.spec import Limits
 from fuzzer.program import DIFFERENTIABLE
@@ -77,13 +78,22 @@ def main() -> None:
     """Measure backfuzz."""
 
 
+def _enough(context: click.Context, option: click.Parameter, workers: int | None) -> int:
+    return workers or default_workers([context.params.get("device", "cpu")])
+
+
+def _workers_option() -> Any:
+    told = "Processes. Default: what the machine has room for, about one a core, two with a GPU."
+    return click.option("--workers", type=click.IntRange(1), default=None, callback=_enough, help=told)
+
+
 def _options(command: Any) -> Any:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON object."),
         click.option("--backend", default="inductor", show_default=True),
-        click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
+        click.option("--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda."),
         click.option("--seed", default=0, show_default=True),
-        click.option("--workers", type=click.IntRange(1), default=default_workers, help="Processes."),
+        _workers_option(),
     ):
         command = option(command)
     return command
@@ -101,8 +111,8 @@ def _drawn(command: Any) -> Any:
     """Options of what draws programs and runs two sides."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON object."),
-        click.option("--workers", type=click.IntRange(1), default=default_workers, help="Processes."),
-        click.option("--device", default="cpu", show_default=True, help="Of sides that name none."),
+        _workers_option(),
+        click.option("--device", default="cpu", show_default=True, is_eager=True, help="Of sides that name none."),
         click.option("--seed", default=0, show_default=True),
         click.option("--size", default=64, show_default=True, type=click.IntRange(1), help="Of a dimension, at most."),
         click.option("--dtypes", default="f32,f64,bf16,f16", show_default=True, help="To draw from, with commas."),

@@ -18,8 +18,9 @@ from typing import Any
 import click
 
 from fuzzer.draft import Draft
+from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Place, Report, Subject
-from fuzzer.execution.pool import NoMachine, Pool, default_workers
+from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import Task, explore, observe
 from fuzzer.generate import Rejected, draw_node, generate, run_node
 from fuzzer.ops import OPS

@@ -55,6 +55,11 @@ class Place:
     reference: Subject = Subject("eager", "cpu")
     subject: Subject = Subject("inductor", "cpu")
 
+    @property
+    def devices(self) -> list[str]:
+        """Of both sides."""
+        return [self.reference.device, self.subject.device]
+
 
 @dataclass(frozen=True)
 class Raised:

@@ -18,7 +18,6 @@ import re
 import resource
 import shutil
 import signal
-import sys
 import tempfile
 import threading
 import warnings
@@ -318,8 +317,3 @@ def top_frame(stderr: str) -> str:
         if not _NO_OWNERS.match(name):
             return re.sub(r"\d+", "#", name.split("(")[0])
     return ""
-
-
-def default_workers() -> int:
-    """One worker a core."""
-    return max(1, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
