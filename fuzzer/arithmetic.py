@@ -154,6 +154,8 @@ COPIES = frozenset("clone copy _to_copy cat stack fill".split())
 REREADING = frozenset("_softmax _log_softmax".split())
 # Roots of a sum of squares.
 ROOTS = frozenset("std std_mean linalg_vector_norm norm".split())
+# Functions of a complex argument's modulus, which may be the root of a sum of squares: which of the arguments.
+MODULI = {"abs": 0, "sgn": 0, "div": 1, "reciprocal": 0}
 # Products to which something is added.
 ADDING = frozenset("addmm addmv baddbmm addbmm addr".split())
 CONTRACTIONS = frozenset("mm bmm addmm addbmm baddbmm mv addmv dot vdot".split())

@@ -658,3 +658,40 @@ def test_an_interpolation_may_add_what_is_not_finite_with_a_weight_of_zero() -> 
         assert bool(limit[1, 0].isinf())
         assert bool(limit[3, 0].isinf())
         assert float(limit[4:].max()) < 1e-4
+
+
+def test_the_square_of_a_subnormal_norm_underflows_where_the_norm_does_not() -> None:
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.detach().requires_grad_()
+        return list(torch.autograd.grad(F.normalize(y, p=3.0, dim=0, eps=1e-3).sum(), y))
+
+    model, (found,) = modelled(run, torch.tensor([[1e-39, 0.5]], dtype=BF16))
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool(found[0, 0].isnan())  # 0 / the square
+    assert bool(limit[0, 0].isinf())
+    assert float(limit[0, 1]) < 0.5
+
+
+def test_a_complex_number_whose_squared_modulus_underflows_may_have_no_sign() -> None:
+    x = torch.complex(torch.tensor([3e-30, 3.0]), torch.tensor([4e-30, 4.0]))
+    for run in (lambda z: [torch.view_as_real(z.sgn())], lambda z: [torch.view_as_real(1 / z)]):
+        limit = floors(run, x)[0]
+        assert bool(limit[0].isinf().all())
+        assert float(limit[1].max()) < 1e-4
+    limit = floors(lambda z: [z.abs()], x)[0]
+    assert float(limit[0]) >= 5e-30
+    assert float(limit[1]) < 1e-5
+
+
+def test_a_pivot_of_a_singular_matrix_may_be_zero() -> None:
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.detach().requires_grad_()
+        q, r = torch.linalg.qr(y)
+        return [*torch.autograd.grad(q.sum() + r.sum(), y), r.detach()]
+
+    singular = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
+    limits = floors(run, singular)
+    assert bool(limits[0].isinf().any())
+    assert float(limits[1].max()) < 1e-3  # the factor itself is known
+    regular = floors(run, singular + torch.eye(3))[0]
+    assert float(regular.max()) < 1e-2
