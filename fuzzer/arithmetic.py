@@ -300,6 +300,14 @@ def growth(terms: float, unit: float) -> float:
     return min(terms, 1 / unit) if terms * unit >= 0.5 else math.sqrt(terms) + terms * terms * unit / 16
 
 
+def grid_terms(step: Step) -> float:
+    """What grid_sample adds up: taps, and for the grid's gradient those of every channel."""
+    backward = step.name.endswith("_backward")
+    field = step.args[1 if backward else 0]
+    taps = (4 if interpolation(step) == BICUBIC else 2) ** (len(field.shape) - 2)
+    return float(taps * (field.shape[1] if backward else 1))
+
+
 def interpolation(step: Step) -> int:
     """The interpolation mode of a grid_sampler step: its first integer."""
     return next((a for a in step.args if isinstance(a, int) and not isinstance(a, bool)), 0)

@@ -54,6 +54,7 @@ from fuzzer.arithmetic import (
     accumulation_length,
     accumulator,
     epsilon,
+    grid_terms,
     growth,
     interpolation,
     is_exact,
@@ -261,6 +262,7 @@ class Rounder:
     ):
         self.seed, self.found, self.consistent, self.scale, self.cuda = seed, found, consistent, scale, cuda
         self.generator = torch.Generator(device).manual_seed(seed)
+        self.pivots_lost = seed % 8 == 1
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 
     def noise(self, value: torch.Tensor) -> torch.Tensor:
@@ -318,10 +320,10 @@ class Rounder:
         return leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
 
     def _regridded(self, number: int, step: Step, args: Any) -> Any:
-        """grid_sample adds 1 to a grid in -1..1 before it scales it: an absolute error, whatever the coordinate."""
+        """grid_sample computes a coordinate as ((1 + x) * size - 1) / 2: three roundings of about 1 + x."""
         at = 2 if step.name.endswith("_backward") else 1
-        grid = args[at] + self.noise(args[at]) * self.scale * self._inner_unit(number, step)
-        return (*args[:at], grid, *args[at + 1 :])
+        error = 3 * self.scale * _own_unit(step) * (1 + args[at].abs())
+        return (*args[:at], args[at] + self.noise(args[at]) * error, *args[at + 1 :])
 
     def _multiplied(self, step: Step, args: Any) -> Any:
         """softmax's backward may round gradient * output to their own dtype, before it is added up and taken off."""
@@ -347,6 +349,8 @@ class Rounder:
             if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in kept:
                 return tree
             size = tree.abs().max() if whole and tree.numel() else tree
+            if whole and self.pivots_lost:
+                size = torch.where(tree == 0, 0.0, size)  # such a pivot is handed on as it is
             return torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree)
         if isinstance(tree, list | tuple):
             moved = [self._moved(t, r, unit, kept, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
@@ -380,10 +384,13 @@ class Rounder:
                 return inner * narrow_part(step) + accumulator(step) * self.found.growth(number, step)
             inner = min(inner, epsilon(torch.float32))
             return inner * (1 + self.found.growth(number, step))
-        if ("upsample" in step.name or "grid_sampler" in step.name) and "nearest" not in step.name:
+        if "grid_sampler" in step.name:  # coordinates: `_regridded`
+            return 2 * inner + accumulator(step) * growth(grid_terms(step), accumulator(step))
+        if "upsample" in step.name and "nearest" not in step.name:
             # coordinates, as large as the sizes, are float32 at least, and rounded before their fraction is a weight
             coordinate = min(inner, epsilon(torch.float32))
-            return inner + 4 * coordinate * max((size for ref in step.inputs for size in ref.shape), default=1)
+            sizes = (size for ref in (*step.inputs, *step.results) for size in ref.shape[2:])
+            return inner + 4 * coordinate * max(sizes, default=1) + accumulator(step) * self.found.growth(number, step)
         return 2 * inner + accumulator(step) * self.found.growth(number, step)
 
     def results(
@@ -392,13 +399,16 @@ class Rounder:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         values = self._reread(step, self._signed(step, self._shuffled(step, values)))
         values = self._squared(step, args[0], self._tapped(step, args[0], values))  # type: ignore[index]
-        hidden = self._cancelled(number, step, args, values)
+        found = self._cancelled(number, step, args, values)
+        hidden = found if isinstance(found, list) else [found] * len(values)
         sums, sizes = (iter(found.get(number, ())) for found in (self.found.partial, self.found.sizes))
         return [
             self._spilled(
                 number,
                 step,
-                self._result_of_any(number, step, ref, value, hidden + self._summed(number, step, next(sums, None))),
+                self._result_of_any(
+                    number, step, ref, value, hidden[at] + self._summed(number, step, next(sums, None))
+                ),
                 next(sizes, None),
             )
             if is_rounded(ref) and FLAGS.get(step.name) != at
@@ -420,7 +430,7 @@ class Rounder:
         return torch.where(over | under, spilled, value)
 
     def _squared(self, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Functions of a complex number's modulus, whose square may underflow or overflow though the modulus does not."""
+        """Functions of a complex modulus, whose square may underflow or overflow though the modulus does not."""
         taken = args[MODULI[step.name]] if self.gradual and step.name in MODULI else None
         if not isinstance(taken, torch.Tensor) or not taken.is_complex():
             return values
@@ -495,8 +505,34 @@ class Rounder:
             return torch.polar(torch.ones_like(angles), 2 * math.pi * angles)
         return torch.randint(0, 2, (count,), generator=self.generator, device=columns.device) * 2.0 - 1
 
-    def _cancelled(self, number: int, step: Step, args: object, values: list[torch.Tensor]) -> float:
-        """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
+    def _interpolated(self, step: Step, args: Any) -> list[float | torch.Tensor]:
+        """Absolute errors of grid_sample's results: weights between 0 and 1 are off by units of 1, cubic ones by more.
+
+        The grid's gradient adds up, over channels and taps, a cotangent times differences of the input, times half
+        of the input's size for a step of 1 in the grid; partial sums are as large as the root of the sum of squares.
+        """
+        unit = _own_unit(step) * (CUBIC_INNER if interpolation(step) == BICUBIC else 1.0)
+        given = list(_float_tensors(args[0]))
+        largest = [_largest([t.abs().nan_to_num(0, 0, 0)]) for t in given]
+        if not step.name.endswith("_backward"):
+            return [2 * unit * largest[0]]
+        cotangent, field = given[:2]
+        along = torch.tensor([size / 2 for size in reversed(field.shape[2:])], dtype=cotangent.dtype).to(
+            cotangent.device
+        )
+        sums = cotangent.nan_to_num(0, 0, 0).square().sum(1).sqrt()[..., None] * along
+        adding = accumulator(step) * growth(grid_terms(step), accumulator(step))
+        return [2 * unit * largest[0], (4 * unit + 2 * adding) * largest[1] * sums]
+
+    def _cancelled(
+        self, number: int, step: Step, args: object, values: list[torch.Tensor]
+    ) -> float | list[float | torch.Tensor]:
+        """Absolute error of what a kernel cancels inside, which neither its operands nor its result show.
+
+        One for all of its results, or one for each.
+        """
+        if step.name.startswith("grid_sampler"):
+            return self._interpolated(step, args)
         if "gelu" in step.name:  # 1 + erf(x) and 1 + tanh(x) near -1
             return 4.0 * self._inner_unit(number, step)
         if step.name.startswith("_fft_"):  # each element is off by what the largest is off by
@@ -525,10 +561,6 @@ class Rounder:
         shown = [*_float_tensors(args), *(values[2:3] if forward_norm else [])]
         sizes = [float(t.abs().max()) for t in shown if t.numel()]
         unit = self._inner_unit(number, step)
-        if step.name.startswith("grid_sampler"):
-            # a grid of small coordinates is in the middle of the input: it makes nothing smaller
-            sizes[2 if step.name.endswith("_backward") else 1] = 1.0
-            unit *= CUBIC_INNER if interpolation(step) == BICUBIC else 1.0
         return unit * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
 
     def _result(
@@ -552,7 +584,8 @@ class Rounder:
         size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
         least = _underflow(ref.dtype, self.gradual)
         # factors are as good as a norm of theirs says: small elements are off by as much as large ones
-        normwise = unit * float(value.abs().nan_to_num(0, 0, 0).max()) if step.name in FACTORISING else 0.0
+        finite = value.nan_to_num(0, 0, 0)
+        normwise = unit * float(finite.abs().max()) if step.name in FACTORISING else 0.0
         step_size = ((size * unit).clamp_min(least) + hidden + normwise) * self.scale
         noise = self.noise(value)
         if ref.dtype == torch.float64:
@@ -567,8 +600,8 @@ class Rounder:
         if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.found.exact):
             kept |= representable(value, ref.dtype)
         moved = torch.where(kept, value, moved)
-        if normwise and self.seed % 8 == 1:  # a pivot that is no larger than its error may be 0
-            moved = torch.where(moved.abs() <= normwise * self.scale, 0.0, moved)
+        if normwise and self.pivots_lost:  # a pivot no larger than its error, of the operand and its own, may be 0
+            moved = torch.where(moved.abs() <= 2 * unit * self.scale * float(finite.norm()), 0.0, moved)
         if (
             step.name in ROOTS and self.seed % 8 == 1
         ):  # the squares underflow first; in other replicas what is made of it
@@ -630,6 +663,12 @@ def _underflow(dtype: torch.dtype, gradual: bool = False) -> float:
     """
     info = torch.finfo(dtype)
     return float(info.smallest_normal) * (float(info.eps) if gradual or dtype == torch.float16 else 1.0)
+
+
+def _own_unit(step: Step) -> float:
+    """The unit of the coarsest dtype that the step takes or returns."""
+    coarsest = max(real_dtypes((*step.inputs, *step.results)), key=epsilon)
+    return epsilon(coarsest) * ULPS[coarsest]
 
 
 def _drowned(dtype: torch.dtype) -> float:
