@@ -441,6 +441,41 @@ def cmin(corpus: Path, out: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(told) if as_json else line)
 
 
+@main.command(name="status")
+@click.option(
+    "--corpus", type=click.Path(path_type=Path), default=Path(".backfuzz/corpus"), show_default=True, help="Its folder."
+)
+@click.option("--coverage", is_flag=True, help="The compiler's files and functions too that no program reached.")
+@json_option
+@explained
+def status_(corpus: Path, coverage: bool, as_json: bool) -> None:
+    """Say what a guided campaign has seen: the last one, or the one whose corpus is named.
+
+    Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
+    """
+    from fuzzer.audit import audit, summed, told
+    from fuzzer.corpus import load
+
+    found = load(corpus)
+    state = found.state()
+    seen = found.frontier
+    families = {name: {"features": n, "last_new": seen.moved[name]} for name, n in sorted(seen.families.items())}
+    audited = audit(found) if coverage else []
+    row: dict[str, Any] = {"corpus": str(corpus), "place": found.place, "programs": seen.programs}
+    row |= {"kept": len(found.kept), "lines_share": state.get("lines", 0.0), "families": families}
+    if as_json:
+        row |= {"coverage": summed(audited) | {"by_file": [file.row() for file in audited]}} if coverage else {}
+        click.echo(json.dumps(row))
+        return
+    place = ", ".join(f"{name} {value}" for name, value in found.place.items())
+    click.echo(f"{corpus}: {seen.programs} programs, {len(found.kept)} kept ({place})")
+    for name, family in families.items():
+        click.echo(f"  {name:9} {family['features']:6} features, the last new one with program {family['last_new']}")
+    if coverage:
+        click.echo(f"the compiler's lines were recorded of {row['lines_share']:.0%} of the programs")
+        click.echo("\n".join(told(audited)))
+
+
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
 @device_option

@@ -48,6 +48,7 @@ ORDER = (
     "fuzzer.execution",
     "fuzzer.sides",
     "fuzzer.corpus",
+    "fuzzer.audit",
     "fuzzer.credit",
     "fuzzer.guidance",
     "fuzzer.schedule",
