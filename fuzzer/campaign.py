@@ -500,6 +500,8 @@ class Campaign:
             self.schedule = plan.schedule(own)
             self._explore(pool, log, started, show_progress)
             self.schedule.close()
+            if told := self.schedule.told():
+                self.say(told)
             self.totals.seconds = time.monotonic() - started
             grace = max(GRACE_SECONDS, GRACE_SHARE * 60 * (plan.minutes or 0))
             self.triage.finish(0.0 if self.stopping else grace)

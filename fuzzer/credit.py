@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 FLOOR = 0.1  # of the choices are made blindly, so that none is starved and one that comes to life is seen
@@ -127,7 +127,7 @@ class Bandit:
 
 def written(credits: Mapping[str, Credit]) -> dict[str, dict[str, Any]]:
     """Plain values, rounded."""
-    return {name: {k: round(v, 4) for k, v in asdict(credit).items()} for name, credit in credits.items()}
+    return {name: {k: round(v, 4) for k, v in vars(credit).items()} for name, credit in credits.items()}
 
 
 def read(rows: Mapping[str, Mapping[str, Any]]) -> Credits:

@@ -81,9 +81,8 @@ class Frontier:
 
     def __init__(self) -> None:
         self.best: dict[tuple[str, int], Kept] = {}
-        self.found: list[
-            tuple[str, int]
-        ] = []  # the keys of `best`, in order, but lines: who else shows one is not known
+        # the keys of `best`, in order, but lines: who else shows one is not known
+        self.found: list[tuple[str, int]] = []
         self.families: Counter[str] = Counter()
         self.moved: dict[str, int] = {}
         self.programs = 0

@@ -137,12 +137,12 @@ class Guided:
     def close(self) -> None:
         self._save()
         self.log.close()
+        (self.folder / CREDITS).write_text(json.dumps(self.offers.table(), indent=1))
 
     def _save(self) -> None:
         """What is still running is run again by who goes on."""
         state = self.offers.state()
         self.corpus.save({**self.drawn_from, "next": min(self.pending, default=self.next), "offers": state})
-        (self.folder / CREDITS).write_text(json.dumps(self.offers.table(), indent=1))
 
     def _write(self, row: dict[str, Any]) -> None:
         self.log.write(json.dumps(row) + "\n")

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from fuzzer import cli
 from fuzzer.campaign import Campaign, Plan, resume, shown_at
 from fuzzer.corpus import INDEX, SEEN, SHOWN, STATE, Corpus, load, reduce, resumed
+from fuzzer.execution.guide import CANDIDATES
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.worker import Task
 from fuzzer.frontier import STILL, Frontier, Kept, covering
@@ -203,6 +204,8 @@ def test_a_resumed_campaign_goes_on_with_the_next_programs_and_what_was_seen(pla
     assert after.kept[: len(before.kept)] == before.kept
     assert after.state()["next"] == 7
     assert after.frontier.programs == 7
+    nodes = after.state()["offers"]["ops"]
+    assert sum(credit["tries"] for credit in nodes.values()) >= 7 * CANDIDATES, "credits go on, too"
     assert f"{len(after.frontier.best)} features, {len(after.kept)} programs kept" in status(went)
 
 
