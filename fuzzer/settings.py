@@ -162,6 +162,11 @@ SETTINGS: tuple[Setting, ...] = (
 @functools.cache
 def default(name: str) -> Value:
     """The running torch's default of a setting. Raises UnknownSetting."""
+    return in_effect(name)
+
+
+def in_effect(name: str) -> Value:
+    """What a setting is now. Raises UnknownSetting."""
     prefix, _, key = name.partition(".")
     if prefix not in CONFIGS or not key:
         raise UnknownSetting(f"no setting {name!r}: a name starts with {', '.join(f'{p}.' for p in CONFIGS)}")

@@ -83,6 +83,7 @@ class Observation:
     peak     bytes of memory taken at the run's peak beyond what was in use before; None where it was not measured.
     atomics  whether generated code adds with atomics, in no set order; None where no code was seen.
     admitted  where `again` differs: what torch says of that (`worker.admitted`); "" where it says nothing.
+    fired    planted faults that changed what was compiled (`faults.rare`).
     """
 
     outcome: str
@@ -101,6 +102,7 @@ class Observation:
     peak: int | None = None
     atomics: bool | None = None
     admitted: str = ""
+    fired: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ class Report:
     features   what it exercises, as numbers, by family, where that was asked for.
     candidate, scores   which of several drawings this is, and the novelty of each; None where torch refused it.
     tried      what became of each.
+    fired      planted faults that changed what was compiled.
     """
 
     text: str
@@ -146,6 +149,7 @@ class Report:
     candidate: int = 0
     scores: tuple[float | None, ...] = ()
     tried: tuple[Tried, ...] = ()
+    fired: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:

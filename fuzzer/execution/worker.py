@@ -439,7 +439,8 @@ def end(trial: Trial, task: Task, journal: Journal, closer: Closer = as_it_is, l
         seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = looked + cpu_seconds() - started
-    return closer(Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds), trial)
+    told = Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds)
+    return closer(replace(told, fired=trial.subject.fired), trial)
 
 
 # ---------------------------------------------------------------- entry points (called in the worker by the pool)

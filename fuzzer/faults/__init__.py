@@ -18,6 +18,7 @@ from fuzzer.faults.deeds import in_compiled_backward, in_compiler, injected_relu
 from fuzzer.faults.fault import Fault, Tamper, together, untouched
 from fuzzer.faults.gradients import decomposed
 from fuzzer.faults.passes import in_backward
+from fuzzer.faults.rare import RARE, recorded
 from fuzzer.private import graph_pass
 
 aten = torch.ops.aten
@@ -91,6 +92,8 @@ FAULTS["five_at_once"] = together(
     overwriting_cotangent(gradients.without_complement),
     *(FAULTS[name] for name in ("softplus_gradient_without_threshold", "relu_accuracy", "gradient_in_float64")),
 )
+# Each of the rare ones alone, and all of them in one run.
+FAULTS |= {name: recorded([name]) for name in RARE} | {"rare": recorded(RARE)}
 
 
 @contextlib.contextmanager

@@ -17,8 +17,8 @@ def made(node: Any, target: Any, *args: Any) -> Any:
     """A new call in front of a node."""
     with node.graph.inserting_before(node):
         call = node.graph.call_function(target, args)
-    values = [arg.meta["val"] if hasattr(arg, "meta") else arg for arg in args]
-    with next(value.fake_mode for value in values if hasattr(value, "fake_mode")):
+    values = torch.fx.map_arg(args, lambda arg: arg.meta["val"])
+    with call.all_input_nodes[0].meta["val"].fake_mode:
         call.meta["val"] = target(*values)
     return call
 
