@@ -15,12 +15,15 @@ import click
 from fuzzer.bench import (
     calibrate,
     cost,
+    curves,
+    faults,
     first_look,
     guided,
     minifier,
     minimize,
     planted_ratios,
     plot,
+    rows,
     sensitivity,
     throughput,
 )
@@ -28,10 +31,12 @@ from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine
 from fuzzer.execution.worker import Task
+from fuzzer.guidance import ARMS, SHIPPED
 from fuzzer.ops.spec import Limits
 from fuzzer.program import DIFFERENTIABLE
 from fuzzer.routes import ANY_BACKEND
 from fuzzer.text import ParseError
+from fuzzer.vocabulary import named
 
 
 def _task(device: str, backend: str, seed: int) -> Task:
@@ -201,6 +206,77 @@ def guided_command(
                 told = f"{row['features']:9.1f} features {row['range']}, {row['compiles']:6.1f} compiles"
                 click.echo(f"  {row['policy']:20} {told}, {row['ratio']:.3f} of blind, p {row['p']:.2g}")
         click.echo(f"chosen on the even programs: {figures[name]['chosen']['policy']}")
+
+
+def _raced(command: Any) -> Any:
+    """Options of what runs campaigns side by side."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object, the last line."),
+        click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
+        click.option("--ops", default=None, help="Ops to draw from, as of `backfuzz fuzz`."),
+        click.option("--seeds", default=5, show_default=True, type=click.IntRange(1)),
+        click.option("--minutes", default=float("inf"), type=click.FloatRange(0), help="Begin no program after this."),
+        click.option(
+            "--rows", "files", multiple=True, type=click.Path(path_type=Path), help="The file of rows; appended to."
+        ),
+        click.option("--report", is_flag=True, help="Run nothing: tell what is in files of rows (--rows, repeatable)."),
+    ):
+        command = option(command)
+    return command
+
+
+def _racing(device: str, ops: str | None) -> Task:
+    return replace(_task(device, "inductor", 0), routes=ANY_BACKEND, ops=named(ops) if ops else ())
+
+
+@main.command("faults")
+@click.option("--arms", default=",".join(ARMS), show_default=True, help="Of guidance; the first is the yardstick.")
+@click.option("--cpu-seconds", default=300.0, show_default=True, help="A campaign.")
+@click.option("--svg", type=click.Path(path_type=Path), default=None, help="Faults and features over CPU time.")
+@_raced
+def faults_command(
+    arms: str, cpu_seconds: float, svg: Path | None, device: str, ops: str | None, seeds: int,
+    minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Arms of guidance in live campaigns of one worker each, side by side, all rare faults planted: which find how many
+    in how many CPU seconds?"""
+    paths = files or (Path(".backfuzz/faults.jsonl"),)
+    if not report:
+        chosen = _arms(arms)
+        plan = faults.Plan(chosen, seeds, len(chosen) * seeds, seconds=cpu_seconds, minutes=minutes)
+        faults.measure(_racing(device, ops), plan, paths[0])
+    figures = rows.report(paths)
+    if svg is not None:
+        svg.write_text(curves.picture(rows.read(paths)[1], figures["cpu_seconds"]))
+    print(json.dumps(figures) if as_json else "\n".join(rows.table(figures)))
+
+
+@main.command("time-to-fault")
+@click.option("--arms", default=SHIPPED, show_default=True, help="Of guidance.")
+@click.option(
+    "--at-once", default=1, show_default=True, type=click.IntRange(1), help="Campaigns that share the workers."
+)
+@click.option("--seconds", default=600.0, show_default=True, help="A campaign may take.")
+@_raced
+def time_to_fault_command(
+    arms: str, at_once: int, seconds: float, device: str, workers: int, ops: str | None, seeds: int,
+    minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Seconds from an empty corpus, with warm workers, to the slice_scatter fault (planted from torch 2.12 on)."""
+    paths = files or (Path(".backfuzz/time-to-fault.jsonl"),)
+    if not report:
+        plan = faults.Plan(_arms(arms), seeds, at_once, max(1, workers // at_once), limit=seconds, minutes=minutes)
+        faults.measure(_racing(device, ops), plan, paths[0], frozenset([faults.SLICE_SCATTER]))
+    figures = rows.clock(paths)
+    _print(figures, as_json)
+
+
+def _arms(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in ARMS:
+            raise UsageError(f"no arm {name!r}; known are {', '.join(ARMS)}")
+    return names
 
 
 @main.command("throughput")

@@ -150,7 +150,7 @@ class Pool:
     """Workers that run functions of `worker`; a death or a deadline becomes a Report like any other.
 
     workers   processes kept running;  scratch  a directory for what they write, removed at the end.
-    fresh     every task in a process of its own (verification).
+    fresh     every task in a process of its own (verification);  gpu  that of the first worker, the others follow.
     """
 
     def __init__(
@@ -160,9 +160,10 @@ class Pool:
         deadline: float = DEADLINE_SECONDS,
         scratch: Path | None = None,
         fresh: bool = False,
+        gpu: int = 0,
     ):
         check_devices(devices)
-        self.workers, self.deadline, self.fresh = workers, deadline, fresh
+        self.workers, self.deadline, self.fresh, self.gpu = workers, deadline, fresh, gpu
         self.cuda = any(d.startswith("cuda") for d in devices)
         self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch)).resolve()  # g++ runs elsewhere
         self.context = multiprocessing.get_context("forkserver")
@@ -178,7 +179,7 @@ class Pool:
 
         with _starting, environment(clean_environment()):
             gpus = torch.cuda.device_count() if self.cuda else 0
-            turns = self.context.Value("i", 0)
+            turns = self.context.Value("i", self.gpu)
             self.pool = ProcessPool(
                 max_workers=self.workers,
                 max_tasks=1 if self.fresh else PROGRAMS_PER_WORKER,

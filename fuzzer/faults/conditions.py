@@ -71,9 +71,13 @@ def read_twice(node: Any) -> bool:
 
 
 def summed(node: Any) -> list[int]:
-    """The dimensions that a sum is over, none of them negative."""
+    """The dimensions that a sum is over, none of them negative; none where it is over all without naming them."""
     rank = value(node.args[0]).dim()
-    return [dim % rank for dim in node.args[1]] if rank else []
+    return [dim % rank for dim in node.args[1] or ()] if rank else []
+
+
+def names_dims(node: Any) -> bool:
+    return bool(summed(node))
 
 
 def odd_length_beyond(least: int) -> Condition:

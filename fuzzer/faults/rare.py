@@ -26,6 +26,7 @@ from fuzzer.faults.conditions import (
     dtype_in,
     fed_by,
     first,
+    names_dims,
     odd_length_beyond,
     permuted,
     rank_from,
@@ -78,7 +79,7 @@ RARE: dict[str, Plant] = {
         SUM, both(dtype_in(*HALF), odd_length_beyond(4)), wrong.of_one_row_less
     ),
     "sum_of_what_a_mask_lets_through_in_float64": in_pass(
-        SUM, both(dtype_in(*DOUBLE), fed_by(aten.where.self)), wrong.of_one_row_less
+        SUM, both(dtype_in(*DOUBLE), names_dims, fed_by(aten.where.self)), wrong.of_one_row_less
     ),
     "second_of_three_gradients_in_float64": in_pass(
         aten.add.Tensor, both(dtype_in(*DOUBLE), _third_summand, rank_from(3)), wrong.without_inner_summand
@@ -108,7 +109,7 @@ RARE: dict[str, Plant] = {
         "inductor.realize_reads_threshold", 1, in_pass(aten.add.Tensor, rank_from(1), wrong.forgotten)
     ),
     "sum_without_inplace_buffers": under_setting(
-        "inductor.inplace_buffers", False, in_pass(SUM, rank_from(1), wrong.of_one_row_less)
+        "inductor.inplace_buffers", False, in_pass(SUM, both(names_dims, rank_from(1)), wrong.of_one_row_less)
     ),
     "recomputed_under_a_setting": under_setting(
         "functorch.activation_memory_budget", 0.0, in_pass(aten.exp.default, rank_from(1), wrong.forgotten)

@@ -1,0 +1,128 @@
+"""Arms of guidance compared by the planted faults that they find, live: the plan is in docs/guidance.md.
+
+`measure` runs campaigns and writes rows as things happen, a JSON object a line, so that a run that is cut off loses
+nothing (`rows` reads them). Rows: plan, at (now and then), found, unexplained (wrong, and no fault is to blame), end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fuzzer.bench.race import Judge, Lane, Look, Metered, Race, Run
+from fuzzer.campaign import facts, shown_at
+from fuzzer.corpus import Corpus
+from fuzzer.execution.lines import share
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import Task, explore
+from fuzzer.features import LINES
+from fuzzer.guidance import ARMS
+from fuzzer.schedule import Guided
+
+SLICE_SCATTER = (
+    "slice_scatter"  # pytorch #180164, gone in torch 2.12: its meta kernel laid a result out like a broadcast
+)
+MARKS, LONGEST_MARK = 100, 60.0  # rows `at` of a campaign; CPU seconds between two
+
+
+def has_slice_scatter() -> bool:
+    """Whether the running torch has that fault itself."""
+    return torch.__version__.split(".")[:2] in (["2", "10"], ["2", "11"])
+
+
+def of_rare(task: Task) -> Judge:
+    """Whom a wrong trial is due to, where all rare faults are planted: what acted alone, else a look with each alone;
+    where none acted, slice_scatter if it agrees under the meta kernel of torch 2.12."""
+
+    def judge(report: Report, found: set[str]) -> tuple[set[str], list[Look]]:
+        acted = set(report.fired)
+        if report.verdict != "wrong":
+            return set(), []
+        if not acted:
+            return set(), of_slice_scatter(task)(report, found)[1] if has_slice_scatter() else []
+        if len(acted) == 1:
+            return acted - found, []
+        return set(), [Look(name, replace(task, canary=name), "wrong") for name in sorted(acted - found)]
+
+    return judge
+
+
+def of_slice_scatter(task: Task) -> Judge:
+    """The same where nothing else is planted; where torch does not have the fault it is planted, and left out again."""
+    right = replace(task, canary="slice_scatter_since_2_12")
+
+    def judge(report: Report, found: set[str]) -> tuple[set[str], list[Look]]:
+        looked = report.verdict == "wrong" and SLICE_SCATTER not in found
+        return set(), [Look(SLICE_SCATTER, right, "agree")] if looked else []
+
+    return judge
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared: arms and seeds.
+
+    seconds   of CPU time a campaign may spend;  limit  seconds on the clock.
+    lanes     campaigns at a time, each with so many workers of its own.
+    minutes   after which no program is begun;  warm  programs a worker before anything counts.
+    """
+
+    arms: tuple[str, ...]
+    seeds: int
+    lanes: int
+    workers: int = 1
+    seconds: float = math.inf
+    limit: float = math.inf
+    minutes: float = math.inf
+    warm: int = 2
+
+
+def measure(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = frozenset()) -> None:
+    """Run the campaigns of a plan, a row at a time. wanted: these faults end a campaign; with none, all rare ones are
+    planted and it ends by its budget."""
+    began, place = time.monotonic(), task.place
+    missing = "" if has_slice_scatter() else "slice_scatter_of_2_11"
+    task = replace(task, final=False, canary=missing if wanted else "rare")
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="race-")))
+        rows = stack.enter_context(path.open("a"))
+        devices = [place.reference.device, place.subject.device]
+        pools: list[Pool] = [stack.enter_context(Metered(plan.workers, devices, gpu=n)) for n in range(plan.lanes)]
+
+        def write(row: dict[str, Any]) -> None:
+            rows.write(json.dumps(row) + "\n")
+            rows.flush()
+
+        warm(pools, task, plan.warm * plan.workers)
+        runs = [run(task, plan, arm, seed, folder, wanted) for seed in range(1, plan.seeds + 1) for arm in plan.arms]
+        lanes = [Lane(pool, runs[n :: plan.lanes]) for n, pool in enumerate(pools)]
+        told = {name: None if value == math.inf else value for name, value in asdict(plan).items()}
+        told |= {"ops": len(task.ops), "place": facts(task), "warm_seconds": round(time.monotonic() - began, 1)}
+        write({"row": "plan", **told})
+        judge = of_slice_scatter(task) if wanted else of_rare(task)
+        Race(lanes, judge, write, min(plan.seconds / MARKS, LONGEST_MARK)).go(began + 60 * plan.minutes)
+
+
+def warm(pools: list[Pool], task: Task, programs: int) -> None:
+    """Programs that do not count: the first compile of a process imports and generates what later ones reuse."""
+    task = replace(task, seed=0)
+    for pool, future in [(pool, pool.submit(explore, task, number)) for pool in pools for number in range(programs)]:
+        pool.result(future, task)
+
+
+def run(task: Task, plan: Plan, arm: str, seed: int, folder: Path, wanted: frozenset[str]) -> Run:
+    """A campaign that has not begun: its corpus and log lie in the folder."""
+    guidance = ARMS[arm]
+    task = replace(task, seed=seed, lines=share() if set(LINES) & set(guidance.credits) else 0.0)
+    own = folder / f"{arm}-{seed}"
+    schedule = Guided(task, own, Corpus(own / "corpus", shown_at(task)).start(), guidance)
+    return Run(arm, seed, task, schedule, plan.seconds, wanted, plan.limit)
