@@ -164,11 +164,10 @@ def test_the_bare_loop_goes_on_after_a_program_that_outlasts_the_deadline() -> N
     with Pool(1, ["cpu"], deadline=0.2) as pool:  # a compile takes longer
         loop = Bare(pool, Task(Place()), 1)
         try:
-            seconds = loop.run([WHOLE, WHOLE])
+            assert loop.run([WHOLE, WHOLE])[0] == []
         finally:
             loop.close()
     assert loop.lost == 2
-    assert all(0.2 < s < 5 for s in seconds)
 
 
 def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
@@ -177,10 +176,13 @@ def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
         try:
             for process in loop.processes.values():
                 process.kill()
-            assert len(loop.run(["not a program"] * 5)) == 5  # which costs its time, as what does not compile
+            assert loop.run(["not a program"] * 2)[0] == []
+            told, spent = loop.run(["not a program"] * 5)  # which costs its time, as what does not compile
         finally:
             loop.close()
     assert loop.lost == 2
+    assert len(told) == 5
+    assert 0 < spent < 60
 
 
 def test_the_smallest_error_flagged_is_bisected() -> None:

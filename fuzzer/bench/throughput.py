@@ -2,8 +2,9 @@
 
 A round runs a batch of program numbers through `Pool` and `worker.explore` (drawn, run on both sides, judged), then the
 texts of exactly those that ran through `bare` (in as many processes, from the same fork server, set up by the
-same function). Both sides start with programs that do not count. A program that kills a process or outlasts the
-deadline costs the bare side what it costs the other: the time until then, and a new process.
+same function). Both sides start with programs that do not count. Programs that kill a process or outlast the deadline
+do not count either: a round ends with the last program that ended by itself, for one that hangs keeps one process busy
+while all others have nothing left to do.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
@@ -23,6 +24,8 @@ from fuzzer.bench import bare
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
 from fuzzer.execution.worker import Task, explore
+
+DEADLINE_SECONDS = 30.0  # shorter than a campaign's: every round waits for its last program
 
 
 class Bare:
@@ -49,21 +52,25 @@ class Bare:
         theirs.close()
         return ours, process
 
-    def run(self, texts: list[str]) -> list[float]:
-        """Seconds of each, in order of completion; what killed or outlasted its process cost the time until then."""
+    def run(self, texts: list[str]) -> tuple[list[float], float]:
+        """Seconds of each program that ended by itself, and the time until the last of them had."""
         left, begun, found = list(reversed(texts)), dict[Connection, float](), list[float]()
-        while len(found) < len(texts):
+        started = last = time.monotonic()
+        while left or begun:
             for pipe in [p for p in self.processes if p not in begun][: len(left)]:
                 pipe.send(left.pop())
                 begun[pipe] = time.monotonic()
             first = min(begun, key=begun.__getitem__)
             answered = wait_for(begun, max(begun[first] + self.deadline - time.monotonic(), 0.0))
             for pipe in [pipe for pipe in begun if pipe in answered] or [first]:
-                found.append(self._answer(pipe, time.monotonic() - begun.pop(pipe)))
-        return found
+                del begun[pipe]
+                if (seconds := self._answer(pipe)) is not None:
+                    found.append(seconds)
+                    last = time.monotonic()
+        return found, last - started
 
-    def _answer(self, pipe: Connection, spent: float) -> float:
-        """The seconds that a process tells; where it died or is late, those that it took, and there is another."""
+    def _answer(self, pipe: Connection) -> float | None:
+        """The seconds that a process tells; where it died or is late, None, and there is another."""
         with contextlib.suppress(EOFError, ConnectionError):
             if pipe.poll():
                 return float(pipe.recv())
@@ -74,7 +81,7 @@ class Bare:
         self.lost += 1
         other, process = self._process()
         self.processes[other] = process
-        return spent
+        return None
 
     def close(self) -> None:
         for pipe, process in self.processes.items():
@@ -94,14 +101,26 @@ def _bare(pool: Pool, task: Task, workers: int) -> Iterator[Bare]:
         processes.close()
 
 
-def _explore(pool: Pool, task: Task, indices: range) -> list[Report]:
-    futures = [pool.submit(explore, replace(task, final=False), index) for index in indices]
-    wait(futures)
-    return [pool.result(future, task) for future in futures]
+def _explore(pool: Pool, task: Task, indices: range) -> tuple[list[Report], float]:
+    """What became of these programs, and the time until the last that ended by itself had."""
+    started = last = time.monotonic()
+    running = {pool.submit(explore, replace(task, final=False), index) for index in indices}
+    reports = []
+    while running:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            reports.append(pool.result(future, task))
+            if not _lost(reports[-1]):
+                last = time.monotonic()
+    return reports, last - started
+
+
+def _lost(report: Report) -> bool:
+    return report.verdict in ("crashes", "hangs")
 
 
 def _comparable(reports: list[Report]) -> list[str]:
-    return [r.text for r in reports if not r.rejected]
+    return [r.text for r in reports if not r.rejected and not _lost(r)]
 
 
 def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
@@ -111,33 +130,35 @@ def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[
     every: list[Report] = []
     bare_seconds: list[float] = []
     ratios = []
-    with Pool(workers, [task.place.subject.device]) as pool, _bare(pool, task, workers) as loop:
+    with (
+        Pool(workers, [task.place.subject.device], deadline=DEADLINE_SECONDS) as pool,
+        _bare(pool, task, workers) as loop,
+    ):
         warm = 2 * workers
-        loop.run(_comparable(_explore(pool, task, range(warm))))
-        warm_deaths, warm_lost = pool.deaths, loop.lost
+        loop.run(_comparable(_explore(pool, task, range(warm))[0]))
+        say(f"{warm} programs to warm up")
         for number in range(rounds):
             first = warm + number * size
-            started = time.perf_counter()
-            reports = _explore(pool, task, range(first, first + size))
-            middle = time.perf_counter()
-            bare_seconds += loop.run(_comparable(reports))
-            ended = time.perf_counter()
-            fuzz += middle - started
-            compiled += ended - middle
+            reports, spent = _explore(pool, task, range(first, first + size))
+            alone, bare_spent = loop.run(_comparable(reports))
+            fuzz += spent
+            compiled += bare_spent
             every += reports
-            ratios.append(round((ended - middle) / (middle - started), 3))
-            say(f"round {number + 1}: {middle - started:.1f} s, bare {ended - middle:.1f} s")
+            bare_seconds += alone
+            ratios.append(round(len(_comparable(reports)) / spent / (len(alone) / bare_spent), 3))
+            say(f"round {number + 1}: {spent:.1f} s, bare {bare_spent:.1f} s; lost {sum(map(_lost, reports))}")
     ran = len(_comparable(every))
     phases = ("generate", "reference", "subject", "judge")
     busy = {name: sum(r.seconds.get(name, 0.0) for r in every) for name in phases}
     busy["other"] = fuzz * workers - sum(busy.values())
     return {
-        "ratio": round(compiled / fuzz, 4),
+        "ratio": round(ran / fuzz / (len(bare_seconds) / compiled), 4),
         "fuzz_programs_per_s": round(ran / fuzz, 4),
-        "bare_programs_per_s": round(ran / compiled, 4),
+        "bare_programs_per_s": round(len(bare_seconds) / compiled, 4),
         "programs": ran,
         "drawn": len(every),
-        "lost": {"fuzz": pool.deaths - warm_deaths, "bare": loop.lost - warm_lost},  # workers that died or were killed
+        # programs that killed their process or were killed at the deadline
+        "lost": {"fuzz": sum(map(_lost, every)), "bare": ran - len(bare_seconds)},
         "rounds": rounds,
         "ratio_by_round": ratios,
         "workers": workers,
@@ -146,5 +167,5 @@ def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[
         "seconds": round(fuzz + compiled, 1),
         # a program's seconds in a process, by phase; `other` holds resets, journal, collection, messages and idling
         "fuzz_seconds_per_program": {name: round(spent / max(ran, 1), 4) for name, spent in busy.items()},
-        "bare_seconds_per_program": round(sum(bare_seconds) / max(ran, 1), 4),
+        "bare_seconds_per_program": round(sum(bare_seconds) / max(len(bare_seconds), 1), 4),
     }
