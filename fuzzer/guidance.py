@@ -127,8 +127,8 @@ class Offers:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with what was known."""
         self.known, self.ops = state["known"], read(state["ops"])
-        for name, bandit in self.bandits.items():
-            bandit.restore(state["bandits"][name])
+        for name in self.bandits.keys() & state["bandits"].keys():
+            self.bandits[name].restore(state["bandits"][name])
 
 
 def _outcomes(

@@ -72,8 +72,8 @@ class Guided:
     """Programs chosen by what was seen so far, as its Guidance says.
 
     The log holds a line with what all programs were drawn from, then one for each program: which candidate, why (the
-    novelty of each), how it was made, how many features were new, and the class of its trial. What shows something
-    new is kept in the corpus; what choices brought is written into the log's folder.
+    novelty of each), how it was made, how many features were new, CPU seconds, and the class of its trial. What shows
+    something new is kept in the corpus; what choices brought is written into the log's folder.
 
     state   of the campaign that this one goes on with (`Corpus.state`).
     """
@@ -114,7 +114,7 @@ class Guided:
         number, new = self.first + n, self.corpus.learn(report)
         offers = self.pending.pop(number)
         self.offers.learn(offers, report, new)
-        self._write(logged(number, offers[report.candidate], report) | {"new": new.total(), "class": report.verdict})
+        self._write(logged(number, offers[report.candidate], report, new.total()))
         if self.corpus.frontier.programs % SAVED_EVERY == 0:
             self._save()
 
@@ -149,13 +149,14 @@ class Guided:
         self.log.flush()
 
 
-def logged(number: int, offer: Offer, report: Report) -> dict[str, Any]:
-    """A program's row of the log: what it takes to run it again, and why it was chosen.
+def logged(number: int, offer: Offer, report: Report, new: int) -> dict[str, Any]:
+    """A program's row of the log: what it takes to run it again, why it was chosen, and what it brought and cost.
 
     It has the text where the program is a mutant, or its worker died, which tells nothing else.
     """
     scores = [score if score is None else round(score, 4) for score in report.scores]
-    row: dict[str, Any] = {"index": number, "candidate": report.candidate, "novelty": scores}
+    row: dict[str, Any] = {"index": number, "candidate": report.candidate, "novelty": scores, "new": new}
+    row |= {"cpu": round(report.seconds.get("cpu", 0.0), 3), "class": report.verdict}
     if not scores:
         return row | {"text": report.text}
     if offer.parent:
@@ -206,7 +207,9 @@ def drawing_from(task: Task, drawn: dict[str, Any]) -> Task:
 
 def guidance_from(state: dict[str, Any]) -> Guidance:
     """The guidance that was saved."""
-    saved = state["guidance"]
+    saved = state.get("guidance")
+    if saved is None:
+        raise UsageError("the corpus is an older backfuzz's, without what guided it; fuzz --guided begins anew")
     return Guidance(**saved | {"credits": tuple(saved["credits"])})
 
 

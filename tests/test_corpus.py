@@ -19,7 +19,7 @@ from fuzzer.execution.messages import Place, Report, Subject, UsageError
 from fuzzer.execution.worker import Task
 from fuzzer.frontier import STILL, Frontier, Kept, covering
 from fuzzer.guidance import ARMS
-from fuzzer.schedule import LOG, Fresh, Guided
+from fuzzer.schedule import LOG, Fresh, Guided, drawn_from
 from fuzzer.text import identify, parse
 from fuzzer.view import status
 
@@ -222,6 +222,13 @@ def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus, tmp_path
         schedule.learn(n, shown(n, n))
     schedule.close()
     assert corpus.state()["next"] == 7
+
+
+def test_a_corpus_of_an_older_version_is_refused_in_one_clear_line(plan: Plan) -> None:
+    made = Corpus(plan.explored, shown_at(EAGER)).start()
+    made.save({**drawn_from(EAGER), "next": 3})
+    with pytest.raises(UsageError, match="an older backfuzz's"):
+        resume(plan)
 
 
 def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,6 +145,10 @@ def test_it_goes_on_with_what_it_knew(corpus: Corpus) -> None:
     made, later = (offers(BOTH, corpus, seed) for seed in (1, 2))
     for n in range(50):
         made.learn(made.made(), shown(n, tried=4), {"operand": n % 3})
+    state = json.loads(json.dumps(made.state()))
+    del state["bandits"]["reuse"]
+    later.restore(state)
+    assert not any(credit.tries for credit in later.bandits["reuse"].credits.values()), "a knob that is new begins"
     later.restore(json.loads(json.dumps(made.state())))
     assert later.table() == made.table()
     assert later.known == made.known

@@ -137,6 +137,7 @@ def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.Mon
     assert sorted(row["index"] for row in rows) == list(range(8))
     assert all(len(row["novelty"]) == CANDIDATES and row["class"] for row in rows)
     assert rows[0]["new"] > 0
+    assert all(row["cpu"] > 0 for row in rows)
     assert any("knobs" in row for row in rows) == any("mutator" in row for row in rows) == (arm == "mutation")
     task, again = read_log(log, Task(place=EAGER.place))
     assert task == EAGER
