@@ -25,6 +25,7 @@ from fuzzer.bench import (
     plot,
     rows,
     sensitivity,
+    slopes,
     throughput,
 )
 from fuzzer.execution.capacity import default_workers
@@ -289,6 +290,15 @@ def throughput_command(
     """Programs per second against a bare loop of torch.compile and backward."""
     say = partial(click.echo, err=True)
     _print(throughput.measure(_task(device, backend, seed), programs, workers, rounds, say), as_json)
+
+
+@main.command("slopes")
+@click.option("--minutes", default=30.0, show_default=True, type=click.FloatRange(min=0, min_open=True))
+@_options
+def slopes_command(minutes: float, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+    """Memory, open files, temporary disk and CPU seconds a program of a campaign against time: does any grow?"""
+    task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
+    _print(slopes.measure(task, workers, minutes, partial(click.echo, err=True)), as_json)
 
 
 WIDTHS = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,

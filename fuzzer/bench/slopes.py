@@ -1,0 +1,232 @@
+"""Does a campaign that runs for days stay as it began? What it holds and what a program costs, against time.
+
+A campaign runs as `backfuzz fuzz` runs it, guided, with triage, into a folder that is removed afterwards. Meanwhile,
+240 times: resident memory and open files of this process and of its workers, temporary disk, CPU seconds of all of them
+for each program. Of every series the slope, which says whether it grows. (What the campaign keeps, its corpus and logs,
+is not temporary.)
+
+A worker grows by the code that it compiled until it is replaced. How much that is, in an hour of its own CPU time, is
+told apart, and taken off what workers hold according to their age.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fuzzer.campaign import Campaign, Plan
+from fuzzer.execution.worker import Task
+from fuzzer.guidance import ARMS, SHIPPED
+
+SAMPLES = 240
+WARM_UP = 0.2  # the share of the run that is left out: first compiles, first features
+GROWTH = 0.05  # of the level, over the run: what grows surely by less is called flat
+CONFIDENT = 2.576  # standard deviations: 99 %
+PROCESSES, TICKS, PAGE = Path("/proc"), os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Slope:
+    """How a series moves: its median, by how much it rises an hour, an interval that holds the rise with 99 %, and
+    whether all of the interval is a growth worth the name."""
+
+    level: float
+    an_hour: float
+    low: float
+    high: float
+    grows: bool
+
+
+def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
+    """The median of the slopes between every two samples (Theil and Sen), and Sen's interval: the slopes so many ranks
+    from the middle as Kendall's tau of independent samples deviates. Few samples give an infinite interval."""
+    pairs = itertools.combinations(zip(seconds, values, strict=True), 2)
+    slopes = sorted(3600 * (b - a) / (t - s) for (s, a), (t, b) in pairs if t > s)
+    level, n = (statistics.median(values) if values else 0.0), len(values)
+    off = CONFIDENT * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    first, last = round((len(slopes) - off) / 2), round((len(slopes) + off) / 2)
+    if first < 0 or last >= len(slopes):
+        return Slope(level, statistics.median(slopes) if slopes else 0.0, -math.inf, math.inf, False)
+    low, high = slopes[first], slopes[last]
+    hours = (seconds[-1] - seconds[0]) / 3600
+    return Slope(level, statistics.median(slopes), low, high, low * hours > GROWTH * abs(level))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a worker holds, and its age in CPU seconds."""
+
+    pid: int
+    age: float
+    mib: float
+    files: int
+    disk_mib: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look.
+
+    programs, cpu   ended so far, and CPU seconds so far of this process, the workers and the compilers they ran.
+    """
+
+    seconds: float
+    programs: int
+    cpu: float
+    main_mib: float
+    main_files: int
+    workers: tuple[Held, ...]
+
+
+class Sampler:
+    """Looks at this process, and at the workers whose folders (`worker-PID`) lie below a folder."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
+        self.folder, self.clock, self.started = folder, clock, clock()
+        self.spent: dict[int, float] = {}  # CPU seconds of each process when it was last seen
+        self.samples: list[Sample] = []
+
+    def look(self, programs: int) -> None:
+        """Take a sample; so many programs have ended."""
+        own, seconds = os.getpid(), self.clock() - self.started
+        workers = tuple(held for folder in self.folder.glob("**/worker-*") if (held := look_at(folder)))
+        self.spent |= {held.pid: held.age for held in workers} | {own: cpu_seconds(own)}
+        cpu = sum(self.spent.values())
+        self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers))
+
+    def slopes(self) -> dict[str, Slope]:
+        """The slope of every series against time, the warm-up left out."""
+        kept = self.samples[math.ceil(WARM_UP * len(self.samples)) :]
+        seconds = [s.seconds for s in kept]
+        found = {name: slope(seconds, [getattr(s, name) for s in kept]) for name in ("main_mib", "main_files")}
+        found |= {f"worker_{name}": slope(*without_age(kept, name)) for name in HELD}
+        steps = [(b.seconds, (b.cpu - a.cpu) / (b.programs - a.programs)) for a, b in windows(kept)]
+        return found | {"cpu_seconds_per_program": slope([t for t, _ in steps], [cpu for _, cpu in steps])}
+
+
+HELD = ("mib", "files", "disk_mib")
+
+
+def growth(samples: Sequence[Sample], name: str) -> float:
+    """By how much a worker holds more after an hour of its own CPU time: the median over the workers."""
+    lives: dict[int, list[Held]] = {}
+    for held in (held for sample in samples for held in sample.workers):
+        lives.setdefault(held.pid, []).append(held)
+    told = [life for life in lives.values() if len(life) > 2]
+    return statistics.median(
+        [slope([h.age for h in life], [getattr(h, name) for h in life]).an_hour for life in told] or [0.0]
+    )
+
+
+def without_age(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]]:
+    """(seconds, what workers would hold on average if all were of the median age)."""
+    an_hour, seen = growth(samples, name), [sample for sample in samples if sample.workers]
+    usual = statistics.median([held.age for sample in seen for held in sample.workers] or [0.0])
+    held = [
+        statistics.mean(getattr(h, name) + an_hour * (usual - h.age) / 3600 for h in sample.workers) for sample in seen
+    ]
+    return [sample.seconds for sample in seen], held
+
+
+def look_at(folder: Path) -> Held | None:
+    """What the worker of this folder holds; None where it is gone."""
+    pid = int(folder.name.rpartition("-")[2])
+    if not (PROCESSES / str(pid)).exists():
+        return None
+    return Held(pid, cpu_seconds(pid), mebibytes(pid), open_files(pid), disk_bytes(folder) / 2**20)
+
+
+def windows(samples: Sequence[Sample], programs: int = 4) -> list[tuple[Sample, Sample]]:
+    """Stretches in which at least so many programs ended, one after the other."""
+    found: list[tuple[Sample, Sample]] = []
+    start = samples[0] if samples else None
+    for sample in samples:
+        if start is not None and sample.programs - start.programs >= programs:
+            found.append((start, sample))
+            start = sample
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process and of its children that have ended; 0 where it is gone."""
+    fields = _read(pid, "stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS if fields else 0.0
+
+
+def mebibytes(pid: int) -> float:
+    """Resident memory of a process; pages that it shares with others count in each."""
+    fields = _read(pid, "statm").split()
+    return int(fields[1]) * PAGE / 2**20 if fields else 0.0
+
+
+def open_files(pid: int) -> int:
+    try:
+        return len(os.listdir(PROCESSES / str(pid) / "fd"))
+    except OSError:  # it is gone
+        return 0
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder; what goes away meanwhile counts nothing."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (PROCESSES / str(pid) / name).read_text()
+    except OSError:
+        return ""
+
+
+def measure(task: Task, workers: int, minutes: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run a campaign for so long; what it held, and the slope of each series."""
+    with tempfile.TemporaryDirectory(prefix="slopes-") as name:
+        folder = Path(name)
+        plan = Plan(task, workers, minutes, db=folder / "ledger.db", folder=folder, guidance=ARMS[SHIPPED])
+        sampler = Sampler(folder)
+        totals = Campaign(plan, say).run(looking(sampler, 60 * minutes))
+    slopes = {name: asdict(found) for name, found in sampler.slopes().items()}
+    return {
+        "programs": totals.programs,
+        "minutes": minutes,
+        "workers": workers,
+        "samples": len(sampler.samples),
+        "grows": [name for name, found in slopes.items() if found["grows"]],
+        "worker_growth_per_cpu_hour": {name: round(growth(sampler.samples, name), 2) for name in HELD},
+        "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
+    }
+
+
+def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:
+    """What a campaign shows its progress to: takes the samples, from the first program on; stops it when the time is
+    up, triage too."""
+
+    def progress(campaign: Campaign) -> None:
+        if not sampler.samples:
+            sampler.started = sampler.clock()
+        now = sampler.clock() - sampler.started
+        if now >= len(sampler.samples) * most / SAMPLES:
+            sampler.look(campaign.totals.drawn)
+        campaign.stopping = campaign.stopping or now > most
+
+    return progress
+
+
+def _rounded(value: float | bool) -> float | bool | None:
+    """As JSON has it: no infinities."""
+    return value if isinstance(value, bool) else round(value, 4) if math.isfinite(value) else None
