@@ -331,6 +331,18 @@ def simplest_values(program: Program, types: Types) -> Iterator[Program]:
     yield from all_then_each(program, lambda leaf: replace(leaf, seed=0))
 
 
+# Where one drawing in four shows a fault, 9 in 10 programs end at one of these: equal faults at equal texts.
+SMALL_SEEDS = range(1, 9)
+
+
+def small_seed(program: Program, types: Types) -> Iterator[Program]:
+    """A leaf that needs its seed gets the smallest that will do."""
+    for leaf in program.leaves:
+        for seed in SMALL_SEEDS:
+            if seed < leaf.seed:
+                yield from propose(program, leaves=swap(program.leaves, leaf, replace(leaf, seed=seed)))
+
+
 def round_values(program: Program, types: Types) -> Iterator[Program]:
     """Recorded numbers become integers, all at once, then leaf by leaf; of few, each becomes 1, then 0."""
 
@@ -505,4 +517,5 @@ REDUCERS: tuple[Reducer, ...] = (
     out_of_place,
     plainer_op,
     order_leaves,
+    small_seed,
 )

@@ -352,3 +352,18 @@ def test_a_candidate_whose_error_sinks_towards_the_threshold_is_not_followed() -
     faint, clear = ({TARGET: error} for error in (5.9, 6.1))
     assert DETERMINISTIC.judge(TARGET, [faint], least=margin(36.0)) is Answer.NONE
     assert DETERMINISTIC.judge(TARGET, [clear], least=margin(36.0)) is Answer.SAME
+
+
+@pytest.mark.parametrize(("seed", "left"), [(465, 3), (732, 3), (3, 3), (999, 999)])
+def test_a_leaf_that_needs_its_seed_keeps_the_smallest_that_will_do(seed: int, left: int) -> None:
+    text = 'program(1)\nroute("autograd")\nx0 = leaf(f32[2])\nx1 = leaf(i64[2], values=below(2), seed={})\n'
+    text += 'v0 = index_select(x0, x1, dim=0)\nbackward(v0, cotangent(f32[2], values="ones"))\n'
+    showing = {seed} if seed == 999 else {3, 5, seed}  # one drawing in four, or hardly any
+
+    def seeds(program: Program) -> set[int]:
+        return {leaf.seed for leaf in program.leaves if leaf.dtype == "i64"}
+
+    def ask(batch: Sequence[Program]) -> Iterator[Answer]:
+        yield from (Answer.SAME if seeds(p) & showing else Answer.OTHER for p in batch)
+
+    assert seeds(reduce(parse(text.format(seed)), ask, infer=infer).program) == {left}
