@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from fuzzer.features import FAMILIES, LINES, Features
 
-# A campaign meets some ten thousand features of these; in this many places few of them meet another. Packed they are 10
-# to 40 KiB, which travel with a task: less than a pipe holds, so that nobody waits for a reader.
+# A campaign meets some ten thousand features of these; in this many places few of them meet another. Packed they are
+# 21 KiB (33 for 40,000), which travel with a task: less than a pipe holds, so that nobody waits for a reader.
 PLACES = 1 << 17
 MOST = 255
 SIZE_POWER = 0.0  # measured: docs/guidance.md
@@ -43,7 +43,8 @@ class Seen:
 
     def packed(self) -> bytes:
         """All counts, compressed: equal counts give equal bytes."""
-        return zlib.compress(bytes(self.counts), 1)
+        huffman = zlib.compressobj(1, strategy=zlib.Z_HUFFMAN_ONLY)  # hashed places repeat nothing
+        return huffman.compress(bytes(self.counts)) + huffman.flush()
 
 
 def before(features: Features) -> frozenset[int]:

@@ -20,7 +20,7 @@ from fuzzer.execution.worker import Refused, Task, draw, explore, settled
 from fuzzer.frontier import PLACES, Seen
 from fuzzer.guidance import ARMS, Offers
 from fuzzer.knobs import Knobs
-from fuzzer.schedule import LOG, Again, Fresh, Guided, read_log
+from fuzzer.schedule import CREDITS, LOG, Again, Fresh, Guided, read_log
 from fuzzer.text import parse, show
 from fuzzer.verdict import Signature, Verdict
 
@@ -129,7 +129,8 @@ def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.Mon
     monkeypatch.setattr(Offers, "_mutates", lambda self: arm == "mutation" and len(self.corpus.kept) > 1)
     found = texts(monkeypatch)
     plan = replace(plan, guidance=ARMS[arm], programs=8)
-    Campaign(plan, print).run()
+    said: list[str] = []
+    Campaign(plan, said.append).run()
     chosen = sorted(found)
     found.clear()
     (log,) = plan.folder.glob(f"campaigns/*/{LOG}")
@@ -138,6 +139,10 @@ def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.Mon
     assert all(len(row["novelty"]) == CANDIDATES and row["class"] for row in rows)
     assert rows[0]["new"] > 0
     assert all(row["cpu"] > 0 for row in rows)
+    credits = json.loads(log.with_name(CREDITS).read_text())
+    assert sum(c["new"] > 0 for c in credits["op"].values()) > 5
+    assert bool(credits["mutator"]) == (arm == "mutation")
+    assert any("features, " in line and "programs kept" in line for line in said)
     assert any("knobs" in row for row in rows) == any("mutator" in row for row in rows) == (arm == "mutation")
     task, again = read_log(log, Task(place=EAGER.place))
     assert task == EAGER
