@@ -472,6 +472,11 @@ def ring(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None:
     say(f"{len(found)} canaries rang, their twins were silent")
 
 
+def room(workers: int) -> int:
+    """Programs under way on so many workers: a few more, so that none waits for the main thread."""
+    return workers + max(1, workers // 4)
+
+
 @dataclass
 class Campaign:
     """A running campaign: its totals, and what the live view reads."""
@@ -556,7 +561,7 @@ class Campaign:
         """
         workers = self.plan.workers
         piled = self.triage is not None and len(self.triage.waiting) > workers
-        return max(1, workers // 2) if piled else workers + max(1, workers // 4)
+        return max(1, workers // 2) if piled else room(workers)
 
     def _take(self, pool: Pool, index: int, future: Future[Report], log: Any) -> Report:
         report = pool.result(future, self.plan.task)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 import torch
 
-from fuzzer.bench import bare, sensitivity
+from fuzzer.bench import bare, sensitivity, throughput
 from fuzzer.bench.bound import Bounds, gamma
 from fuzzer.bench.sensitivity import KINDS, Corruption, Heard, corrupted, listen, summary
 from fuzzer.bench.smallest import Smallest, bisected, smallest, table
 from fuzzer.bench.throughput import Bare
 from fuzzer.execution.messages import Place, Report, Subject, Trial
 from fuzzer.execution.pool import Pool
-from fuzzer.execution.worker import Journal, Task, try_program
+from fuzzer.execution.worker import Journal, Task, nonzero, try_program
 from fuzzer.oracles import verdicts
 from fuzzer.text import parse
 
@@ -183,6 +184,32 @@ def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
     assert loop.lost == 2
     assert len(told) == 5
     assert 0 < spent < 60
+
+
+def test_throughput_tells_guided_and_unguided_campaigns_apart_and_what_programs_cost() -> None:
+    told: list[str] = []
+    task = replace(EAGER, routes=("autograd", "vjp"), seed=2)
+    figures = throughput.measure(task, 6, 1, 2, told.append)
+    assert [line.split(":")[0] for line in told[1:]] == [
+        f"round {n}, {arm}" for n in (1, 2) for arm in ("guided", "unguided")
+    ]
+    for side in (figures, figures["unguided"]):
+        cpu = side["cpu_seconds_per_program"]
+        assert side["drawn"] == 6
+        assert side["cpu_ratio"] == pytest.approx(cpu["bare"] / (cpu["workers"] + cpu["main"]), rel=0.05)
+        assert 0 < cpu["main"] < cpu["workers"] < 2  # nothing compiles
+        assert side["gradients_per_cpu_minute"] > 100
+        assert len(side["ratio_by_round"]) == 2
+
+
+@pytest.mark.parametrize(("zero", "counted"), [("", 2), (', values="zeros"', 2), (", requires_grad=False", 1)])
+def test_a_gradient_counts_that_was_compared_and_is_not_zero(zero: str, counted: int) -> None:
+    trial = trial_of(CHAIN.format(dtype="f32").replace("seed=2)", f"seed=2{zero})"))
+    assert nonzero(trial) == counted
+    trial.subject.gradients["x0"] = None
+    assert nonzero(trial) == counted - 1
+    trial.reference.gradients["x1"] = torch.zeros(7, 3)
+    assert nonzero(trial) == 0
 
 
 def test_the_smallest_error_flagged_is_bisected() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fuzzer import interpret, routes
+from fuzzer.execution.usage import cpu_seconds
 from fuzzer.settings import in_force
 from fuzzer.text import parse
 
@@ -32,7 +33,7 @@ def serve(pipe: Any, backend: str, device: str, start: Any, arguments: tuple[Any
     """A process of the bare loop: set up as a worker is, then run texts until told to stop (None)."""
     start(*arguments)
     while (text := pipe.recv()) is not None:
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), cpu_seconds()
         with contextlib.suppress(Exception):  # what does not compile costs its time here as it does there
             run(text, backend, device)
-        pipe.send(time.perf_counter() - started)
+        pipe.send((time.perf_counter() - started, cpu_seconds() - cpu_started))

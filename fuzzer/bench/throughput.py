@@ -1,10 +1,13 @@
-"""How much of a bare compile loop's speed is left: the campaign's path and the bare loop, in turns, in one run.
+"""How much of a bare compile loop's speed is left: a campaign's path and the bare loop, in turns, in one run.
 
-A round runs a batch of program numbers through `Pool` and `worker.explore` (drawn, run on both sides, judged), then the
-texts of exactly those that ran through `bare` (in as many processes, from the same fork server, set up by the
-same function). Both sides start with programs that do not count. Programs that kill a process or outlast the deadline
-do not count either: a round ends with the last program that ended by itself, for one that hangs keeps one process busy
-while all others have nothing left to do.
+A round runs a batch of programs as a campaign does (drawn, run on both sides, judged), guided as shipped and then
+unguided, and after each batch the texts of exactly those that ran through `bare` (in as many processes, from the
+same fork server, set up by the same function). Both sides start with programs that do not count. Programs that kill a
+process or outlast the deadline do not count either: a round ends with the last program that ended by itself, for one
+that hangs keeps one process busy while all others have nothing left to do.
+
+The clock says how fast a campaign is on a quiet machine; CPU seconds, of workers, their compilers and this process, say
+what a program costs on a busy one too.
 """
 
 from __future__ import annotations
@@ -14,18 +17,26 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
-from dataclasses import replace
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
+from pathlib import Path
 from typing import Any
 
 from fuzzer.bench import bare
+from fuzzer.campaign import room
+from fuzzer.corpus import Corpus
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
-from fuzzer.execution.worker import Task, explore
+from fuzzer.execution.worker import Task
+from fuzzer.guidance import ARMS, SHIPPED
+from fuzzer.schedule import Fresh, Guided, Schedule
 
 DEADLINE_SECONDS = 30.0  # shorter than a campaign's: every round waits for its last program
+
+
+Spent = tuple[float, float]  # seconds on the clock, and of the CPU
 
 
 class Bare:
@@ -52,9 +63,9 @@ class Bare:
         theirs.close()
         return ours, process
 
-    def run(self, texts: list[str]) -> tuple[list[float], float]:
-        """Seconds of each program that ended by itself, and the time until the last of them had."""
-        left, begun, found = list(reversed(texts)), dict[Connection, float](), list[float]()
+    def run(self, texts: list[str]) -> tuple[list[Spent], float]:
+        """What each program took that ended by itself, and the time until the last of them had."""
+        left, begun, found = list(reversed(texts)), dict[Connection, float](), list[Spent]()
         started = last = time.monotonic()
         while left or begun:
             for pipe in [p for p in self.processes if p not in begun][: len(left)]:
@@ -64,16 +75,17 @@ class Bare:
             answered = wait_for(begun, max(begun[first] + self.deadline - time.monotonic(), 0.0))
             for pipe in [pipe for pipe in begun if pipe in answered] or [first]:
                 del begun[pipe]
-                if (seconds := self._answer(pipe)) is not None:
-                    found.append(seconds)
+                if (spent := self._answer(pipe)) is not None:
+                    found.append(spent)
                     last = time.monotonic()
         return found, last - started
 
-    def _answer(self, pipe: Connection) -> float | None:
-        """The seconds that a process tells; where it died or is late, None, and there is another."""
+    def _answer(self, pipe: Connection) -> Spent | None:
+        """What a process tells that it took; where it died or is late, None, and there is another."""
         with contextlib.suppress(EOFError, ConnectionError):
             if pipe.poll():
-                return float(pipe.recv())
+                seconds, cpu = pipe.recv()
+                return seconds, cpu
         process = self.processes.pop(pipe)
         process.kill()
         process.join()
@@ -101,20 +113,6 @@ def _bare(pool: Pool, task: Task, workers: int) -> Iterator[Bare]:
         processes.close()
 
 
-def _explore(pool: Pool, task: Task, indices: range) -> tuple[list[Report], float]:
-    """What became of these programs, and the time until the last that ended by itself had."""
-    started = last = time.monotonic()
-    running = {pool.submit(explore, replace(task, final=False), index) for index in indices}
-    reports = []
-    while running:
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            reports.append(pool.result(future, task))
-            if not _lost(reports[-1]):
-                last = time.monotonic()
-    return reports, last - started
-
-
 def _lost(report: Report) -> bool:
     return report.verdict in ("crashes", "hangs")
 
@@ -123,49 +121,113 @@ def _comparable(reports: list[Report]) -> list[str]:
     return [r.text for r in reports if not r.rejected and not _lost(r)]
 
 
+@dataclass
+class Side:
+    """One schedule's batches, and the bare loop on the same programs: what they took, in seconds."""
+
+    schedule: Schedule
+    begun: int = 0  # programs
+    fuzz: float = 0.0
+    bare: float = 0.0
+    own_cpu: float = 0.0  # of this process
+    reports: list[Report] = field(default_factory=list)
+    alone: list[Spent] = field(default_factory=list)  # the bare loop's programs
+    ratios: list[float] = field(default_factory=list)
+
+    def batch(self, pool: Pool, loop: Bare, task: Task, programs: int) -> str:
+        """So many programs, then the bare loop on those of them that ran. In a line what they took."""
+        cpu = time.process_time()
+        reports, spent = self.explored(pool, replace(task, final=False), programs)
+        self.own_cpu += time.process_time() - cpu
+        alone, bare_spent = loop.run(_comparable(reports))
+        self.fuzz += spent
+        self.bare += bare_spent
+        self.reports += reports
+        self.alone += alone
+        self.ratios.append(round(len(_comparable(reports)) / spent / (len(alone) / bare_spent), 3))
+        return f"{spent:.1f} s, bare {bare_spent:.1f} s; lost {sum(map(_lost, reports))}"
+
+    def explored(self, pool: Pool, task: Task, programs: int) -> tuple[list[Report], float]:
+        """The schedule's next programs, so many under way as in a campaign; and the time until the last that ended by
+        itself had."""
+        started = latest = time.monotonic()
+        running: dict[Future[Report], int] = {}
+        reports: list[Report] = []
+        last = self.begun + programs
+        while running or self.begun < last:
+            while self.begun < last and len(running) < room(pool.workers):
+                running[self.schedule.submit(pool, task, self.begun)] = self.begun
+                self.begun += 1
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                number = running.pop(future)
+                reports.append(pool.result(future, task))
+                self.schedule.learn(number, reports[-1])
+                if not _lost(reports[-1]):
+                    latest = time.monotonic()
+        return reports, latest - started
+
+    def figures(self, workers: int) -> dict[str, Any]:
+        """Rates, their ratio, and where the time went."""
+        ran, alone = max(len(_comparable(self.reports)), 1), max(len(self.alone), 1)
+        busy = {name: sum(r.seconds.get(name, 0.0) for r in self.reports) for name in PHASES}
+        busy["other"] = self.fuzz * workers - sum(busy.values())
+        worker_cpu, bare_cpu = sum(r.seconds.get("cpu", 0.0) for r in self.reports), sum(cpu for _, cpu in self.alone)
+        cpu = max(worker_cpu + self.own_cpu, 1e-9)
+        return {
+            "ratio": round(ran / self.fuzz / (alone / self.bare), 4),
+            "cpu_ratio": round(bare_cpu / alone / (cpu / ran), 4),
+            "fuzz_programs_per_s": round(ran / self.fuzz, 4),
+            "bare_programs_per_s": round(alone / self.bare, 4),
+            "gradients_per_cpu_minute": round(60 * sum(r.gradients for r in self.reports) / cpu, 1),
+            "programs": ran,
+            "drawn": len(self.reports),
+            # programs that killed their process or were killed at the deadline
+            "lost": {"fuzz": sum(map(_lost, self.reports)), "bare": ran - alone},
+            "ratio_by_round": self.ratios,
+            # a program's CPU seconds: of workers and compilers, of this process, of the bare loop
+            "cpu_seconds_per_program": {
+                "workers": round(worker_cpu / ran, 4),
+                "main": round(self.own_cpu / ran, 4),
+                "bare": round(bare_cpu / alone, 4),
+            },
+            # a program's seconds in a process, by phase; `other` holds resets, journal, collection, messages and idling
+            "fuzz_seconds_per_program": {name: round(spent / ran, 4) for name, spent in busy.items()},
+            "bare_seconds_per_program": round(sum(seconds for seconds, _ in self.alone) / alone, 4),
+        }
+
+
+PHASES = ("generate", "reference", "subject", "judge")
+
+
 def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Both rates, their ratio, and where the campaign's time went; `say` is told of each round."""
-    size = -(-programs // rounds)
-    fuzz, compiled = 0.0, 0.0  # seconds
-    every: list[Report] = []
-    bare_seconds: list[float] = []
-    ratios = []
+    """The figures of a guided campaign, as shipped, and of an unguided one (`unguided`), so many programs each; `say`
+    is told of each round."""
+    started, size = time.monotonic(), -(-programs // rounds)
     with (
+        tempfile.TemporaryDirectory(prefix="throughput-") as name,
         Pool(workers, [task.place.subject.device], deadline=DEADLINE_SECONDS) as pool,
         _bare(pool, task, workers) as loop,
     ):
-        warm = 2 * workers
-        loop.run(_comparable(_explore(pool, task, range(warm))[0]))
-        say(f"{warm} programs to warm up")
+        corpus = Corpus(Path(name) / "corpus", {}).start()
+        schedules: dict[str, Schedule] = {
+            "guided": Guided(task, Path(name) / "log", corpus, ARMS[SHIPPED]),
+            "unguided": Fresh(),
+        }
+        sides = dict[str, Side]()
+        for arm, schedule in schedules.items():
+            warm = Side(schedule)
+            warm.batch(pool, loop, task, 2 * workers)
+            sides[arm] = Side(schedule, warm.begun)
+        say(f"{4 * workers} programs to warm up")
         for number in range(rounds):
-            first = warm + number * size
-            reports, spent = _explore(pool, task, range(first, first + size))
-            alone, bare_spent = loop.run(_comparable(reports))
-            fuzz += spent
-            compiled += bare_spent
-            every += reports
-            bare_seconds += alone
-            ratios.append(round(len(_comparable(reports)) / spent / (len(alone) / bare_spent), 3))
-            say(f"round {number + 1}: {spent:.1f} s, bare {bare_spent:.1f} s; lost {sum(map(_lost, reports))}")
-    ran = len(_comparable(every))
-    phases = ("generate", "reference", "subject", "judge")
-    busy = {name: sum(r.seconds.get(name, 0.0) for r in every) for name in phases}
-    busy["other"] = fuzz * workers - sum(busy.values())
+            for arm, side in sides.items():
+                say(f"round {number + 1}, {arm}: {side.batch(pool, loop, task, size)}")
     return {
-        "ratio": round(ran / fuzz / (len(bare_seconds) / compiled), 4),
-        "fuzz_programs_per_s": round(ran / fuzz, 4),
-        "bare_programs_per_s": round(len(bare_seconds) / compiled, 4),
-        "programs": ran,
-        "drawn": len(every),
-        # programs that killed their process or were killed at the deadline
-        "lost": {"fuzz": sum(map(_lost, every)), "bare": ran - len(bare_seconds)},
+        **sides["guided"].figures(workers),
+        "unguided": sides["unguided"].figures(workers),
         "rounds": rounds,
-        "ratio_by_round": ratios,
         "workers": workers,
         "device": task.place.subject.device,
         "backend": task.place.subject.backend,
-        "seconds": round(fuzz + compiled, 1),
-        # a program's seconds in a process, by phase; `other` holds resets, journal, collection, messages and idling
-        "fuzz_seconds_per_program": {name: round(spent / max(ran, 1), 4) for name, spent in busy.items()},
-        "bare_seconds_per_program": round(sum(bare_seconds) / max(len(bare_seconds), 1), 4),
+        "seconds": round(time.monotonic() - started, 1),
     }

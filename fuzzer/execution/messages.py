@@ -123,6 +123,7 @@ class Report:
     verdicts   what the oracles said, worst first; none means agree.
     rejected   why torch or the generator refused the program; "" where it ran.
     detectable, elements   gradient elements whose error would show, of all compared.
+    gradients  that were compared and are not zero everywhere.
     seconds    by phase: generate, reference, subject; of judge those of the CPU; cpu: the CPU's of all together.
     redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
     recorded   what the program's values held, by name, where that was asked for.
@@ -139,6 +140,7 @@ class Report:
     rejected: str = ""
     detectable: int = 0
     elements: int = 0
+    gradients: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     stderr: str = ""
     redrawn: int = 0

@@ -440,7 +440,14 @@ def end(trial: Trial, task: Task, journal: Journal, closer: Closer = as_it_is, l
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = looked + cpu_seconds() - started
     told = Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds)
-    return closer(replace(told, fired=trial.subject.fired), trial)
+    return closer(replace(told, gradients=nonzero(trial), fired=trial.subject.fired), trial)
+
+
+def nonzero(trial: Trial) -> int:
+    """How many gradients both sides have, of those that are not zero everywhere on the reference side."""
+    theirs = trial.subject.gradients
+    mine = ((name, g) for name, g in trial.reference.gradients.items() if g is not None)
+    return sum(bool(g.any()) for name, g in mine if theirs.get(name) is not None)
 
 
 # ---------------------------------------------------------------- entry points (called in the worker by the pool)
