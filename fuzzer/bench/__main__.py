@@ -213,7 +213,7 @@ def _raced(command: Any) -> Any:
     """Options of what runs campaigns side by side."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON object, the last line."),
-        click.option("--device", default="cpu", show_default=True, help="cpu or cuda."),
+        click.option("--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda."),
         click.option("--ops", default=None, help="Ops to draw from, as of `backfuzz fuzz`."),
         click.option("--seeds", default=5, show_default=True, type=click.IntRange(1)),
         click.option("--minutes", default=float("inf"), type=click.FloatRange(0), help="Begin no program after this."),
@@ -258,6 +258,7 @@ def faults_command(
     "--at-once", default=1, show_default=True, type=click.IntRange(1), help="Campaigns that share the workers."
 )
 @click.option("--seconds", default=600.0, show_default=True, help="A campaign may take.")
+@_workers_option()
 @_raced
 def time_to_fault_command(
     arms: str, at_once: int, seconds: float, device: str, workers: int, ops: str | None, seeds: int,
