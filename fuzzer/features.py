@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 
@@ -25,27 +25,26 @@ from fuzzer.values import NAMES
 Words = Mapping[str, frozenset[str]]  # by family
 Features = Mapping[str, frozenset[int]]
 
-FAMILIES = ("operand", "edge")
 # Of the compiler's source (`execution.lines`): a process tells each for the first program that reaches it there.
 LINES = ("source",)
 MOST_PLACES = 3  # operands beyond are alike: a list of tensors has no places of its own
 
 
 def of_trace(trace: Trace) -> dict[str, frozenset[str]]:
-    """The families `operand` and `edge` of a recording."""
-    edges = frozenset(_edges(trace))
-    return {"operand": frozenset(word for step in trace.steps for word in _operands(step)), "edge": edges}
+    """The words of FAMILIES."""
+    return {family: frozenset(words(trace)) for family, words in OF_TRACE.items()}
 
 
 def _direction(step: Step) -> str:
     return "backward" if step.backward else "forward"
 
 
-def _operands(step: Step) -> Iterator[str]:
-    for i, ref in enumerate(step.inputs):
-        yield f"{_direction(step)} {step.name} {min(i, MOST_PLACES)}: {_kind(ref)}"
-    for ref in step.results:
-        yield f"{_direction(step)} {step.name} gives {_kind(ref)}"
+def _operands(trace: Trace) -> Iterator[str]:
+    for step in trace.steps:
+        for i, ref in enumerate(step.inputs):
+            yield f"{_direction(step)} {step.name} {min(i, MOST_PLACES)}: {_kind(ref)}"
+        for ref in step.results:
+            yield f"{_direction(step)} {step.name} gives {_kind(ref)}"
 
 
 def _edges(trace: Trace) -> Iterator[str]:
@@ -57,6 +56,10 @@ def _edges(trace: Trace) -> Iterator[str]:
             way = "saved" if maker and maker.backward != step.backward else _direction(step)
             yield f"{way} {source} > {step.name} {min(i, MOST_PLACES)}: {_layout_of(ref)}"
         made |= {ref.storage: step for ref in step.results}
+
+
+OF_TRACE: Mapping[str, Callable[[Trace], Iterator[str]]] = {"operand": _operands, "edge": _edges}
+FAMILIES = tuple(OF_TRACE)
 
 
 def _kind(ref: Ref) -> str:

@@ -15,13 +15,12 @@ counter   what inductor counted, pattern matches among it.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fuzzer.features import MOST_PLACES, described, layout
-
-FAMILIES = ("node", "link", "saved", "fused", "kernel", "line", "extern", "fallback", "counter")
 
 
 @dataclass
@@ -34,20 +33,32 @@ class Compiled:
     code: str = ""
     kernels: Sequence[Iterable[tuple[str, str]]] = field(default_factory=list)
 
+    @functools.cached_property
+    def nodes(self) -> list[Node]:
+        """The values of the graph, those that it is given first."""
+        return list(_nodes(self.graph))
+
+    @functools.cached_property
+    def written(self) -> list[str]:
+        """The text of each kernel."""
+        return [*CPP.findall(self.code), *TRITON.findall(self.code)]
+
+
+Family = Callable[[Sequence[Compiled], Mapping[str, int]], Iterator[str]]
+
 
 def of_compiled(graphs: Sequence[Compiled], counted: Mapping[str, int]) -> dict[str, frozenset[str]]:
     """The words of FAMILIES. counted: what the compiler counted meanwhile ("inductor pattern_matcher_count")."""
-    found: dict[str, set[str]] = {family: set() for family in FAMILIES}
-    for one in graphs:
-        nodes = list(_nodes(one.graph))
-        found["node"] |= {f"{one.direction} {word}" for word in _types(nodes)}
-        found["link"] |= {f"{one.direction} {word}" for word in _links(nodes)}
-        found["fused"] |= {f"{one.direction} {a} > {b}" for pairs in one.kernels for a, b in pairs}
-        for family, words in _of_code(one.code):
-            found[family] |= {f"{one.direction} {word}" for word in words}
-    found["saved"] |= set(_saved(graphs))
-    found["counter"] |= set(_counters(counted))
-    return {family: frozenset(words) for family, words in found.items()}
+    return {family: frozenset(words(graphs, counted)) for family, words in OF_COMPILED.items()}
+
+
+def _of_each(words: Callable[[Compiled], Iterable[str]]) -> Family:
+    """What this says of each graph, with the graph's direction."""
+
+    def directed(graphs: Sequence[Compiled], counted: Mapping[str, int]) -> Iterator[str]:
+        return (f"{one.direction} {word}" for one in graphs for word in words(one))
+
+    return directed
 
 
 def bucket(number: int) -> str:
@@ -58,7 +69,7 @@ def bucket(number: int) -> str:
     return f"{low}-{2 * low - 1}"
 
 
-def _counters(counted: Mapping[str, int]) -> Iterator[str]:
+def _counters(graphs: Sequence[Compiled], counted: Mapping[str, int]) -> Iterator[str]:
     for name, number in counted.items():
         group, _, what = name.partition(" ")
         if group == "inductor" and number and "cache" not in what:
@@ -113,8 +124,8 @@ def _kind(text: str) -> tuple[str, str]:
     return described(m[1], len(sizes), lies), lies
 
 
-def _types(nodes: Iterable[Node]) -> Iterator[str]:
-    for node in nodes:
+def _types(one: Compiled) -> Iterator[str]:
+    for node in one.nodes:
         if not node.op:
             continue
         if node.kind:
@@ -122,8 +133,8 @@ def _types(nodes: Iterable[Node]) -> Iterator[str]:
         yield from (f"{node.op} {min(i, MOST_PLACES)}: {read.kind}" for i, read in enumerate(node.reads) if read.kind)
 
 
-def _links(nodes: Iterable[Node]) -> Iterator[str]:
-    for node in nodes:
+def _links(one: Compiled) -> Iterator[str]:
+    for node in one.nodes:
         for i, read in enumerate(node.reads):
             yield f"{read.op or _role(read.name)} > {node.op} {min(i, MOST_PLACES)}: {read.lies}"
 
@@ -133,10 +144,10 @@ def _role(name: str) -> str:
     return re.sub(r"^arg\d+", "arg", re.sub(r"_\d+$", "", name))
 
 
-def _saved(graphs: Sequence[Compiled]) -> Iterator[str]:
+def _saved(graphs: Sequence[Compiled], counted: Mapping[str, int]) -> Iterator[str]:
     """Of the graphs of a forward and its backward: what is handed on, and what is computed twice."""
-    made = {(n.name, n.op) for g in graphs if g.direction == "forward" for n in _nodes(g.graph) if n.op}
-    for node in (n for g in graphs if g.direction == "backward" and made for n in _nodes(g.graph)):
+    made = {(n.name, n.op) for g in graphs if g.direction == "forward" for n in g.nodes if n.op}
+    for node in (n for g in graphs if g.direction == "backward" and made for n in g.nodes):
         if not node.op and node.kind and _role(node.name) != "tangents":
             yield f"handed on {_role(node.name)}: {node.kind}"
         elif (node.name, node.op) in made:
@@ -157,13 +168,22 @@ NUMBERED = re.compile(r"\b(_?tmp|tmp_acc|in_ptr|out_ptr|in_out_ptr|[xyzr]|ks|ps|
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?[UL]*\b")
 
 
-def _of_code(code: str) -> Iterator[tuple[str, Iterable[str]]]:
-    kernels = [*CPP.findall(code), *TRITON.findall(code)]
-    if kernels:
-        yield "kernel", {f"{bucket(len(kernels))} written", *map(kernel_kind, kernels)}
-    yield "line", {word for kernel in kernels for word in _lines(kernel)}
-    for family, pattern in CALLS.items():
-        yield family, {"".join(m.groups(default="")) for m in pattern.finditer(code)}
+def _fused(one: Compiled) -> Iterator[str]:
+    return (f"{a} > {b}" for pairs in one.kernels for a, b in pairs)
+
+
+def _kinds(one: Compiled) -> Iterator[str]:
+    if one.written:
+        yield f"{bucket(len(one.written))} written"
+        yield from map(kernel_kind, one.written)
+
+
+def _lines_written(one: Compiled) -> Iterator[str]:
+    return (word for kernel in one.written for word in _lines(kernel))
+
+
+def _called(family: str, one: Compiled) -> Iterator[str]:
+    return ("".join(m.groups(default="")) for m in CALLS[family].finditer(one.code))
 
 
 def _lines(kernel: str) -> Iterator[str]:
@@ -198,3 +218,17 @@ def _depth(kernel: str) -> int:
             loops = [*(i for i in loops if i < indent), indent]
             deepest = max(deepest, len(loops))
     return deepest
+
+
+OF_COMPILED: Mapping[str, Family] = {
+    "node": _of_each(_types),
+    "link": _of_each(_links),
+    "saved": _saved,
+    "fused": _of_each(_fused),
+    "kernel": _of_each(_kinds),
+    "line": _of_each(_lines_written),
+    "extern": _of_each(functools.partial(_called, "extern")),
+    "fallback": _of_each(functools.partial(_called, "fallback")),
+    "counter": _counters,
+}
+FAMILIES = tuple(OF_COMPILED)

@@ -17,6 +17,7 @@ from fuzzer.bench import (
     cost,
     curves,
     faults,
+    feedback,
     first_look,
     guided,
     minifier,
@@ -279,6 +280,16 @@ def _arms(text: str) -> tuple[str, ...]:
         if name not in ARMS:
             raise UsageError(f"no arm {name!r}; known are {', '.join(ARMS)}")
     return names
+
+
+@main.command("feedback")
+@click.option("--programs", default=50, show_default=True, type=click.IntRange(2))
+@click.option("--seed", default=0, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def feedback_command(programs: int, seed: int, device: str, as_json: bool) -> None:
+    """What each tier and family of features adds to the CPU time of a program; three processes, one at a time."""
+    _print(feedback.measure(replace(_task(device, "inductor", seed), routes=ANY_BACKEND), programs), as_json)
 
 
 @main.command("throughput")

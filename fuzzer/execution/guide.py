@@ -37,7 +37,7 @@ from fuzzer.program import Cotangent, Program, Region, contiguous
 from fuzzer.routes import unnoted
 from fuzzer.settings import INFERENCE
 from fuzzer.text import parse, show
-from fuzzer.trace import Recorder, Unreplayable
+from fuzzer.trace import Recorder, Trace, Unreplayable
 from fuzzer.vocabulary import vocabulary
 
 CANDIDATES = 4  # measured: docs/guidance.md
@@ -59,12 +59,17 @@ def with_seen_cotangents(program: Program) -> Program:
 
 def exercised(trial: Trial) -> Words:
     """What a trial's program exercises, by family of `features`."""
+    return of_trace(as_compiled(trial))
+
+
+def as_compiled(trial: Trial) -> Trace:
+    """The trace of a trial's program with its cotangents as the compiler sees them."""
     program, recorder = with_seen_cotangents(trial.program), Recorder()
     if program == trial.program:
         assert trial.trace is not None
-        return of_trace(trial.trace)
+        return trial.trace
     observe(program, trial.place.reference, unnoted, recorder)
-    return of_trace(recorder.trace)
+    return recorder.trace
 
 
 def completed(trial: Trial, task: Task) -> tuple[Report, Words]:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -23,6 +25,9 @@ class Watch:
     graphs: list[Compiled] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     error: Exception | None = None
+    seconds: dict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )  # of CPU that looking took, by what was looked at
 
     def words(self) -> dict[str, frozenset[str]]:
         """By family of `structure`. Raises what went wrong in a hook, where it would have been the compiler's fault."""
@@ -43,12 +48,12 @@ def watched(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
 
     def received(module: object, backward: bool) -> bool:
         follow()
-        with kept(watch):
+        with kept(watch, "graphs"):
             watch.graphs.append(Compiled(direction(backward), readable(module)))
         return True
 
     def written(code: str) -> None:
-        with kept(watch):
+        with kept(watch, "kernels"):
             watch.graphs[-1].code += code
             watch.graphs[-1].kernels = kernels_in_work()
 
@@ -58,9 +63,12 @@ def watched(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
 
 
 @contextlib.contextmanager
-def kept(watch: Watch) -> Iterator[None]:
-    """Keep an error of ours from the compiler, for which it would be one of its own."""
+def kept(watch: Watch, what: str) -> Iterator[None]:
+    """Keep an error of ours from the compiler, for which it would be one of its own; and the time that this took."""
+    started = time.thread_time()
     try:
         yield
     except Exception as error:  # raised by `words`
         watch.error = error
+    finally:
+        watch.seconds[what] += time.thread_time() - started

@@ -1,0 +1,178 @@
+"""What guidance costs: CPU seconds of each tier and family, beside what drawing, compiling and judging take.
+
+The same programs run in three ways, each in a process of its own, one after the other, another way first each time:
+without features; with those of trace and compile; with the compiler's lines too. What takes milliseconds does not show
+in such differences, so the families of trace and compile are timed one by one. Lines slow the compiler itself: of them
+the difference counts, times the share of programs of which a campaign records them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import platform
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fuzzer.corpus import Corpus
+from fuzzer.execution import worker
+from fuzzer.execution.guide import CANDIDATES, Offer, as_compiled, completed, tried
+from fuzzer.execution.lines import share
+from fuzzer.execution.messages import Report, Trial
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.usage import cpu_seconds
+from fuzzer.execution.watch import watched
+from fuzzer.execution.worker import REDRAWS, REFUSED, Task, begin, draw, end, is_heard
+from fuzzer.features import OF_TRACE, hashed
+from fuzzer.frontier import Seen
+from fuzzer.generate import Rejected
+from fuzzer.structure import OF_COMPILED
+
+WAYS = ("plain", "structure", "lines")
+SHARED = ("graphs", "values", "written", "numbers")  # what several families need
+
+
+@dataclass(frozen=True)
+class Priced(Report):
+    """A Report with CPU seconds: `drawing`, the `rest`, a further `candidate`; and those of the feedback's parts."""
+
+    cpu: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict)
+
+
+def run(task: Task, what: tuple[int, str]) -> Report:
+    """Program number n in one of WAYS, with what it cost."""
+    index, way = what
+    started = cpu_seconds()
+    try:
+        trial = first_heard(task, index)
+        drawn = cpu_seconds()
+        told, parts = compiled(trial, task, way)
+        ended = cpu_seconds()
+    except (Rejected, *REFUSED) as error:
+        return Report("", rejected=str(error))
+    cpu = {"drawing": drawn - started, "rest": ended - drawn}
+    if way == "structure":
+        others = [tried(task, index, n, Seen(), Offer()).tried.seconds for n in range(1, CANDIDATES)]
+        cpu["candidate"] = statistics.mean(others)
+    return Priced(**vars(told), cpu=cpu, parts=parts)
+
+
+def first_heard(task: Task, index: int) -> Trial:
+    """The first drawing in whose gradients a fault can show, or the last. Raises what refuses a program."""
+    for attempt in range(REDRAWS + 1):
+        trial = begin(draw(task, index, attempt), task, worker.journal())
+        if is_heard(trial, worker.journal()):
+            break
+    return trial
+
+
+def compiled(trial: Trial, task: Task, way: str) -> tuple[Report, dict[str, float]]:
+    """The Report of a trial that was begun, and the seconds that each part of the feedback took."""
+    if way == "plain":
+        return end(trial, task, worker.journal()), {}
+    if way == "lines":
+        return completed(trial, replace(task, lines=1.0))[0], {}
+    with watched(trial.program.route.name, lambda: worker.journal().phase_name) as watch:
+        told = end(trial, task, worker.journal())
+    spent = defaultdict[str, float](float, graphs=watch.seconds["graphs"], fused=watch.seconds["kernels"])
+    with clocked(spent, "cotangents"):
+        trace = as_compiled(trial)
+    words = {}
+    for family, of_trace in OF_TRACE.items():
+        with clocked(spent, family):
+            words[family] = frozenset(of_trace(trace))
+    with clocked(spent, "values"):
+        _ = [one.nodes for one in watch.graphs]
+    with clocked(spent, "written"):
+        _ = [one.written for one in watch.graphs]
+    for family, of_compiled in OF_COMPILED.items():
+        with clocked(spent, family):
+            words[family] = frozenset(of_compiled(watch.graphs, watch.counted))
+    with clocked(spent, "numbers"):
+        features = hashed(words)
+    return replace(told, features=features), dict(spent)
+
+
+@contextlib.contextmanager
+def clocked(spent: dict[str, float], what: str) -> Iterator[None]:
+    """Add the CPU seconds of a `with` block."""
+    started = time.process_time()
+    yield
+    spent[what] += time.process_time() - started
+
+
+# ---------------------------------------------------------------- the measurement
+
+
+def measure(task: Task, programs: int) -> dict[str, Any]:
+    """Run `programs` programs in all ways; what each tier and family costs."""
+    task = replace(task, final=False)
+    rows = []
+    with contextlib.ExitStack() as stack:
+        pools = {way: stack.enter_context(Pool(1, [task.place.subject.device])) for way in WAYS}
+        for index in range(programs):
+            row = {}
+            for turn in range(len(WAYS)):
+                way = WAYS[(index + turn) % len(WAYS)]
+                future = pools[way].submit(run, task, (index, way))
+                future.exception()  # waits
+                row[way] = pools[way].result(future, task)
+            rows.append(row)
+    return summary([row for row in rows if all(isinstance(report, Priced) for report in row.values())], share())
+
+
+def summary(rows: Sequence[dict[str, Any]], recorded: float) -> dict[str, Any]:
+    """The figures of programs that ran in all ways. recorded: the share of programs of which lines are recorded."""
+    base = _mean(row["plain"].cpu["drawing"] + row["plain"].cpu["rest"] for row in rows)
+    parts = {name: _mean(row["structure"].parts.get(name, 0.0) for row in rows) for name in rows[0]["structure"].parts}
+    candidates = (CANDIDATES - 1) * _mean(row["structure"].cpu["candidate"] for row in rows)
+    trace = {name: parts[name] for name in ("cotangents", *OF_TRACE)}
+    compile = {name: parts.get(name, 0.0) for name in (*OF_COMPILED, *SHARED)}
+    lines, error = _difference(rows, "lines", "structure")
+    tiers = {"trace": sum(trace.values()), "compile": sum(compile.values()), "lines": recorded * lines}
+    tiers["campaign"] = learning([row["lines"] for row in rows])
+    paired = {way: _difference(rows, way, "plain") for way in WAYS[1:]}
+    return {
+        "share": round(sum(tiers.values()) / base, 4),
+        "share_with_candidates": round((sum(tiers.values()) + candidates) / base, 4),
+        "shares": {tier: round(seconds / base, 4) for tier, seconds in {**tiers, "candidates": candidates}.items()},
+        "families": {name: round(seconds / base, 5) for name, seconds in {**trace, **compile}.items()},
+        "lines": {
+            "recorded_share": recorded,
+            "where_recorded": round(lines / base, 4),
+            "error": round(error / base, 4),
+        },
+        "paired": {way: {"share": round(d / base, 4), "error": round(e / base, 4)} for way, (d, e) in paired.items()},
+        "cpu_seconds_per_program": round(base, 3),
+        "programs": len(rows),
+        "python": platform.python_version(),
+    }
+
+
+def learning(reports: Sequence[Report]) -> float:
+    """CPU seconds a program that the campaign itself takes to learn, and to pack the counts that travel."""
+    started = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus(Path(folder) / "corpus", {}).start()
+        for report in reports:
+            corpus.learn(report)
+            corpus.seen.packed()
+    return (time.process_time() - started) / max(len(reports), 1)
+
+
+def _difference(rows: Sequence[dict[str, Any]], way: str, other: str) -> tuple[float, float]:
+    """The mean of what a way takes more than another, and its standard error."""
+    found = [row[way].cpu["rest"] - row[other].cpu["rest"] for row in rows]
+    spread = statistics.stdev(found) / math.sqrt(len(found)) if len(found) > 1 else math.inf
+    return statistics.mean(found), spread
+
+
+def _mean(values: Iterator[float]) -> float:
+    return statistics.mean(values)
