@@ -102,7 +102,7 @@ class Guided:
         self._save()
 
     def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        number, counts = self.first + n, self.corpus.seen.packed()
+        number, counts, task = self.first + n, self.corpus.seen.packed(), replace(task, campaign=self.folder.name)
         self.next = number + 1
         if self.guidance == ARMS["blind"]:
             self.pending[number] = (Offer(),) * (REDRAWS + 1)

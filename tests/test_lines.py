@@ -78,6 +78,15 @@ def test_what_runs_between_two_recordings_counts_when_it_runs_in_one(run: Any) -
     assert found == [["_inductor/ir.py", 2], ["_inductor/ir.py", 3]]
 
 
+def test_a_worker_tells_everything_to_the_next_campaign(run: Any) -> None:
+    found = run(
+        "def lines(campaign):\n    with recorded(campaign) as reached:\n        ir.lower(1)\n"
+        "    return len(reached.lines)\n"
+        "print(json.dumps([lines(name) for name in ('one', 'one', 'other', 'other', 'one')]))"
+    )
+    assert found == [2, 0, 2, 0, 2]
+
+
 def test_only_existing_files_of_the_compiler_count(run: Any) -> None:
     made_up = "\n".join(f"exec(compile('x = 1', {path!r}, 'exec'))" for path in ("<eval_with_key>.1", "ir.py"))
     beside = "exec(compile('x = 1', ir.__file__.replace('ir.py', 'made_up.py'), 'exec'))"

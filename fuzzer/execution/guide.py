@@ -76,7 +76,7 @@ def completed(trial: Trial, task: Task) -> tuple[Report, Words]:
     """The Report of a trial that was begun, and what its program exercises, compiled too."""
     text, journal = show(trial.program), worker.journal()
     journal.begin(text)
-    listen = recorded() if task.lines else contextlib.nullcontext(None)
+    listen = recorded(task.campaign) if task.lines else contextlib.nullcontext(None)
     with watched(trial.program.route.name, lambda: journal.phase_name) as watch, listen as reached:
         try:
             told = end(trial, task, journal)

@@ -66,11 +66,20 @@ class Reached:
 
 
 _told: set[Line] = set()
+_campaign = ""
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[Reached]:
-    """Record what is reached meanwhile, on all threads (see `follow`)."""
+def recorded(campaign: str = "") -> Iterator[Reached]:
+    """Record what is reached meanwhile, on all threads (see `follow`).
+
+    campaign: whom it is told. To another one than before, everything is new again.
+    """
+    global _campaign
+    if campaign != _campaign:
+        _told.clear()
+        _arm()
+        _campaign = campaign
     reached = Reached()
     with _watching() as found:
         yield reached
@@ -116,6 +125,10 @@ if sys.version_info >= (3, 12):
 
     _monitor = functools.cache(Monitor)
 
+    def _arm() -> None:
+        """Watch all lines again."""
+        sys.monitoring.restart_events()
+
     @contextlib.contextmanager
     def _watching() -> Iterator[set[Line]]:
         monitor, found = _monitor(), set[Line]()
@@ -126,6 +139,9 @@ if sys.version_info >= (3, 12):
             monitor.found = None
 
 else:
+
+    def _arm() -> None:
+        """Every program is traced anyway."""
 
     @contextlib.contextmanager
     def _watching() -> Iterator[set[Line]]:

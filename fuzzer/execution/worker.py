@@ -68,6 +68,7 @@ class Task:
     final: bool = True  # verdicts survive the rounding model's final look; exploration is content with suspects
     also: tuple[str, ...] = ()  # oracles that speak only where they are asked (`verdict.ASKED`)
     lines: float = 0.0  # the share of programs of which the compiler's lines are recorded (`lines.recorded`)
+    campaign: str = ""  # to which a worker tells lines that it told another
     lacking: tuple[str, ...] = ()  # what inductor does without (`private.lacking`), to find out what is at fault
 
 
