@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from fuzzer.bench import faults, rows
+from fuzzer.bench.__main__ import main
 from fuzzer.bench.curves import picture
 from fuzzer.bench.faults import SLICE_SCATTER, Plan, measure, of_rare, of_slice_scatter
 from fuzzer.bench.race import CPU, Judge, Lane, Race, Run
@@ -208,6 +210,14 @@ def test_the_clock_is_read_where_the_fault_was_found(tmp_path: Path) -> None:
     late = {"row": "end", "arm": "trace", "seed": 2, "cpu": 30.0, "features": 1}
     path.write_text(lines(plan, found, late))
     assert rows.clock([path])["trace"] == {"seconds": [7.5, None], "median": None, "programs": [3, None]}
+
+
+def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["faults", "--report", "--rows", str(file), "--svg", str(tmp_path / "curves.svg")])
+    assert "| trace | 1 |" in told.output
+    assert (tmp_path / "curves.svg").read_text().startswith("<svg")
+    told = CliRunner().invoke(main, ["time-to-fault", "--report", "--rows", str(file), "--json"])
+    assert json.loads(told.output)["blind"]["seconds"] == [None]
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ from fuzzer.execution.messages import Place, Subject, UsageError, parse_subject
 from fuzzer.execution.pool import NoMachine
 from fuzzer.execution.worker import Task
 from fuzzer.guidance import ARMS, SHIPPED
+from fuzzer.interpret import UnknownOp
 from fuzzer.ops.spec import Limits
 from fuzzer.program import DIFFERENTIABLE
 from fuzzer.routes import ANY_BACKEND
@@ -254,6 +255,7 @@ def faults_command(
 
 
 @main.command("time-to-fault")
+@_workers_option()
 @click.option("--arms", default=SHIPPED, show_default=True, help="Of guidance.")
 @click.option(
     "--at-once", default=1, show_default=True, type=click.IntRange(1), help="Campaigns that share the workers."
@@ -360,5 +362,5 @@ def minimize_command(
 if __name__ == "__main__":
     try:
         main(prog_name="scripts/bench")
-    except (NoMachine, UsageError) as error:
+    except (NoMachine, UnknownOp, UsageError) as error:
         sys.exit(f"backfuzz: {error}")

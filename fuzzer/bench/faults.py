@@ -90,6 +90,7 @@ def measure(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = frozens
     """Run the campaigns of a plan, a row at a time. wanted: these faults end a campaign; with none, all rare ones are
     planted and it ends by its budget."""
     began, place = time.monotonic(), task.place
+    path.parent.mkdir(parents=True, exist_ok=True)
     missing = "" if has_slice_scatter() else "slice_scatter_of_2_11"
     task = replace(task, final=False, canary=missing if wanted else "rare")
     with contextlib.ExitStack() as stack:
