@@ -18,6 +18,7 @@ output_code          torch._inductor.graph.GraphLowering.save_output_code (tried
 graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
 kernels_in_work      V.graph.scheduler.nodes, IRNode.get_origins (tried on 2.11.0 and 2.13.0)
 counters             torch._dynamo.utils.counters (tried on 2.11.0 and 2.13.0)
+compile_phases       torch._dynamo.utils.ChromiumEventLogger.log_event_{start,end} (tried on 2.11.0 and 2.13.0)
 inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11.0 and 2.13.0)
 lacking              the two above, torch._inductor.lowering.{lowerings, fallback_handler},
                      torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
@@ -281,6 +282,28 @@ def counters() -> dict[str, int]:
     from torch._dynamo.utils import counters as counted
 
     return {f"{group} {name}": number for group, found in counted.items() for name, number in found.items()}
+
+
+@contextlib.contextmanager
+def compile_phases(enter: Callable[[str], None], leave: Callable[[], None]) -> Iterator[None]:
+    """Have the compiler call enter(name) and leave() around each of the phases that it times ("GraphLowering.run")."""
+    from torch._dynamo.utils import ChromiumEventLogger as Logger
+
+    start, end = Logger.log_event_start, Logger.log_event_end
+
+    def entering(self: Any, name: str, *given: Any, **named: Any) -> Any:
+        enter(name)
+        return start(self, name, *given, **named)
+
+    def leaving(self: Any, *given: Any, **named: Any) -> Any:
+        leave()
+        return end(self, *given, **named)
+
+    Logger.log_event_start, Logger.log_event_end = entering, leaving
+    try:
+        yield
+    finally:
+        Logger.log_event_start, Logger.log_event_end = start, end
 
 
 def readable(module: Any) -> str:

@@ -24,6 +24,7 @@ from fuzzer.bench import (
     minimize,
     planted_ratios,
     plot,
+    profile,
     rows,
     sensitivity,
     slopes,
@@ -305,6 +306,15 @@ def throughput_command(
     say = partial(click.echo, err=True)
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
     _print(throughput.measure(task, programs, workers, rounds, say), as_json)
+
+
+@main.command("profile")
+@click.option("--programs", default=60, show_default=True, type=click.IntRange(1))
+@_options
+def profile_command(programs: int, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+    """Where a program's CPU time goes, by phase, from drawing it to the report."""
+    task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
+    _print(profile.measure(task, programs, workers), as_json)
 
 
 @main.command("slopes")

@@ -1,0 +1,197 @@
+"""Where a program's time goes: CPU seconds by phase, of a campaign's own path, guided, in its own workers.
+
+A phase is a stack of them: what the compiler does in the middle of a run counts for the compiler alone. torch tells its
+own phases; ours are functions that the bench wraps. What compilers take as processes of their own, as g++ and ptxas do,
+counts as `kernels`, and so does Triton, which compiles in the worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fuzzer.campaign import room
+from fuzzer.execution import guide, worker
+from fuzzer.execution.guide import CANDIDATES, Offer
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import Task
+from fuzzer.frontier import Seen
+from fuzzer.private import compile_phases
+
+# Phases in the order in which they are told, and what is in them.
+PHASES = {
+    "generation": "drawing all candidates",
+    "trace": "running all candidates in eager, recorded",
+    "features": "of traces and of the compile, and novelty",
+    "eager": "running the chosen one in eager, not recorded",
+    "dynamo": "tracing Python, guards",
+    "aot": "AOTAutograd: functionalizing, the joint graph, the partitioner",
+    "inductor": "graph passes, lowering, scheduling, writing code",
+    "kernels": "g++ or Triton, loading what they made",
+    "run": "running compiled code twice, checks of the inputs",
+    "oracles": "the rounding model and comparisons",
+    "other": "collections, journal, resets",
+    "messages": "between two programs: unpacking the task, packing the report",
+}
+# Of torch's phases, by how their names begin; all others count for the phase that they are in.
+TOLD = {
+    "dynamo": "dynamo",
+    "entire_frame_compile": "dynamo",
+    "backend_compile": "aot",
+    "create_aot_dispatcher_function": "aot",
+    "entire_backward_compile": "aot",
+    "_recursive_": "inductor",
+    "compile_fx": "inductor",
+    "inductor_compile": "inductor",
+    "compile_file": "kernels",
+    "async_compile": "kernels",
+    "CachingAutotuner": "kernels",
+    "StaticAutotunerFuture": "kernels",
+}
+# Ours: the module in whose name the function is called, the function, the phase.
+OURS = (
+    (guide, "made", "generation"),
+    (guide, "sketch", "trace"),
+    (guide, "exercised", "trace"),
+    (guide, "of_trace", "features"),
+    (guide, "hashed", "features"),
+    (guide, "novelty", "features"),
+    (guide, "settled", "eager"),
+    (guide, "is_heard", "oracles"),
+    (worker, "run_subject", "run"),
+    (worker, "verdicts", "oracles"),
+    (worker, "detectable", "oracles"),
+    (worker, "nonzero", "oracles"),
+)
+
+
+def children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+class Stopwatch:
+    """CPU seconds by phase. Time counts for the phase entered last; that of ended child processes for `kernels`."""
+
+    def __init__(self, own: Callable[[], float] = time.process_time, children: Callable[[], float] = children_seconds):
+        self.own, self.children = own, children
+        self.last = own(), children()
+        self.inside = ["other"]
+        self.seconds: Counter[str] = Counter()
+
+    def _count(self) -> None:
+        now = self.own(), self.children()
+        self.seconds[self.inside[-1]] += now[0] - self.last[0]
+        self.seconds["kernels"] += now[1] - self.last[1]
+        self.last = now
+
+    def enter(self, phase: str) -> None:
+        self._count()
+        self.inside.append(phase)
+
+    def leave(self) -> None:
+        self._count()
+        self.inside.pop()
+
+    def enter_told(self, name: str) -> None:
+        """Enter a phase of torch's."""
+        self.enter(next((ours for begin, ours in TOLD.items() if name.startswith(begin)), self.inside[-1]))
+
+    def wrapped(self, function: Callable[..., Any], phase: str) -> Callable[..., Any]:
+        def timed(*given: Any, **named: Any) -> Any:
+            self.enter(phase)
+            try:
+                return function(*given, **named)
+            finally:
+                self.leave()
+
+        return timed
+
+
+@contextlib.contextmanager
+def timing(watch: Stopwatch) -> Iterator[None]:
+    """All phases go to this watch."""
+    before = [getattr(module, name) for module, name, _ in OURS]
+    for (module, name, phase), function in zip(OURS, before, strict=True):
+        setattr(module, name, watch.wrapped(function, phase))
+    try:
+        with compile_phases(watch.enter_told, watch.leave):
+            yield
+    finally:
+        for (module, name, _), function in zip(OURS, before, strict=True):
+            setattr(module, name, function)
+
+
+@dataclass(frozen=True)
+class Timed(Report):
+    """A Report with CPU seconds by phase."""
+
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+_ended: tuple[float, float] | None = None  # when the last task of this worker did
+
+
+def explore(task: Task, what: tuple[int, bytes]) -> Report:
+    """A guided campaign's program, with what it took."""
+    global _ended
+    watch = Stopwatch()
+    if _ended is not None:
+        watch.seconds["messages"] = sum(watch.last) - sum(_ended)
+    with timing(watch):
+        found = guide.explore_rarest(task, (*what, (Offer(),) * CANDIDATES))
+    watch.leave()
+    _ended = watch.last
+    return Timed(**vars(found), phases=dict(watch.seconds))
+
+
+def measure(task: Task, programs: int, workers: int) -> dict[str, Any]:
+    """CPU seconds of a program by phase, in workers and in this process. First compiles do not count."""
+    seen, started = Seen(), time.monotonic()
+    with Pool(workers, task.place.devices) as pool:
+        explored(pool, task, seen, range(2 * workers))
+        cpu = time.process_time()
+        reports = explored(pool, task, seen, range(2 * workers, 2 * workers + programs))
+        own = time.process_time() - cpu
+    return summary(reports, own) | {
+        "workers": workers,
+        "device": task.place.subject.device,
+        "backend": task.place.subject.backend,
+        "seconds": round(time.monotonic() - started, 1),
+    }
+
+
+def explored(pool: Pool, task: Task, seen: Seen, numbers: range) -> list[Report]:
+    """The Reports of these programs."""
+    left, running, found = list(reversed(numbers)), set[Future[Report]](), list[Report]()
+    while left or running:
+        while left and len(running) < room(pool.workers):
+            running.add(pool.submit(explore, replace(task, final=False), (left.pop(), seen.packed())))
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            found.append(pool.result(future, task))
+            seen.add(found[-1].features)
+    return found
+
+
+def summary(reports: list[Report], own: float) -> dict[str, Any]:
+    """The figures of these reports. own: CPU seconds of the process that the workers report to."""
+    told = [r for r in reports if isinstance(r, Timed) and not r.rejected]
+    spent: Counter[str] = Counter()
+    for report in told:
+        spent.update(report.phases)
+    ran, total = max(len(told), 1), max(sum(spent.values()) + own, 1e-9)
+    rows = {name: spent[name] for name in PHASES} | {"main": own}
+    return {
+        "programs": len(told),
+        "cpu_seconds_per_program": round(total / ran, 4),
+        "phases": {name: round(seconds / ran, 5) for name, seconds in rows.items()},
+        "shares": {name: round(seconds / total, 4) for name, seconds in rows.items()},
+    }
