@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
@@ -84,7 +84,7 @@ class Stopwatch:
         self.own, self.children = own, children
         self.last = own(), children()
         self.inside = ["other"]
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def _count(self) -> None:
         now = self.own(), self.children()
@@ -184,11 +184,9 @@ def explored(pool: Pool, task: Task, seen: Seen, numbers: range) -> list[Report]
 def summary(reports: list[Report], own: float) -> dict[str, Any]:
     """The figures of these reports. own: CPU seconds of the process that the workers report to."""
     told = [r for r in reports if isinstance(r, Timed) and not r.rejected]
-    spent: Counter[str] = Counter()
-    for report in told:
-        spent.update(report.phases)
+    spent = {name: sum(report.phases.get(name, 0.0) for report in told) for name in PHASES}
     ran, total = max(len(told), 1), max(sum(spent.values()) + own, 1e-9)
-    rows = {name: spent[name] for name in PHASES} | {"main": own}
+    rows = spent | {"main": own}
     return {
         "programs": len(told),
         "cpu_seconds_per_program": round(total / ran, 4),
