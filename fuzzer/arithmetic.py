@@ -164,7 +164,7 @@ SCATTERING = frozenset(
 )
 
 # Kernels that subtract inside: x - mean(x); interpolation weights that sum to 0 or 1; a grid around 0; a logit's
-# log(1 + exp(x)) - t x; 1 - sigmoid(x).
+# log(1 + exp(x)) - t x. (Those without sums: `rounding.POINTWISE`.)
 CANCELLING = (
     "layer_norm",
     "batch_norm",
@@ -173,9 +173,6 @@ CANCELLING = (
     "upsample",
     "affine_grid",
     "binary_cross_entropy_with_logits",
-    "glu_backward",
-    "silu_backward",
-    "mish_backward",
 )
 
 # grid_sample's interpolation modes are numbered; the cubic's coefficients ((a x - 5a) x + 8a) x - 4a with a = -3/4 pass
@@ -196,6 +193,8 @@ FACTORISING = frozenset(
 FLAGS = {"multilabel_margin_loss_forward": 1}
 # Arguments that such a result is handed to.
 FLAGGED = {"multilabel_margin_loss_backward": 4}
+# Arguments that are compared with a constant as they are.
+DECIDING = {"hardswish_backward": 1, "hardsigmoid_backward": 1}
 # Factors that are unique only up to signs: which of the results they are, columns first, then rows.
 SIGNED = {"_linalg_eigh": (1, None), "_linalg_svd": (0, 2), "linalg_eig": (1, None)}
 
@@ -313,24 +312,33 @@ def interpolation(step: Step) -> int:
     return next((a for a in step.args if isinstance(a, int) and not isinstance(a, bool)), 0)
 
 
-def narrow_part(step: Step) -> float:
-    """Units of half precision that a kernel which adds up in float32 may show all the same, besides its result's.
-
-    A bias may be added after the product has been rounded. torch's own CPU convolutions multiply matrices in float32;
-    then col2im adds the kernel's overlapping taps, and the weight's gradient is added up over the batch, each
-    rounded.
-    """
-    if step.name in ADDING:
-        return 1.0
+def narrow_part(step: Step) -> bool:
+    """Whether a kernel that adds up in float32 may add to what it has rounded to half precision all the same."""
     if not step.name.startswith("convolution"):
-        return 0.0
+        return step.name in ADDING
+    biased = not step.name.endswith("_backward") and step.args[2] is not None
+    return biased or max(narrow_terms(step)) > 1
+
+
+def narrow_terms(step: Step) -> list[int]:
+    """Of each result of a convolution (the input's, weight's and bias's gradient), how many rounded terms it adds.
+
+    torch's own CPU convolutions multiply matrices in float32; then col2im adds the kernel's overlapping taps, and the
+    weight's gradient is added up over the batch.
+    """
     backward = step.name.endswith("_backward")
     transposed, weight = step.args[7 if backward else 6], step.args[2 if backward else 1]
-    if backward or transposed:
-        taps = math.prod(weight.shape[2:]) if isinstance(weight, Ref) else 1
-        coarsest = max(real_dtypes(step.inputs), key=epsilon)
-        return 1.0 + growth(max(taps, step.args[0].shape[0] if backward else 1), epsilon(coarsest) * ULPS[coarsest])
-    return 1.0 if step.args[2] is not None else 0.0
+    taps = math.prod(weight.shape[2:])
+    if not backward:
+        return [taps if transposed else 1]
+    asked: list[bool] = step.args[10]
+    terms = (1 if transposed else taps, step.args[0].shape[0], 1)
+    return [n for n, wanted in zip(terms, asked, strict=True) if wanted]
+
+
+def narrow_units(terms: int, unit: float) -> float:
+    """Units by which a sum of rounded terms, itself rounded, is off; none where there is nothing to add."""
+    return 0.0 if terms <= 1 else 1.0 + growth(terms, unit)
 
 
 def units(step: Step, dtype: torch.dtype) -> float:

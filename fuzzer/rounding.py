@@ -30,10 +30,12 @@ import torch
 
 from fuzzer.arithmetic import (
     ACCUMULATING,
+    ADDING,
     BICUBIC,
     CANCELLING,
     COPIES,
     CUBIC_INNER,
+    DECIDING,
     DIVIDING,
     FACTORISING,
     FLAGGED,
@@ -60,6 +62,8 @@ from fuzzer.arithmetic import (
     is_exact,
     is_primitive,
     narrow_part,
+    narrow_terms,
+    narrow_units,
     narrows,
     real_dtypes,
     units,
@@ -208,7 +212,7 @@ def _reach(step: Step) -> float:
     """The largest number that a partial sum of the step may be, in the narrowest precision that it may be kept in."""
     dtypes = real_dtypes((*step.inputs, *step.results))
     least = min((torch.finfo(d).max for d in dtypes), default=math.inf)
-    narrow = step.name in NARROW or narrow_part(step) > 0
+    narrow = step.name in NARROW or narrow_part(step)
     return least if narrow else max(least, torch.finfo(torch.float32).max)
 
 
@@ -291,9 +295,12 @@ class Rounder:
             args = self._regridded(number, step, args)
         if step.name == "_softmax_backward_data":
             args = self._multiplied(step, args)
+        if step.name.startswith("convolution"):
+            args = self._convolved(step, args)
         unit = self.scale * self._inner_unit(number, step)
         written = {id_of(ref) for ref in step.writes}
-        kept = {id_of(step.args[FLAGGED[step.name]])} if step.name in FLAGGED else frozenset()
+        flagged = {**FLAGGED, **DECIDING}.get(step.name)
+        kept = frozenset() if flagged is None else {id_of(step.args[flagged])}
         whole = step.name in FACTORISING
         moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, whole)
         return moved[0], moved[1]
@@ -324,6 +331,17 @@ class Rounder:
         at = 2 if step.name.endswith("_backward") else 1
         error = 3 * self.scale * _own_unit(step) * (1 + args[at].abs())
         return (*args[:at], args[at] + self.noise(args[at]) * error, *args[at + 1 :])
+
+    def _convolved(self, step: Step, args: Any) -> Any:
+        """The terms that are rounded and added: a weight's elements make those of taps, an input's those of a batch."""
+        unit, moved = _own_unit(step), list(args)
+        if unit > epsilon(torch.float32):
+            asked = step.args[10][:2] if step.name.endswith("_backward") else [True]
+            places = [at for at, wanted in zip((2, 1) if len(asked) == 2 else (1,), asked, strict=True) if wanted]
+            for at, terms in zip(places, narrow_terms(step), strict=False):
+                size = self.scale * unit * narrow_units(terms, unit)
+                moved[at] = by_parts(args[at], lambda t, size=size: t * (1 + self.noise(t) * size))  # type: ignore[misc]
+        return tuple(moved)
 
     def _multiplied(self, step: Step, args: Any) -> Any:
         """softmax's backward may round gradient * output to their own dtype, before it is added up and taken off."""
@@ -380,8 +398,8 @@ class Rounder:
         coarsest = max(dtypes, key=epsilon)
         inner = epsilon(coarsest) * ULPS[coarsest]
         if step.name in WIDE and not narrows(step):
-            if inner > epsilon(torch.float32) and narrow_part(step):
-                return inner * narrow_part(step) + accumulator(step) * self.found.growth(number, step)
+            if inner > epsilon(torch.float32) and step.name in ADDING:  # to a product that has been rounded
+                return inner + accumulator(step) * self.found.growth(number, step)
             inner = min(inner, epsilon(torch.float32))
             return inner * (1 + self.found.growth(number, step))
         if "grid_sampler" in step.name:  # coordinates: `_regridded`
@@ -524,6 +542,15 @@ class Rounder:
         adding = accumulator(step) * growth(grid_terms(step), accumulator(step))
         return [2 * unit * largest[0], (4 * unit + 2 * adding) * largest[1] * sums]
 
+    def _added(self, step: Step, args: Any, values: list[torch.Tensor]) -> list[float | torch.Tensor]:
+        """Absolute errors of a convolution's results: of sums of rounded terms, and of a product before its bias."""
+        unit = _own_unit(step)
+        hidden = [v.abs() * unit * narrow_units(n, unit) for v, n in zip(values, narrow_terms(step), strict=True)]
+        if not step.name.endswith("_backward") and args[0][2] is not None:
+            bias = args[0][2].reshape(-1, *(1,) * (len(step.args[1].shape) - 2))
+            hidden[0] = hidden[0] + (values[0] - bias).abs() * unit
+        return list(hidden)
+
     def _cancelled(
         self, number: int, step: Step, args: object, values: list[torch.Tensor]
     ) -> float | list[float | torch.Tensor]:
@@ -533,16 +560,16 @@ class Rounder:
         """
         if step.name.startswith("grid_sampler"):
             return self._interpolated(step, args)
-        if "gelu" in step.name:  # 1 + erf(x) and 1 + tanh(x) near -1
-            return 4.0 * self._inner_unit(number, step)
+        if step.name.startswith("convolution") and _own_unit(step) > epsilon(torch.float32):
+            return self._added(step, args, values)
+        if step.name in POINTWISE:
+            return [self._inner_unit(number, step) * POINTWISE[step.name](step, args[0])]  # type: ignore[index]
         if step.name.startswith("_fft_"):  # each element is off by what the largest is off by
             largest = [float(t.abs().max()) for t in _float_tensors(values) if t.numel()]
             return self._inner_unit(number, step) * max(largest, default=0.0)
         if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
             factors = list(_float_tensors(args))[:1]
             return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
-        if step.name in ("elu", "elu_backward", "celu", "selu"):  # exp(x) - 1 near 0, where expm1 is not used
-            return 2.0 * self._inner_unit(number, step)
         if step.name in ("erf", "erfc") and not any(r.dtype == torch.float64 for r in step.results):
             # torch's vectorised erf is 1 - the approximation 7.1.26 of Abramowitz and Stegun: 1.5e-7, absolute, and
             # what its terms round; 4.9e-7 has been measured
@@ -631,6 +658,46 @@ class Rounder:
             gradual = self.gradual or dtype == torch.float16
             value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), 0.0, value)
         return value
+
+
+def _gelu_backward(step: Step, args: Any) -> torch.Tensor:
+    """Both terms of the derivative; of the approximation's second, x (1 - tanh(z)^2) z', the factors."""
+    gradient, x = args[0], args[1].abs()
+    slope = x * (0.4 + 0.054 * x * x) if step.kwargs.get("approximate") == "tanh" else 0.0 * x
+    return 4 * gradient.abs() * (1 + slope)
+
+
+def _elu(step: Step, args: Any) -> torch.Tensor:
+    """exp(x) - 1, or result + alpha, where exp(x) is small."""
+    backward = step.name.endswith("_backward")
+    scalars = [abs(a) for a in args[1:4] if not isinstance(a, bool | torch.Tensor)]
+    size = args[0].abs() if backward else torch.ones_like(args[0])
+    return 2 * size * math.prod(scalars[: 3 if backward else 2])
+
+
+def _glu_backward(step: Step, args: Any) -> torch.Tensor:
+    """1 - sigmoid(b) in the second half."""
+    gradient, x = args[0], args[1]
+    dim = args[2] if len(args) > 2 else -1
+    return torch.cat([torch.zeros_like(gradient), (gradient * x.chunk(2, dim)[0]).abs()], dim)
+
+
+def _swish_backward(step: Step, args: Any) -> torch.Tensor:
+    """sigmoid(x) (1 + x (1 - sigmoid(x))), and mish's derivative, which is as large."""
+    return 2 * args[0].abs() * args[1].sigmoid() * (1 + args[1].abs())
+
+
+# Kernels without sums that cancel inside: what is cancelled, element by element, in units of the kernel's arithmetic.
+POINTWISE: dict[str, Callable[[Step, Any], torch.Tensor]] = {
+    "gelu": lambda step, args: 4 * args[0].abs(),  # x (1 + erf(x)) and x (1 + tanh(x)) near -1
+    "gelu_backward": _gelu_backward,
+    "elu": _elu,
+    "elu_backward": _elu,
+    "glu_backward": _glu_backward,
+    "silu_backward": _swish_backward,
+    "mish_backward": _swish_backward,
+    "hardswish_backward": lambda step, args: args[0].abs() * (1 + args[1].abs()),  # x / 3 + 1 / 2
+}
 
 
 def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

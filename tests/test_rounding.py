@@ -716,3 +716,54 @@ def test_grid_samples_gradients_lie_inside_the_floor_and_an_error_beside_them_do
         assert bool(((value.double() - r).abs() <= limit).all())
         told = (planted * r.abs() > limit) | limit.isinf() | (r.abs() < r.abs().mean())
         assert float(told.double().mean()) > 0.9
+
+
+# ---------------------------------------------------------------- floors element by element
+
+
+def test_an_operand_at_the_threshold_of_a_kernel_that_compares_it_is_on_its_side() -> None:
+    for f in (F.hardswish, F.hardsigmoid):
+        x = torch.tensor([-3.0, 3.0, -1.5, 0.0], dtype=BF16)
+        found = floors(gradient(f), x)[0]
+        assert float(found.max()) < 0.1
+        assert floor(gradient(lambda x, f=f: f(x * 0.7)), x / 0.7) > 0.4  # a rounded one may lie on either
+
+
+@pytest.mark.parametrize("f", [F.gelu, F.silu, F.mish, F.elu, F.hardswish, lambda x: F.glu(x, 0)])
+def test_what_is_cancelled_is_measured_by_each_elements_own_gradient(
+    f: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """An element of a small gradient is known as well, beside one of a large gradient."""
+    x = torch.linspace(-4, 4, 64)
+    size = torch.cat([torch.full((16,), 1e-6), torch.full((48,), 1e6)])
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.detach().requires_grad_()
+        found = f(y)
+        return list(torch.autograd.grad(found, y, size[: len(found)]))
+
+    model, (value,) = modelled(run, x)
+    limit = model.spread(32).floor(FIRST_FACTOR)[0]
+    assert bool(((value.double() - model.reference[0]).abs() <= limit).all())
+    assert float(limit[:16].max()) < 1e-6 * 5e-4
+    assert float(limit[:16].min()) > 0
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_half_precision_bias_gradient_and_what_no_rounded_terms_make_are_known_to_a_unit(transposed: bool) -> None:
+    x, w, b = normal(4, 3, 9, dtype=BF16), normal(3, 3, 3, dtype=BF16), normal(3, dtype=BF16)
+    conv = F.conv_transpose1d if transposed else F.conv1d
+    cotangent = normal(*conv(x, w, b).shape, dtype=BF16)
+
+    def run(*given: torch.Tensor) -> list[torch.Tensor]:
+        leaves = [t.detach().requires_grad_() for t in given]
+        found = conv(*leaves)
+        return [found.detach(), *torch.autograd.grad(found, leaves, cotangent)]
+
+    model, results = modelled(run, x, w, b)
+    limits = model.spread(32).floor(FIRST_FACTOR)
+    wide = []
+    for value, r, limit in zip(results, model.reference, limits, strict=True):
+        assert bool(((value.double() - r).abs() <= limit).all())
+        wide.append(float((limit / r.abs().clamp_min(1)).max()) > 4.1 * 2.0**-8)
+    assert wide[1:] == [not transposed, True, False]
