@@ -296,12 +296,16 @@ def fuzz(
 def share_of_lines(asked: bool | None, plan: Any) -> float:
     """The share of a plan's programs whose lines are recorded. Raises UsageError where that is asked for in vain."""
     from fuzzer.execution.lines import share
+    from fuzzer.features import LINES
 
+    credited = bool(set(LINES) & set(plan.guidance.credits))
     compiles = plan.task.place.subject.backend not in UNCOMPILED
     if asked and not (plan.guided and compiles):
         raise UsageError("--lines goes with a guided campaign that compiles; its corpus holds what was reached")
-    if asked and not share():
-        raise UsageError("before Python 3.12, --lines needs coverage.py: pip install coverage")
+    if credited and asked is False:
+        raise UsageError("--no-lines: what is guided by lines needs them")
+    if (asked or credited) and not share():
+        raise UsageError("before Python 3.12, lines are recorded with coverage.py: pip install coverage")
     return share() if plan.guided and compiles and asked is not False else 0.0
 
 
