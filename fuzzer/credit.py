@@ -13,7 +13,7 @@ from typing import Any
 
 FLOOR = 0.1  # of the choices are made blindly, so that none is starved and one that comes to life is seen
 HALF_LIFE = 2000  # choices, after which what came of one counts half: what a choice can bring is used up some day
-MEMORY = 32  # programs by which it is told how much a program brings nowadays
+MEMORY = 32  # programs by which it is told what a program brings and costs nowadays
 ENOUGH = 20  # tries, after which it is told that a choice brought nothing
 
 
@@ -24,7 +24,7 @@ class Credit:
     tries      candidates that were made with it, of which so many were refused, and so many compiled.
     new        features that no program showed before, of those that were compiled.
     seconds    CPU: what drawing and the reference side took, and for a candidate that was compiled all the rest.
-    worth, spent   new, in units of what programs brought at the time, and seconds; those of long ago count less.
+    worth, spent   new and seconds in units of what programs brought and cost at the time; those of long ago count less.
     """
 
     tries: int = 0
@@ -53,6 +53,23 @@ class Outcome:
     new: int = 0
 
 
+@dataclass
+class Usual:
+    """A mean over what came lately: the last MEMORY values, or as many as there were."""
+
+    total: float = 0.0
+    weight: float = 0.0
+
+    def take(self, value: float) -> None:
+        """Let one more value count."""
+        faded = 1 - 1 / MEMORY
+        self.total, self.weight = self.total * faded + value, self.weight * faded + 1
+
+    def of(self, value: float) -> float:
+        """A value in units of the mean: of one that counts, at most MEMORY. Before there is a mean, as it is."""
+        return value * self.weight / self.total if self.total else value
+
+
 Credits = dict[str, Credit]
 
 
@@ -69,12 +86,13 @@ def never_new(credits: Mapping[str, Credit]) -> list[str]:
 class Bandit:
     """Chooses by new features per CPU second: discounted Thompson sampling (Raj and Kalyani 2017).
 
-    All choices bring less and less, so what one brings is counted in units of what programs bring at the time. It is
-    taken for a compound Poisson process in CPU time: discoveries come at some rate, each of some worth. In units of the
-    mean worth of a discovery, weighted by worth (the ratio of variance to mean of such a process), counts are as
-    spread as a Poisson's, whose rate given n in t seconds is Gamma(n + 1, t + 1 / pooled rate). A rate is drawn from
-    each choice's Gamma and the largest wins. A choice of which nothing is known, or nothing recent, is so taken to be
-    as good as the average, and as uncertain as one discovery.
+    All choices bring less and less, and a worker's first programs cost more, so gains and seconds are counted in units
+    of what programs bring and cost at the time. What a choice brings is taken for a compound Poisson process in CPU
+    time: discoveries come at some rate, each of some worth. In units of the mean worth of a discovery, weighted by
+    worth (the ratio of variance to mean of such a process), counts are as spread as a Poisson's, whose rate given n
+    in time t is Gamma(n + 1, t + 1 / pooled rate). A rate is drawn from each choice's Gamma and the largest wins. A
+    choice of which nothing is known, or nothing recent, is so taken to be as good as the average, and as uncertain as
+    one discovery.
 
     half_life   choices, after which what came of one counts half.
     """
@@ -82,7 +100,7 @@ class Bandit:
     def __init__(self, names: Iterable[str], rng: random.Random, half_life: float = HALF_LIFE):
         self.credits: Credits = {name: Credit() for name in names}
         self.squares = 0.0  # of the worth of discoveries, the recent ones
-        self.usual = 0.0  # features that a compiled program brings nowadays
+        self.gain, self.cost = Usual(), Usual()  # features and seconds of programs that were compiled
         self.rng, self.faded = rng, 0.5 ** (1 / half_life)
 
     def choose(self) -> str:
@@ -90,7 +108,7 @@ class Bandit:
         if not worth or self.rng.random() < FLOOR:
             return self.rng.choice(list(self.credits))
         size = self.squares / worth
-        average = size * sum(c.spent for c in self.credits.values()) / worth  # seconds for a discovery
+        average = size * sum(c.spent for c in self.credits.values()) / worth  # time for a discovery
         drawn = {
             name: self.rng.gammavariate(1 + c.worth / size, 1 / (average + c.spent)) for name, c in self.credits.items()
         }
@@ -101,27 +119,24 @@ class Bandit:
         for credit in self.credits.values():
             credit.worth *= self.faded
             credit.spent *= self.faded
-        worth = self._worth(outcome)
+        if outcome.compiled:
+            self.gain.take(outcome.new)
+            self.cost.take(outcome.seconds)
+        worth = self.gain.of(outcome.new)
         self.squares = self.squares * self.faded + worth**2
         credit = self.credits[name]
         credit.add(outcome)
         credit.worth += worth
-        credit.spent += outcome.seconds
-
-    def _worth(self, outcome: Outcome) -> float:
-        """What was new, in programs' worth: at most MEMORY, where nothing was for long."""
-        if not outcome.compiled:
-            return 0.0
-        self.usual += (outcome.new - self.usual) / MEMORY if self.usual else outcome.new
-        return outcome.new / self.usual if self.usual else 0.0
+        credit.spent += self.cost.of(outcome.seconds)
 
     def state(self) -> dict[str, Any]:
         """Plain values, for `restore`."""
-        return {"squares": self.squares, "usual": self.usual, "credits": written(self.credits)}
+        usual = {"gain": vars(self.gain), "cost": vars(self.cost)}
+        return {"squares": self.squares, **usual, "credits": written(self.credits)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take over what another one of the same choices knew; choices that are no more are left out."""
-        self.squares, self.usual = state["squares"], state["usual"]
+        self.squares, self.gain, self.cost = state["squares"], Usual(**state["gain"]), Usual(**state["cost"])
         self.credits |= {name: c for name, c in read(state["credits"]).items() if name in self.credits}
 
 
