@@ -57,7 +57,7 @@ def test_it_follows_when_the_best_arm_dries_up() -> None:
 
 
 def drying(slow: int) -> list[str]:
-    """Features fall as 1 / n; e brings twice as many, and is tried late. Or first, in so many programs that are slow."""
+    """Features fall as 1 / n; e brings twice as many, and is tried late; or first, in so many programs, all slow."""
     bandit, world, chosen = Bandit(NAMES, random.Random(8)), random.Random(9), []
     for n in range(2000):
         name = bandit.choose() if n >= 100 else "e" if n < slow else NAMES[n % 4]
