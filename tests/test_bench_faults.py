@@ -16,7 +16,7 @@ from fuzzer.bench.__main__ import main
 from fuzzer.bench.curves import picture
 from fuzzer.bench.faults import SLICE_SCATTER, Plan, measure, of_rare, of_slice_scatter
 from fuzzer.bench.race import CPU, Judge, Lane, Race, Run
-from fuzzer.bench.survival import Time, log_rank, median
+from fuzzer.bench.survival import Time, kaplan_meier, log_rank, median
 from fuzzer.execution.messages import Report
 from fuzzer.execution.worker import Task
 from fuzzer.frontier import Frontier
@@ -141,6 +141,12 @@ def test_the_median_of_times_is_infinite_where_most_found_nothing() -> None:
     assert median([Time(1, True), Time(2, True)]) == 1.5
 
 
+def test_campaigns_that_were_cut_off_early_count_for_as_long_as_they_ran() -> None:
+    assert kaplan_meier([Time(1, True), Time(2, True), Time(3, True)]) == 2
+    assert kaplan_meier([Time(1, True), Time(1, False), Time(2, False), Time(5, True)]) == 5
+    assert kaplan_meier([Time(1, True), Time(9, False), Time(9, False)]) == math.inf
+
+
 def test_the_log_rank_test_is_that_of_a_textbook() -> None:
     """Remission of leukaemia (Freireich et al., 1963): chi squared 16.79, 9 of 19.25 events with 6-MP."""
     treated = [(6, 1), (6, 1), (6, 1), (6, 0), (7, 1), (9, 0), (10, 1), (10, 0), (11, 0), (13, 1), (16, 1), (17, 0),
@@ -209,7 +215,7 @@ def test_the_clock_is_read_where_the_fault_was_found(tmp_path: Path) -> None:
     found = {"row": "found", "arm": "trace", "fault": SLICE_SCATTER, "cpu": 30.0, "wall": 7.5}
     late = {"row": "end", "arm": "trace", "seed": 2, "cpu": 30.0, "features": 1}
     path.write_text(lines(plan, found, late))
-    assert rows.clock([path])["trace"] == {"seconds": [7.5, None], "median": None, "programs": [3, None]}
+    assert rows.clock([path])["trace"] == {"seconds": [7.5], "median": 7.5, "programs": [3], "in_vain": [1.0]}
 
 
 def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path) -> None:
@@ -217,7 +223,7 @@ def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path)
     assert "| trace | 1 |" in told.output
     assert (tmp_path / "curves.svg").read_text().startswith("<svg")
     told = CliRunner().invoke(main, ["time-to-fault", "--report", "--rows", str(file), "--json"])
-    assert json.loads(told.output)["blind"]["seconds"] == [None]
+    assert json.loads(told.output)["blind"]["in_vain"] == [1.0]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from fuzzer.bench.faults import SLICE_SCATTER
 from fuzzer.bench.guided import rank_test
-from fuzzer.bench.survival import Time, log_rank, median
+from fuzzer.bench.survival import Time, kaplan_meier, log_rank, median
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Told:
     arm: str
     marks: tuple[tuple[float, int, int], ...]  # CPU seconds, features, programs
     found: dict[str, tuple[float, float, int]]  # CPU seconds, seconds on the clock, programs
+    wall: float  # seconds on the clock, in all
 
     @property
     def spent(self) -> float:
@@ -35,7 +37,7 @@ class Told:
 
     def reached(self, features: float) -> float:
         """CPU seconds until it showed so many features; infinity where it did not."""
-        return min((spent for spent, shown, _ in self.marks if shown >= features), default=float("inf"))
+        return min((spent for spent, shown, _ in self.marks if shown >= features), default=math.inf)
 
 
 def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Told]]:
@@ -53,7 +55,7 @@ def read(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Told]]:
     for (_, arm, _), own in rows.items():
         marks = tuple((row["cpu"], row["features"], row["programs"]) for row in own if "features" in row)
         found = {row["fault"]: (row["cpu"], row["wall"], row["programs"]) for row in own if row["row"] == "found"}
-        told.append(Told(arm, marks, found))
+        told.append(Told(arm, marks, found, max(row["wall"] for row in own)))
     return plan, told
 
 
@@ -100,7 +102,7 @@ def arm_row(arm: str, own: list[Told], blind: list[Told], every: list[str], budg
 
 
 def times(fault: str, runs: list[Told], budget: float) -> list[Time]:
-    found = [run.found.get(fault, (float("inf"), 0.0, 0))[0] for run in runs]
+    found = [run.found.get(fault, (math.inf, 0.0, 0))[0] for run in runs]
     return [Time(min(cpu, budget), cpu <= budget) for cpu in found]
 
 
@@ -110,16 +112,18 @@ def fault_row(fault: str, runs: list[Told], budget: float) -> dict[str, Any]:
 
 
 def clock(paths: Sequence[Path]) -> dict[str, Any]:
-    """For each arm the seconds on the clock until slice_scatter was found; None where it was not."""
+    """For each arm the seconds on the clock until slice_scatter was found, the programs until then, and for how long
+    the other campaigns looked; the median (None: fewer than half) is that of Kaplan and Meier."""
     plan, runs = read(paths)
     figures: dict[str, Any] = {"place": plan["place"], "workers": plan["workers"], "ops": plan["ops"]}
     for arm in plan["arms"]:
-        found = [run.found.get(SLICE_SCATTER) for run in runs if run.arm == arm]
-        walls = [float("inf") if it is None else it[1] for it in found]
-        middle = statistics.median(walls)
-        seconds = [None if it is None else round(it[1], 1) for it in found]
-        figures[arm] = {"seconds": seconds, "median": None if middle == float("inf") else round(middle, 1),
-                        "programs": [None if it is None else it[2] for it in found]}  # fmt: skip
+        own = [run for run in runs if run.arm == arm and run.wall]  # others never began
+        found = [run.found[SLICE_SCATTER] for run in own if SLICE_SCATTER in run.found]
+        vain = [run.wall for run in own if SLICE_SCATTER not in run.found]
+        middle = kaplan_meier([Time(wall, True) for _, wall, _ in found] + [Time(wall, False) for wall in vain])
+        told: dict[str, Any] = {"median": None if math.isinf(middle) else round(middle, 1)}
+        told |= {"seconds": [round(wall, 1) for _, wall, _ in found], "programs": [n for _, _, n in found]}
+        figures[arm] = told | {"in_vain": [round(wall, 1) for wall in vain]}
     return figures
 
 

@@ -22,6 +22,17 @@ def median(times: Sequence[Time]) -> float:
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
+def kaplan_meier(times: Sequence[Time]) -> float:
+    """The time by which half had found it, by the estimate of Kaplan and Meier (1958), which takes campaigns that were
+    cut off early for what they are; infinity where it stays above a half."""
+    left = 1.0
+    for at in sorted({t.at for t in times if t.found}):
+        left *= 1 - sum(t.found and t.at == at for t in times) / sum(t.at >= at for t in times)
+        if left <= 0.5:
+            return at
+    return math.inf
+
+
 def log_rank(strata: Sequence[tuple[Sequence[Time], Sequence[Time]]]) -> tuple[float, float]:
     """(rate of the first over the second, two-sided p) over all strata: Mantel (1966), the stratified log-rank test.
 
