@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from fuzzer.trace import Ref, Step, is_rounded
+from fuzzer.trace import Ref, Step, is_rounded, once
 
 # Deviation allowed to one rounding, in units of the last place (see `rounding`).
 ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
@@ -208,6 +208,7 @@ PER_LABEL = {"multi_margin_loss_backward": 1, "multilabel_margin_loss_backward":
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 
 
+@once
 def is_exact(step: Step) -> bool:
     """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
     takes_complex = any(ref.dtype.is_complex for ref in step.inputs)
@@ -224,6 +225,7 @@ def is_exact(step: Step) -> bool:
     return not narrows(step)
 
 
+@once
 def narrows(step: Step) -> bool:
     """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first.
 
@@ -236,6 +238,7 @@ def narrows(step: Step) -> bool:
     return coarser or min(torch.finfo(d).max for d in given) < max(torch.finfo(d).max for d in taken)
 
 
+@once
 def is_primitive(step: Step) -> bool:
     """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
     scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)

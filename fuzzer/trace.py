@@ -12,7 +12,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -82,6 +82,23 @@ class Step:
     @functools.cached_property
     def inputs(self) -> tuple[Ref, ...]:
         return tuple(refs_in((self.args, self.kwargs)))
+
+
+Told = TypeVar("Told")
+
+
+def once(function: Callable[[Step], Told]) -> Callable[[Step], Told]:
+    """The same function of a step, computed once for each: a step never changes, and every replica asks again."""
+    key = f"once {function.__qualname__}"
+
+    @functools.wraps(function)
+    def asked(step: Step) -> Told:
+        known = step.__dict__
+        if key not in known:
+            known[key] = function(step)
+        return known[key]  # type: ignore[no-any-return]
+
+    return asked
 
 
 def is_rounded(ref: Ref) -> bool:
