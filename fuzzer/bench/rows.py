@@ -91,13 +91,13 @@ def arm_row(arm: str, own: list[Told], blind: list[Told], every: list[str], budg
         "programs": statistics.median(run.at(budget)[1] for run in own),
         "faults": {"median": statistics.median(found), "range": [min(found), max(found)], "p": rank_test(found, known)},
         "any": len({fault for run in own for fault in run.faults(budget)}),
-        "rate": {"of_blind": round(rate, 3), "p": p},
+        "rate": {"of_blind": finite(rate, 3), "p": p},
         "features": {
             "median": statistics.median(shown),
             "range": [min(shown), max(shown)],
             "p": rank_test(shown, base),
         },
-        "blinds_features_at": round(statistics.median(run.reached(level) for run in own) / budget, 3),
+        "blinds_features_at": finite(statistics.median(run.reached(level) for run in own) / budget, 3),
     }
 
 
@@ -108,7 +108,7 @@ def times(fault: str, runs: list[Told], budget: float) -> list[Time]:
 
 def fault_row(fault: str, runs: list[Told], budget: float) -> dict[str, Any]:
     found = times(fault, runs, budget)
-    return {"found": sum(t.found for t in found), "of": len(found), "median": round(median(found), 1)}
+    return {"found": sum(t.found for t in found), "of": len(found), "median": finite(median(found), 1)}
 
 
 def clock(paths: Sequence[Path]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def clock(paths: Sequence[Path]) -> dict[str, Any]:
         found = [run.found[SLICE_SCATTER] for run in own if SLICE_SCATTER in run.found]
         vain = [run.wall for run in own if SLICE_SCATTER not in run.found]
         middle = kaplan_meier([Time(wall, True) for _, wall, _ in found] + [Time(wall, False) for wall in vain])
-        told: dict[str, Any] = {"median": None if math.isinf(middle) else round(middle, 1)}
+        told: dict[str, Any] = {"median": finite(middle, 1)}
         told |= {"seconds": [round(wall, 1) for _, wall, _ in found], "programs": [n for _, _, n in found]}
         figures[arm] = told | {"in_vain": [round(wall, 1) for wall in vain]}
     return figures
@@ -135,19 +135,28 @@ def table(figures: dict[str, Any]) -> list[str]:
     for row in figures["arms"]:
         found, shown, rate = row["faults"], row["features"], row["rate"]
         cells = [row["arm"], row["campaigns"], f"{row['programs']:g}", spread(found), f"{found['p']:.2g}"]
-        cells += [f"{rate['of_blind']:.2f}", f"{rate['p']:.2g}", row["any"], spread(shown), f"{shown['p']:.2g}"]
-        lines.append(ruled([*cells, f"{row['blinds_features_at']:.2f}"])[0])
+        cells += [dash(rate["of_blind"]), f"{rate['p']:.2g}", row["any"], spread(shown), f"{shown['p']:.2g}"]
+        lines.append(ruled([*cells, dash(row["blinds_features_at"])])[0])
     arms = [row["arm"] for row in figures["arms"]]
     lines += ["", *ruled(["fault: found, median CPU seconds", *arms])]
     for fault, own in figures["faults"].items():
-        told = [f"{own[arm]['found']}/{own[arm]['of']}, {own[arm]['median']:g}" for arm in arms]
+        told = [f"{own[arm]['found']}/{own[arm]['of']}, {dash(own[arm]['median'])}" for arm in arms]
         lines.append(ruled([fault, *told])[0])
     return lines
+
+
+def dash(number: float | None) -> str:
+    return "-" if number is None else f"{number:g}"
 
 
 def ruled(cells: Sequence[Any]) -> list[str]:
     """A line of a Markdown table, and the rule that stands below a head."""
     return [f"| {' | '.join(map(str, cells))} |", "|---" * len(cells) + "|"]
+
+
+def finite(x: float, digits: int) -> float | None:
+    """The number rounded; None where there is none, for JSON knows neither infinity nor NaN."""
+    return round(x, digits) if math.isfinite(x) else None
 
 
 def spread(figure: dict[str, Any]) -> str:
