@@ -8,7 +8,7 @@ config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
-decomposition, lowering, replaced_lowering  the first of those tables, torch._inductor.lowering.lowerings
+decomposition, replaced_lowering  the first of those tables, torch._inductor.lowering.lowerings
 replaced_fake        torch._subclasses.fake_impls.op_implementations_dict (tried on 2.11.0 and 2.13.0)
 compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
 compile_ahead        torch.fx.experimental.proxy_tensor.make_fx, torch._inductor.aoti_* (tried on 2.11.0 and 2.13.0)
