@@ -305,21 +305,32 @@ NAMES = (*NAMED, HAVOC)
 
 
 def mutate(
-    program: Program, rng: random.Random, donor: Program, device: str = "cpu", by: str = "", most_nodes: int = 8
+    program: Program,
+    rng: random.Random,
+    donor: Program,
+    device: str = "cpu",
+    by: str = "",
+    allowed: Callable[[Program], bool] = lambda program: len(program.nodes) <= 8,
 ) -> Program:
     """A program that is another and runs in eager. Raises Rejected after some tries.
 
-    by  one of NAMES; "": any mutator.
+    by  one of NAMES; "": any mutator.  allowed: asked before torch is.
     """
+
+    def change() -> Program:
+        made = rng.choice(mutators)(mutant, rng, donor)
+        if not allowed(made):
+            raise Rejected("not allowed")
+        return made
+
     wanted = rng.randint(2, 5) if by == HAVOC else 1
     mutators = [NAMED[by]] if by in NAMED else MUTATORS
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.manual_seed(0)
         mutant = program
         for _ in range(TRIES * wanted):
-            mutator = rng.choice(mutators)
-            found = attempt(lambda: mutator(mutant, rng, donor), rng, device)  # noqa: B023  (called at once)
-            if found is None or found in (program, mutant) or len(found.nodes) > most_nodes:
+            found = attempt(change, rng, device)
+            if found is None or found in (program, mutant):
                 continue
             mutant, wanted = found, wanted - 1
             if not wanted:

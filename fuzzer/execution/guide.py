@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import time
 from dataclasses import dataclass, replace
@@ -204,22 +205,25 @@ def made(task: Task, index: int, number: int, offer: Offer) -> Program:
 def mutant(task: Task, name: str, offer: Offer) -> Program:
     """What the offered mutator makes of parent and donor, such as the task's programs are. Raises Rejected."""
     rng, device = random.Random(f"{task.seed}/{name}/mutant"), task.place.subject.device.split(":")[0]
-    found = mutate(parse(offer.parent), rng, parse(offer.donor), device, offer.mutator, task.limits.max_nodes + 2)
-    found = replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
-    if not drawable(found, task):
-        raise Rejected(f"{offer.mutator} made what this campaign does not draw")
-    return found
+    parent, donor = parse(offer.parent), parse(offer.donor)
+    found = mutate(parent, rng, donor, device, offer.mutator, functools.partial(drawable, task))
+    return replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
 
 
-def drawable(program: Program, task: Task) -> bool:
+GROWN = 2  # nodes that a mutant may have beyond what is drawn
+
+
+def drawable(task: Task, program: Program) -> bool:
     """Whether the program holds nothing that those of the task do not: routes, ops, dtypes, what devices differ in."""
+    if len(program.nodes) > task.limits.max_nodes + GROWN or program.route.name not in task.routes:
+        return False
     floating = {leaf.dtype for leaf in program.leaves if leaf.type.differentiable}
     ops = vocabulary(task.limits, task.ops)
     known = all(node.op in ops for node in program.nodes) and floating <= set(task.limits.dtypes)
     regions = any(isinstance(statement, Region) for statement in program.body)
     drawing = any(OPS[node.op].random for node in program.nodes)
     one_device = task.place.subject.device.split(":")[0] == task.place.reference.device.split(":")[0]
-    return known and program.route.name in task.routes and (one_device or not (regions or drawing))
+    return known and (one_device or not (regions or drawing))
 
 
 def _heard(trial: Trial) -> bool:
