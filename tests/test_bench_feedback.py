@@ -37,7 +37,8 @@ def row(plain: float, structure: float, lines: float) -> dict[str, Report]:
     cpu = {"drawing": 0.5, "candidate": 0.02}
     ways = {"plain": plain, "structure": structure, "lines": lines}
     return {
-        way: Priced("", cpu=cpu | {"rest": s}, parts=parts if way == "structure" else {}) for way, s in ways.items()
+        way: Priced("", cpu=cpu | {"rest": s, "own": s - 0.5}, parts=parts if way == "structure" else {})
+        for way, s in ways.items()
     }
 
 
