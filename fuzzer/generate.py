@@ -572,8 +572,8 @@ def dry_gradients(
         rounded = t.is_floating_point() or t.is_complex()
         return change(t.detach()).requires_grad_(t.requires_grad) if rounded else t
 
-    leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
     try:
+        leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
         seeds = [changed(t) for t in cotangents(program)]
         return autograd(Call(program, function(program), leaves, seeds)).gradients
     except Exception:  # torch's refusal, of whatever type, is the answer

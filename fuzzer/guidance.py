@@ -46,6 +46,7 @@ ARMS: dict[str, Guidance] = {
 SHIPPED = "trace"  # measured: docs/guidance.md
 MEMORY = 64  # programs over which it is averaged how much of what fresh ones show was known
 MOST_NAMED = 6
+SMALL = 3  # kept programs, the smallest of which is a donor: what is spliced shall stay small
 
 
 class Offers:
@@ -86,7 +87,7 @@ class Offers:
 
     def _mutant(self) -> Offer:
         mutator = self.bandits["mutator"].choose() if self.guidance.credits else self.rng.choice(MUTATORS)
-        parent, donor = self.corpus.parent(self.rng), self.rng.choice(self.corpus.kept)
+        parent, donor = self.corpus.parent(self.rng), min(self.rng.choices(self.corpus.kept, k=SMALL))
         return Offer(mutator=mutator, parent=self.corpus.text(parent), donor=self.corpus.text(donor))
 
     # ------------------------------------------------------------ learning

@@ -173,7 +173,8 @@ def wrap_in_view(program: Program, rng: random.Random, donor: Program) -> Progra
 def wrap_in_region(program: Program, rng: random.Random, donor: Program) -> Program:
     """Regions are drawn anew, a few times where none came of it."""
     bare = replace(program, body=program.nodes)
-    return rng.choice([found for _ in range(TRIES) if (found := enclose(bare, rng)) not in (bare, program)])
+    drawn_anew = (enclose(bare, rng) for _ in range(TRIES // 3))
+    return next((found for found in drawn_anew if found not in (bare, program)), program)
 
 
 # ---------------------------------------------------------------- parameters and leaves

@@ -133,3 +133,15 @@ def test_what_nothing_can_change_is_rejected() -> None:
     bare = parse(HEAD + "x0 = leaf(f64[2], seed=1)\nv0 = neg(x0)\nbackward(v0, cotangent(f64[2], seed=4))\n")
     with pytest.raises(Rejected, match="swap_operand made no other program"):
         mutate(bare, random.Random(0), bare, by="swap_operand")
+
+
+def test_a_leaf_that_cannot_be_filled_in_its_new_shape_is_refused() -> None:
+    text = (
+        HEAD
+        + "x0 = leaf(f32[4, 3], seed=1)\nx1 = leaf(i64[4, 3], requires_grad=False, values=permutation(3), seed=2)\n"
+        "v0 = gather(x0, x1, dim=1)\nbackward(v0, cotangent(f32[4, 3], seed=4))\n"
+    )
+    program = parse(text)
+    for mutant in mutants(NAMED["resize"], program):
+        (index,) = [leaf for leaf in mutant.leaves if leaf.name == "x1"]
+        assert index.shape[1] <= 3, "three numbers fill no more"
