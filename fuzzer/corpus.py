@@ -19,7 +19,7 @@ from typing import Any
 
 from fuzzer.execution.messages import Report, UsageError
 from fuzzer.features import LINES
-from fuzzer.frontier import Frontier, Kept, Seen, covering
+from fuzzer.frontier import Frontier, Kept, Seen, covering, packed
 from fuzzer.text import identify, parse
 
 INDEX, STATE, SEEN, SHOWN = "index.jsonl", "state.json", "seen", "shown"
@@ -56,7 +56,7 @@ class Corpus:
         if new:
             program = parse(report.text)
             seconds = round(report.seconds.get("subject", 0.0), 3)
-            features = {family: self.frontier.told(family, numbers) for family, numbers in report.features.items()}
+            features = {name: packed(self.frontier.told(name, numbers)) for name, numbers in report.features.items()}
             self.keep(Kept(len(program.nodes), seconds, identify(program), features), report.text)
         return new
 
@@ -124,7 +124,7 @@ def load(folder: Path) -> Corpus:
         for line in lines[1:]:
             if line.endswith("\n"):
                 read = json.loads(line)
-                features = {family: frozenset(numbers) for family, numbers in read["features"].items()}
+                features = {family: packed(numbers) for family, numbers in read["features"].items()}
                 found._enter(Kept(read["nodes"], read["seconds"], read["program"], features))
     except OSError as error:
         raise UsageError(f"no corpus in {folder} ({error.strerror}); fuzz --guided makes one") from None

@@ -65,7 +65,7 @@ def test_few_samples_say_nothing() -> None:
 
 def test_a_look_sees_memory_files_disk_and_cpu_time(tmp_path: Path) -> None:
     sampler = Sampler(tmp_path)
-    sampler.look(0)
+    sampler.look(0, 0.0)
     held = bytearray(os.urandom(64 * 2**20))
     own = tmp_path / "pool-x" / f"worker-{os.getpid()}"
     own.mkdir(parents=True)
@@ -75,7 +75,7 @@ def test_a_look_sees_memory_files_disk_and_cpu_time(tmp_path: Path) -> None:
     until = time.process_time() + 0.2
     while time.process_time() < until:
         pass
-    sampler.look(5)
+    sampler.look(5, 12.5)
     for file in files:
         file.close()
     before, after = sampler.samples
@@ -85,7 +85,8 @@ def test_a_look_sees_memory_files_disk_and_cpu_time(tmp_path: Path) -> None:
     (worker,) = after.workers  # this process plays the worker too
     assert (worker.mib, worker.files) == (pytest.approx(after.main_mib, rel=0.01), after.main_files)
     assert worker.disk_mib == pytest.approx(4, abs=0.1)
-    assert 0.15 < after.cpu - before.cpu < 5
+    assert (after.programs, after.cpu) == (5, 12.5)
+    assert worker.age > 0.2
     assert len(held) == 64 * 2**20
 
 

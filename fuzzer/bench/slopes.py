@@ -1,9 +1,9 @@
 """Does a campaign that runs for days stay as it began? What it holds and what a program costs, against time.
 
 A campaign runs as `backfuzz fuzz` runs it, guided, with triage, into a folder that is removed afterwards. Meanwhile,
-240 times: resident memory and open files of this process and of its workers, temporary disk, CPU seconds of all of them
-for each program. Of every series the slope, which says whether it grows. (What the campaign keeps, its corpus and logs,
-is not temporary.)
+240 times: resident memory and open files of this process and of its workers, temporary disk, CPU seconds a program
+(those of its task; triage takes more). Of every series the slope, which says whether it grows. (What the campaign
+keeps, its corpus and logs, is not temporary.)
 
 A worker grows by the code that it compiled until it is replaced. How much that is, in an hour of its own CPU time, is
 told apart, and taken off what workers hold according to their age.
@@ -75,7 +75,7 @@ class Held:
 class Sample:
     """One look.
 
-    programs, cpu   ended so far, and CPU seconds so far of this process, the workers and the compilers they ran.
+    programs, cpu   that ended so far, and the CPU seconds that they took, of workers and compilers.
     """
 
     seconds: float
@@ -91,15 +91,12 @@ class Sampler:
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         self.folder, self.clock, self.started = folder, clock, clock()
-        self.spent: dict[int, float] = {}  # CPU seconds of each process when it was last seen
         self.samples: list[Sample] = []
 
-    def look(self, programs: int) -> None:
-        """Take a sample; so many programs have ended."""
+    def look(self, programs: int, cpu: float) -> None:
+        """Take a sample; so many programs have ended, and took so many CPU seconds."""
         own, seconds = os.getpid(), self.clock() - self.started
         workers = tuple(held for folder in self.folder.glob("**/worker-*") if (held := look_at(folder)))
-        self.spent |= {held.pid: held.age for held in workers} | {own: cpu_seconds(own)}
-        cpu = sum(self.spent.values())
         self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers))
 
     def slopes(self) -> dict[str, Slope]:
@@ -221,7 +218,7 @@ def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:
             sampler.started = sampler.clock()
         now = sampler.clock() - sampler.started
         if now >= len(sampler.samples) * most / SAMPLES:
-            sampler.look(campaign.totals.drawn)
+            sampler.look(campaign.totals.drawn, campaign.totals.phases["cpu"])
         campaign.stopping = campaign.stopping or now > most
 
     return progress
