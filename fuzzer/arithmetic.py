@@ -125,7 +125,7 @@ WIDE = frozenset(
     sum mean mm bmm addmm baddbmm mv addmv dot vdot convolution convolution_backward _softmax _softmax_backward_data
     _log_softmax_backward_data var std var_mean std_mean linalg_vector_norm norm
     elu elu_backward gelu gelu_backward silu silu_backward mish mish_backward softplus softplus_backward
-    hardswish hardswish_backward hardsigmoid hardsigmoid_backward
+    hardswish hardswish_backward hardsigmoid hardsigmoid_backward native_layer_norm native_group_norm
     """.split()
 )
 # Accumulations that may keep their partial sums in the tensors' dtype: what is added one by one to memory, on some

@@ -68,6 +68,7 @@ from fuzzer.arithmetic import (
     real_dtypes,
     units,
 )
+from fuzzer.cancellation import NORMS, POINTWISE, dilated, nearby
 from fuzzer.trace import (
     CALLING_PRODUCTS,
     Ref,
@@ -466,8 +467,8 @@ class Rounder:
         if not bool(odd.any()):
             return values
         forward = not step.name.endswith("_backward")
-        reached = step.op(_dilated(odd) if forward else odd, *args[1:]) != 0
-        reached = reached if forward else _dilated(reached.double()) > 0
+        reached = step.op(dilated(odd) if forward else odd, *args[1:]) != 0
+        reached = reached if forward else dilated(reached.double()) > 0
         return [torch.where(reached, math.nan, values[0])]
 
     def _summed(self, number: int, step: Step, partial: torch.Tensor | None) -> float | torch.Tensor:
@@ -560,6 +561,8 @@ class Rounder:
         """
         if step.name.startswith("grid_sampler"):
             return self._interpolated(step, args)
+        if "upsample" in step.name and "nearest" not in step.name and "cubic" not in step.name:
+            return [self._inner_unit(number, step) * nearby(step, args[0])]  # type: ignore[index]
         if step.name.startswith("convolution") and _own_unit(step) > epsilon(torch.float32):
             return self._added(step, args, values)
         if step.name in POINTWISE:
@@ -581,6 +584,9 @@ class Rounder:
         if step.name == "logit":  # log(z / (1 - z)) with z limited to 1 - eps
             eps = step.args[1] if len(step.args) > 1 else None
             return 2.0 * self._inner_unit(number, step) / eps if eps else 0.0
+        if step.name in NORMS:
+            sizes = NORMS[step.name](args[0], values)  # type: ignore[index]
+            return [self._inner_unit(number, step) * size for size in sizes]
         if not any(mark in step.name for mark in CANCELLING):
             return 0.0
         # the largest operands bound what is added up; normalisations return 1 / deviation, which scales x - mean(x)
@@ -660,46 +666,6 @@ class Rounder:
         return value
 
 
-def _gelu_backward(step: Step, args: Any) -> torch.Tensor:
-    """Both terms of the derivative; of the approximation's second, x (1 - tanh(z)^2) z', the factors."""
-    gradient, x = args[0], args[1].abs()
-    slope = x * (0.4 + 0.054 * x * x) if step.kwargs.get("approximate") == "tanh" else 0.0 * x
-    return 4 * gradient.abs() * (1 + slope)
-
-
-def _elu(step: Step, args: Any) -> torch.Tensor:
-    """exp(x) - 1, or result + alpha, where exp(x) is small."""
-    backward = step.name.endswith("_backward")
-    scalars = [abs(a) for a in args[1:4] if not isinstance(a, bool | torch.Tensor)]
-    size = args[0].abs() if backward else torch.ones_like(args[0])
-    return 2 * size * math.prod(scalars[: 3 if backward else 2])
-
-
-def _glu_backward(step: Step, args: Any) -> torch.Tensor:
-    """1 - sigmoid(b) in the second half."""
-    gradient, x = args[0], args[1]
-    dim = args[2] if len(args) > 2 else -1
-    return torch.cat([torch.zeros_like(gradient), (gradient * x.chunk(2, dim)[0]).abs()], dim)
-
-
-def _swish_backward(step: Step, args: Any) -> torch.Tensor:
-    """sigmoid(x) (1 + x (1 - sigmoid(x))), and mish's derivative, which is as large."""
-    return 2 * args[0].abs() * args[1].sigmoid() * (1 + args[1].abs())
-
-
-# Kernels without sums that cancel inside: what is cancelled, element by element, in units of the kernel's arithmetic.
-POINTWISE: dict[str, Callable[[Step, Any], torch.Tensor]] = {
-    "gelu": lambda step, args: 4 * args[0].abs(),  # x (1 + erf(x)) and x (1 + tanh(x)) near -1
-    "gelu_backward": _gelu_backward,
-    "elu": _elu,
-    "elu_backward": _elu,
-    "glu_backward": _glu_backward,
-    "silu_backward": _swish_backward,
-    "mish_backward": _swish_backward,
-    "hardswish_backward": lambda step, args: args[0].abs() * (1 + args[1].abs()),  # x / 3 + 1 / 2
-}
-
-
 def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """change(value); of a complex tensor, change of its parts, which stand along a last dimension."""
     return torch.view_as_complex(change(in_parts(value)).contiguous()) if value.is_complex() else change(value)
@@ -708,14 +674,6 @@ def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]
 def modulus(parts: torch.Tensor) -> torch.Tensor:
     """The modulus of complex numbers, once for each of their parts."""
     return torch.linalg.vector_norm(parts, dim=-1, keepdim=True).expand_as(parts)
-
-
-def _dilated(field: torch.Tensor) -> torch.Tensor:
-    """A field of 0 and 1 over the dims after the first two, where each 1 has spread to its neighbours."""
-    for dim in range(2, field.dim()):
-        wide = torch.nn.functional.pad(field.movedim(dim, -1), (1, 1))
-        field = wide.unfold(-1, 3, 1).amax(-1).movedim(-1, dim)
-    return field
 
 
 def id_of(ref: Ref) -> tuple[int, int]:

@@ -767,3 +767,30 @@ def test_a_half_precision_bias_gradient_and_what_no_rounded_terms_make_are_known
         assert bool(((value.double() - r).abs() <= limit).all())
         wide.append(float((limit / r.abs().clamp_min(1)).max()) > 4.1 * 2.0**-8)
     assert wide[1:] == [not transposed, True, False]
+
+
+@pytest.mark.parametrize("norm", ["layer", "group", "batch"])
+def test_a_normalisations_floor_is_that_of_what_it_computes(norm: str) -> None:
+    """Parameters of other sizes widen nothing that they do not scale; an offset of the input does."""
+    x, weight, bias = normal(4, 6, 20), normal(6), 1000 * normal(6)
+
+    def run(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> list[torch.Tensor]:
+        leaves = [t.detach().requires_grad_() for t in (x, weight, bias)]
+        if norm == "batch":
+            found = F.batch_norm(leaves[0], None, None, *leaves[1:], training=True)
+        elif norm == "group":
+            found = F.group_norm(leaves[0], 3, *leaves[1:])
+        else:
+            found = F.layer_norm(leaves[0].mT, (6,), *leaves[1:])
+        return list(torch.autograd.grad(found, leaves, cotangent.reshape(found.shape)))
+
+    cotangent = normal(4, 120).flip(1).square()
+    widths = []
+    for offset in (0.0, 100.0):
+        model, results = modelled(run, x + offset, weight, bias)
+        limits = model.spread(32).floor(FIRST_FACTOR)
+        for value, r, limit in zip(results, model.reference, limits, strict=True):
+            assert bool(((value.double() - r).abs() <= limit).all())
+        widths.append(float(limits[0].median() / model.reference[0].abs().median()))
+    assert widths[0] < 1e-3
+    assert widths[1] > 2 * widths[0]

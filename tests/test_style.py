@@ -39,6 +39,7 @@ ORDER = (
     "fuzzer.structure",
     "fuzzer.frontier",
     "fuzzer.arithmetic",
+    "fuzzer.cancellation",
     "fuzzer.rounding",
     "fuzzer.derivative",
     "fuzzer.picture",
