@@ -384,12 +384,12 @@ def as_it_is(report: Report, trial: Trial) -> Report:
 def report(program: Program, task: Task, journal: Journal, choosy: bool = False, closer: Closer = as_it_is) -> Report:
     """The Report of a program: run, judged, counted. Raises Dull, before the compile, where `choosy`."""
     try:
-        trial = begin(program, task, journal)
+        trial = sketch(program, task, journal)
         started = cpu_seconds()
         if choosy and not is_heard(trial, journal):
             raise Dull
         looked = cpu_seconds() - started
-        return end(trial, task, journal, closer, looked)
+        return end(settled(trial, task, journal), task, journal, closer, looked)
     except REFUSED as error:
         return refusal(show(program), error)
 
