@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from typing import Any
 
@@ -9,12 +10,12 @@ import torch
 
 from fuzzer.interpret import UnknownOp, apply, run_each
 from fuzzer.ops import OPS
-from fuzzer.ops.spec import REQUIRED
+from fuzzer.ops.spec import REQUIRED, Draw, Limits
 from fuzzer.private import fake_mode, needs_memory, real_mode
 from fuzzer.program import Node, Program, TensorType, extent
 from fuzzer.regions import UnknownRegion
 from fuzzer.settings import SAME_DRAWS
-from fuzzer.values import NAMES, TORCH_DTYPES
+from fuzzer.values import NAMES, TORCH_DTYPES, fill, integers_of
 
 MOST_ELEMENTS = 2**20  # that a node's operands may have to be run on real tensors
 
@@ -57,6 +58,7 @@ def infer(program: Program) -> dict[str, TensorType]:
             run_each(program.body, lambda node: _type_node(node, env, types))
         except UnknownRegion as error:
             raise IllTyped(str(error)) from None
+    check_within(program, types)
     return types
 
 
@@ -107,6 +109,23 @@ def check_required(node: Node) -> None:
     for attribute in OPS[node.op].attributes if node.op in OPS else ():
         if attribute.default is REQUIRED and attribute.name not in given:
             raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {attribute.name}=... is missing")
+
+
+def check_within(program: Program, types: dict[str, TensorType]) -> None:
+    """Raise IllTyped where a leaf of labels holds one that does not exist (`Operand.within`)."""
+    leaves = {leaf.name: leaf for leaf in program.leaves}
+    for node in program.nodes:
+        if node.op not in OPS:
+            continue
+        for operand, name in zip(OPS[node.op].operands, node.args, strict=False):
+            leaf = leaves.get(name) if isinstance(name, str) else None
+            if not operand.within or operand.recipe is None or leaf is None or leaf.base is not None:
+                continue
+            known = [types[arg] if isinstance(arg, str) else None for arg in node.args]
+            low, high = integers_of(operand.recipe(Draw(random.Random(0), Limits(), known, dict(node.attrs))))
+            held = fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
+            if beyond := held[(held < low) | (held > high)].tolist():
+                raise IllTyped(f"{leaf.name}: {node.op} takes labels from {low} to {high}, not {beyond[0]}")
 
 
 def check_cotangents(program: Program, types: dict[str, TensorType]) -> None:

@@ -152,6 +152,15 @@ PARAMETRISED: dict[str, Parametrised] = {
 GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
 
 
+def integers_of(recipe: Recipe) -> tuple[int, int]:
+    """The least and greatest integer that `below` or `between` can give. Raises ValueError for another recipe."""
+    if recipe.name == "between":
+        return int(recipe.args[0]), int(recipe.args[1])  # type: ignore[arg-type]
+    if recipe.name != "below":
+        raise ValueError(f"{recipe.name} has no range")
+    return 0, int(recipe.args[0]) - 1  # type: ignore[arg-type]
+
+
 class UnknownRecipe(ValueError):
     """A recipe that does not exist, or with the wrong number of arguments."""
 

@@ -87,3 +87,15 @@ def test_a_cotangent_has_the_dtype_and_shape_of_its_output(given: str, fits: boo
     else:
         with pytest.raises(IllTyped, match="the cotangent of v0"):
             check_cotangents(program, infer(program))
+
+
+@pytest.mark.parametrize("op", ["multilabel_margin_loss", "multi_margin_loss"])
+@pytest.mark.parametrize("values", ["between(3, 3)", "between(-9, -2)", "data([0, 3])", "below(99)"])
+def test_labels_that_do_not_exist_are_refused_because_eager_may_read_beyond_them(op: str, values: str) -> None:
+    shape = "2, 3" if op == "multilabel_margin_loss" else "2"
+    numbers = values.replace("[0, 3]", "[0, 0, 0, 0, 0, 3]" if shape == "2, 3" else "[0, 3]")
+    text = HEAD + f"x0 = leaf(f32[2, 3])\nx1 = leaf(i64[{shape}], values={{}})\nv0 = {op}(x0, x1)\n"
+    text += "backward(v0, cotangent(f32[()]))\n"
+    with pytest.raises(IllTyped, match=f"x1: {op} takes labels from"):
+        infer(parse(text.format(numbers)))
+    infer(parse(text.format("below(3)")))

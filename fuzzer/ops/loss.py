@@ -43,7 +43,7 @@ def loss(name: str, *params: Operand | Attribute, source: str = "") -> OpSpec:
 
 
 def classes(d: Draw) -> int:
-    return d.x.shape[1] if d.x.rank > 1 else d.x.shape[0]
+    return d.x.shape[min(1, d.x.rank - 1)] if d.x.rank else 1
 
 
 def labels(d: Draw) -> Shape:
@@ -53,6 +53,11 @@ def labels(d: Draw) -> Shape:
 
 def label(d: Draw) -> Recipe:
     return Recipe("below", (classes(d),))
+
+
+def labels_and_none(d: Draw) -> Recipe:
+    """Labels up to the first -1 count."""
+    return Recipe("between", (-1, d.x.shape[-1] - 1 if d.x.rank else 0))
 
 
 def scores(d: Draw) -> Shape:
@@ -82,7 +87,7 @@ def weight(shape: Callable[[Draw], Shape], name: str = "weight") -> Operand:
 
 
 CLASS_WEIGHT = weight(lambda d: (classes(d),))
-LABELS = Operand("target", INDEX, shape=labels, recipe=label)
+LABELS = Operand("target", INDEX, shape=labels, recipe=label, within=True)
 # binary_cross_entropy looks at the values and refuses those outside 0..1
 PROBABILITIES = Operand(
     shape=lambda d: tuple(d.size(1, 12) for _ in range(d.rng.randint(0, 3))), recipe=lambda d: Recipe("probabilities")
@@ -102,7 +107,7 @@ TABLE = (
     loss(
         "multilabel_margin_loss",
         Operand(dtypes=WIDE, rank=(2, 2), accepts=nonempty, values=STEPS),
-        Operand("target", INDEX, shape=like, recipe=lambda d: Recipe("between", (-1, d.x.shape[-1] - 1))),
+        Operand("target", INDEX, shape=like, recipe=labels_and_none, within=True),
     ),
     loss(
         "triplet_margin_with_distance_loss",

@@ -93,6 +93,8 @@ class Operand:
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
     fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
+    within    with a recipe: integers outside its range are refused when the program is typed, because eager's kernels
+              do not look at them on every device and read what lies beyond.
     """
 
     name: str = "x"
@@ -108,6 +110,7 @@ class Operand:
     absent: float = 0.0
     keyword: str | None = None
     fixed: bool = False
+    within: bool = False
 
     def admitted(self, d: Draw) -> tuple[str, ...]:
         """The dtypes it may have; for the first tensor of an op's list SAME means any in the limits."""
