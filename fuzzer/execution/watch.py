@@ -54,8 +54,9 @@ def watched(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
 
     def written(code: str) -> None:
         with kept(watch, "kernels"):
-            watch.graphs[-1].code += code
-            watch.graphs[-1].kernels = kernels_in_work()
+            if watch.graphs:  # else AOTAutograd had all of it in its cache: this worker has shown it before
+                watch.graphs[-1].code += code
+                watch.graphs[-1].kernels = kernels_in_work()
 
     with inner_graphs(received), output_code(written):
         yield watch
