@@ -104,15 +104,21 @@ class Bandit:
         self.rng, self.faded = rng, 0.5 ** (1 / half_life)
 
     def choose(self) -> str:
-        worth = sum(c.worth for c in self.credits.values())
-        if not worth or self.rng.random() < FLOOR:
+        if not self.squares or self.rng.random() < FLOOR:
             return self.rng.choice(list(self.credits))
+        drawn = self.rates()
+        return max(drawn, key=drawn.__getitem__)
+
+    def rates(self) -> dict[str, float]:
+        """For each choice a rate that fits what is known of it, drawn; equal ones where nothing is known of any."""
+        worth = sum(c.worth for c in self.credits.values())
+        if not worth:
+            return dict.fromkeys(self.credits, 1.0)
         size = self.squares / worth
         average = size * sum(c.spent for c in self.credits.values()) / worth  # time for a discovery
-        drawn = {
+        return {
             name: self.rng.gammavariate(1 + c.worth / size, 1 / (average + c.spent)) for name, c in self.credits.items()
         }
-        return max(drawn, key=drawn.__getitem__)
 
     def learn(self, name: str, outcome: Outcome) -> None:
         """Credit a choice with what came of it; all that was known before counts a little less."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fuzzer.corpus import Corpus
@@ -46,11 +46,15 @@ ARMS: dict[str, Guidance] = {
 SHIPPED = "trace"  # measured: docs/guidance.md
 MEMORY = 64  # programs over which it is averaged how much of what fresh ones show was known
 MOST_NAMED = 6
+FRESH = "fresh"
 SMALL = 3  # kept programs, the smallest of which is a donor: what is spliced shall stay small
 
 
 class Offers:
     """Makes offers of candidates, and learns what came of them.
+
+    A mutant shares most of its trace with its parent, so it brings less than a fresh program of the same novelty. So
+    where both compete, novelty is weighted by what fresh programs and those of each mutator brought per unit of it.
 
     names: of the ops that are drawn from; none means all.
     """
@@ -68,12 +72,17 @@ class Offers:
         self.values = {knob: {str(v): v for v in values} for knob, values in turns(dtypes, tuple(families)).items()}
         self.bandits = {knob: Bandit(values, rng) for knob, values in self.values.items()}
         self.bandits["mutator"] = Bandit(MUTATORS, rng)
+        self.promise = Bandit((FRESH, *MUTATORS), rng)  # whose exposure is novelty
         self.ops: Credits = {}
         self.known = 0.0  # the share of what fresh programs show that others showed before
 
     def made(self) -> tuple[Offer, ...]:
         """An offer for each candidate of a program."""
-        return tuple(self._mutant() if self._mutates() else self._fresh() for _ in range(self.guidance.candidates))
+        made = [self._mutant() if self._mutates() else self._fresh() for _ in range(self.guidance.candidates)]
+        if not any(offer.parent for offer in made):
+            return tuple(made)
+        weights = self.promise.rates()
+        return tuple(replace(offer, weight=round(weights[offer.mutator or FRESH], 6)) for offer in made)
 
     def _mutates(self) -> bool:
         """Whether a candidate shall be a mutant: as fresh programs show less that is new, more of them are."""
@@ -100,6 +109,9 @@ class Offers:
         shown = sum(len(report.features.get(family, ())) for family in rated)
         if shown and not offers[report.candidate].parent:
             self.known += (1 - sum(new.get(family, 0) for family in rated) / shown - self.known) / MEMORY
+        if self.guidance.mutation and report.features and report.scores:
+            novelty = Outcome(report.scores[report.candidate] or 0.0, compiled=True, new=brought)
+            self.promise.learn(offers[report.candidate].mutator or FRESH, novelty)
         for offer, ops, outcome in _outcomes(offers, report, brought):
             for name in ops:
                 self.ops.setdefault(name, Credit()).add(outcome)
@@ -123,11 +135,12 @@ class Offers:
     def state(self) -> dict[str, Any]:
         """Plain values, for `restore`."""
         bandits = {name: bandit.state() for name, bandit in self.bandits.items()}
-        return {"known": self.known, "bandits": bandits, "ops": written(self.ops)}
+        return {"known": self.known, "bandits": bandits, "promise": self.promise.state(), "ops": written(self.ops)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with what was known."""
         self.known, self.ops = state["known"], read(state["ops"])
+        self.promise.restore(state["promise"])
         for name in self.bandits.keys() & state["bandits"].keys():
             self.bandits[name].restore(state["bandits"][name])
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,24 @@ def test_mutants_come_as_fresh_programs_show_less_that_is_new(corpus: Corpus) ->
     for _ in range(6 * MEMORY):
         made.learn((Offer(),), shown(*range(10), tried=1), {"operand": 10})
     assert made.known < 0.01
+
+
+def test_novelty_is_weighted_by_what_it_brought(corpus: Corpus) -> None:
+    made = offers(Guidance(credits=("operand",), mutation=1.0), corpus)
+    corpus.learn(shown(1, 2))
+    assert {offer.weight for _ in range(20) for offer in made.made()} == {1.0}
+    mutants = [Offer(mutator=name, parent="p", donor="p") for name in NAMES]
+    for n in range(300):
+        offer = mutants[n % len(NAMES)] if n % 2 else Offer()
+        report = replace(shown(*range(100), tried=1), scores=(50.0,))
+        brought = 100 if not offer.parent else 40 if offer.mutator == "splice" else 4
+        made.learn((offer,), report, {"operand": brought})
+    made.known = 0.5
+    found: dict[str, list[float]] = {}
+    for offer in (offer for _ in range(300) for offer in made.made()):
+        found.setdefault(offer.mutator, []).append(offer.weight)
+    mean = {name: statistics.mean(weights) for name, weights in found.items()}
+    assert mean[""] > 1.2 * mean["splice"] > 2.0 * mean["resize"], "drawn, with a prior: none is out for good"
 
 
 def test_mutators_that_bring_more_are_chosen_more(corpus: Corpus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from fuzzer import cli
 from fuzzer.campaign import Campaign, Plan
 from fuzzer.corpus import Corpus
-from fuzzer.execution import guide
+from fuzzer.execution import guide, watch
 from fuzzer.execution.guide import CANDIDATES, Chosen, Offer, explore_again, explore_heard, explore_rarest
 from fuzzer.execution.messages import Place, Report, Subject, Trial, UsageError
 from fuzzer.execution.worker import Refused, Task, draw, explore, settled
@@ -211,7 +212,7 @@ def bred(mutator: str) -> Offer:
     return Offer(mutator=mutator, parent=PARENT, donor=PARENT)
 
 
-def test_mutants_compete_with_fresh_programs_and_run_again_from_their_text() -> None:
+def test_mutants_compete_with_fresh_programs_and_run_again_from_their_text(monkeypatch: pytest.MonkeyPatch) -> None:
     offers = (bred("append_reduction"), bred("toggle_requires_grad"), Offer(Knobs(nodes=0.0)), bred("havoc"))
     report, again = (explore_rarest(EAGER, (3, Seen().packed(), offers)) for _ in range(2))
     assert (report.text, report.scores) == (again.text, again.scores)
@@ -222,9 +223,28 @@ def test_mutants_compete_with_fresh_programs_and_run_again_from_their_text() -> 
     for n in (0, 2):
         alone = explore_rarest(EAGER, (3, Seen().packed(), (*offers[:n], offers[n])))
         assert alone.scores[n] == report.scores[n], "each is made by itself"
+    monkeypatch.setattr(guide, "is_heard", lambda trial, journal: True)
+    for n in (0, 2, 3):
+        favoured = tuple(replace(offer, weight=100.0 if n == i else 1.0) for i, offer in enumerate(offers))
+        assert explore_rarest(EAGER, (3, Seen().packed(), favoured)).candidate == n
     mutant = explore_rarest(EAGER, (3, Seen().packed(), offers[:1]))
     assert len(parse(mutant.text).nodes) == 3
     assert explore_again(EAGER, Chosen(3, text=mutant.text)).text == mutant.text
+
+
+def test_code_from_a_cache_shows_nothing_and_is_no_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant may be compiled to the very graphs of its parent: AOTAutograd then hands inductor no graph."""
+    hooks: list[Any] = []
+
+    def hooked(hook: Any) -> contextlib.AbstractContextManager[None]:
+        hooks.append(hook)
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(watch, "inner_graphs", hooked)
+    monkeypatch.setattr(watch, "output_code", hooked)
+    with watch.watched("autograd", lambda: "forward") as seen:
+        hooks[1]("def call(args): ...")
+    assert not any(seen.words().values())
 
 
 def test_a_mutant_is_such_a_program_as_the_campaign_draws() -> None:

@@ -102,12 +102,13 @@ def features_of(task: Task, text: str) -> Report:
 @dataclass(frozen=True)
 class Offer:
     """What a candidate is made of: a drawing with these knobs or, where there is a parent, what this mutator makes of
-    the parent's text and a donor's."""
+    the parent's text and a donor's. weight: of its novelty."""
 
     knobs: Knobs = USUAL
     mutator: str = ""
     parent: str = ""
     donor: str = ""
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def explore_rarest(task: Task, what: tuple[int, bytes, tuple[Offer, ...]]) -> Re
     task = sampled(task, index)
     seen, started = Seen(counts), time.perf_counter()
     found = [tried(task, index, number, seen, offer) for number, offer in enumerate(offers)]
-    ran = sorted((c for c in found if c.trial), key=lambda c: (-(c.score or 0.0), c.number))
+    ran = sorted((c for c in found if c.trial), key=lambda c: (-(c.score or 0.0) * offers[c.number].weight, c.number))
     if not ran:
         return told_of(found, found[0].refused)
     dull = next((n for n, c in enumerate(ran) if c.trial and _heard(c.trial)), len(ran))
