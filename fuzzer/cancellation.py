@@ -156,6 +156,15 @@ NORMS: dict[str, Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]] = {
 }
 
 
+# What a kernel computes on the way, element by element, and may round to the tensor's dtype: where it leaves the range,
+# the result may be infinite though it is not.
+INTERMEDIATE: dict[str, Callable[[Any], torch.Tensor]] = {
+    "mse_loss": lambda args: (args[0] - args[1]).square(),
+    "addcmul": lambda args: args[1] * args[2],
+    "addcdiv": lambda args: args[1] / args[2],
+}
+
+
 def nearby(step: Step, args: Any) -> torch.Tensor:
     """Of a linear interpolation's results, what a weight is off by multiplies: the largest in reach of a tap."""
     field = args[0].abs()

@@ -68,7 +68,7 @@ from fuzzer.arithmetic import (
     real_dtypes,
     units,
 )
-from fuzzer.cancellation import NORMS, POINTWISE, dilated, nearby
+from fuzzer.cancellation import INTERMEDIATE, NORMS, POINTWISE, dilated, nearby
 from fuzzer.trace import (
     CALLING_PRODUCTS,
     Ref,
@@ -417,6 +417,8 @@ class Rounder:
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         values = self._reread(step, self._signed(step, self._shuffled(step, values)))
+        if self.seed % 2 == 1 and step.name in INTERMEDIATE:
+            values = [_spoilt(step, args[0], values[0])]  # type: ignore[index]
         values = self._squared(step, args[0], self._tapped(step, args[0], values))  # type: ignore[index]
         found = self._cancelled(number, step, args, values)
         hidden = found if isinstance(found, list) else [found] * len(values)
@@ -688,6 +690,13 @@ def _underflow(dtype: torch.dtype, gradual: bool = False) -> float:
     """
     info = torch.finfo(dtype)
     return float(info.smallest_normal) * (float(info.eps) if gradual or dtype == torch.float16 else 1.0)
+
+
+def _spoilt(step: Step, args: Any, value: torch.Tensor) -> torch.Tensor:
+    """A result one of whose intermediates overflows: infinite, as the only one of a reduction or where it stands."""
+    large = INTERMEDIATE[step.name](args).abs() > min(torch.finfo(d).max for d in real_dtypes(step.results))
+    spoilt = large if value.shape == large.shape else large.any().expand(value.shape)
+    return torch.where(spoilt, math.inf, value)
 
 
 def _own_unit(step: Step) -> float:

@@ -794,3 +794,17 @@ def test_a_normalisations_floor_is_that_of_what_it_computes(norm: str) -> None:
         widths.append(float(limits[0].median() / model.reference[0].abs().median()))
     assert widths[0] < 1e-3
     assert widths[1] > 2 * widths[0]
+
+
+def test_an_intermediate_of_one_kernel_may_overflow_though_its_result_does_not() -> None:
+    x = torch.tensor([300.0, 1.0, 1.0, 1.0], dtype=F16)
+    zero = torch.zeros(4, dtype=F16)
+    assert floor(lambda x: [F.mse_loss(x, zero)], x) == float("inf")  # 90,000 / 4
+    assert floor(lambda x: [F.mse_loss(x, zero)], x / 2) < 100
+    for run in (
+        lambda x: [torch.addcmul(zero, x, x, value=0.125)],
+        lambda x: [torch.addcdiv(zero, x, 1 / x, value=0.125)],
+    ):
+        limit = floors(run, x)[0]
+        assert bool(limit[0].isinf())
+        assert float(limit[1:].max()) < 0.01
