@@ -90,6 +90,22 @@ backward(v2, cotangent(f32[1, 8], seed=3))
     assert bounds_of(trial_of(text)).at("x0.grad", 0) is None
 
 
+def test_a_transforms_elements_are_bounded_by_the_largest_and_flushed_subnormals_by_themselves() -> None:
+    text = """
+program(1)
+x0 = leaf(f32[2, 5], values="integers", seed=1)
+x1 = leaf(f32[4], values="subnormal", seed=2)
+v0 = fftn(x0, dim=(0, 1), s=(5, 7), norm="backward")
+v1 = mul(x1, x1)
+backward(v0, cotangent(f32[5, 7, 2], values="ones"))
+backward(v1, cotangent(f32[4], values="ones"))
+"""
+    bounds = bounds_of(trial_of(text))
+    assert 1e-7 < bounds.at("x0.grad", 1) < 1e-2  # type: ignore[operator]
+    flushed = bounds.reference["x1.grad"].abs().flatten()
+    assert all(float(flushed[i]) <= bounds.at("x1.grad", i) <= 1e-37 for i in range(4))  # type: ignore[operator]
+
+
 def test_gamma_is_highams_and_infinite_where_it_says_nothing() -> None:
     assert gamma(10, 2**-24) == pytest.approx(10 * 2**-24, rel=1e-5)
     assert math.isinf(gamma(2**24, 2**-24))

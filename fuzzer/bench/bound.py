@@ -13,6 +13,8 @@ Signs are never allowed to cancel and nothing is random. What `e` may be:
 * sums of products (sums, matmul, convolution, pooling, scatters, scans): gamma_n = n u / (1 - n u) times the same
   operation on absolute values, n the number of terms (the operation on ones), u the accumulator's unit;
 * every other kernel (softmax, normalisations, losses): gamma_n on each operand and on the result;
+* complex results: gamma_16 of their modulus, those of Fourier transforms of the largest element (Higham 2002, chapter
+  24), in both parts;
 * moves, selections, comparisons: nothing. Sums and products of integers that no partial sum can round: nothing. So a
   program over integers whose operations are all of these has the bound 0.
 
@@ -141,7 +143,11 @@ class Errors:
         return value + zero
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
-        return widened(flat)
+        """What no step made is exact, but for subnormals, which may be flushed (those of float16 are not)."""
+        wide = widened(flat)
+        if not flat.dtype.is_floating_point or flat.dtype == torch.float16:
+            return wide
+        return self.error(wide, torch.where(wide.abs() < torch.finfo(flat.dtype).smallest_normal, wide.abs(), 0.0))
 
     def scalar(self, value: float, dtype: torch.dtype) -> float:
         return round_to(value, torch.float32)
@@ -194,6 +200,8 @@ class Errors:
         inner = 0.0 if step.name in FUNCTIONS | SUMS else gamma(_reach(step), _accumulator(step))
         given = _floats(args)
         for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
+            if ref.dtype.is_complex and value.numel():
+                changed[i] = self._complex(step, ref, value)
             if not ref.dtype.is_floating_point or not value.numel():
                 continue
             info, plain = torch.finfo(ref.dtype), value.detach()
@@ -211,6 +219,16 @@ class Errors:
                 size = torch.full_like(plain, math.inf)
             changed[i] = self.error(value, size)
         return changed
+
+    def _complex(self, step: Step, ref: Ref, value: torch.Tensor) -> torch.Tensor:
+        """Both parts are off by units of the modulus; of a transform by those of the largest element."""
+        unit = float(torch.finfo(ref.dtype.to_real()).eps)
+        size = value.detach().abs()[..., None].expand(*value.shape, 2)
+        if step.name.startswith("_fft_"):
+            size = torch.full_like(size, float(size.max()))
+        return torch.view_as_complex(
+            self.error(torch.view_as_real(value.resolve_conj()).clone(), size * gamma(16, unit))
+        )
 
 
 def _accumulator(step: Step) -> float:
