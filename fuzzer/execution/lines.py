@@ -2,7 +2,7 @@
 
 A line counts once a process, for the program that reached it first there; a campaign puts its processes together. From
 Python 3.12 on `sys.monitoring` tells of every thread and costs little, since a line that was told is not watched any
-more. Before, coverage.py traces, which makes Python a third to twice as slow: so of a sample of programs.
+more. Before, coverage.py traces, which doubles the time of Python: so of a sample of programs.
 """
 
 from __future__ import annotations
