@@ -14,6 +14,8 @@ from fuzzer.program import Leaf, Node, TensorType, writes
 
 # "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
 UNWRITABLE_VIEWS = ("as_strided", "unfold")
+# Their schemas call the results new memory, which they are not: compiled code sees no write to one through the other.
+DENIED_VIEWS = ("unsafe_split", "unsafe_chunk")
 
 
 @dataclass
@@ -103,9 +105,13 @@ class Draft:
         """Whether autograd and the compilers let an in-place op write here.
 
         Not where a leaf requires grad; nor where two leaves share memory, which AOTAutograd refuses ("does not yet
-        handle non-differentiable view input mutations"); nor through views that functionalization refuses.
+        handle non-differentiable view input mutations"); nor through views that functionalization refuses; nor into
+        memory of which a view is denied.
         """
         if any(node.op in UNWRITABLE_VIEWS for node in self.views(name)):
+            return False
+        denied = (out for node in self.nodes if node.op in DENIED_VIEWS for out in node.outs)
+        if any(self.memory(out) == self.memory(name) for out in denied):
             return False
         here = [leaf for leaf in self.leaves if self.memory(leaf.name) == self.memory(name)]
         return not here or (self.may_write_leaves and len(here) == 1 and not here[0].requires_grad)

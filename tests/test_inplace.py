@@ -11,7 +11,7 @@ import torch
 from fuzzer.draft import Draft
 from fuzzer.execution.messages import Place, Subject, Trial
 from fuzzer.execution.worker import Journal, Task, try_program
-from fuzzer.generate import Rejected, add_node, generate
+from fuzzer.generate import Rejected, add_node, generate, run_node
 from fuzzer.infer import infer
 from fuzzer.interpret import apply, materialise
 from fuzzer.ops import OPS, families
@@ -138,6 +138,18 @@ def test_an_undone_write_gives_the_memory_its_values_back() -> None:
     draft.undo(mark)
     assert torch.equal(draft.env["x0"], before)
     assert (draft.dead, draft.nodes) == (set(), [])
+
+
+@pytest.mark.parametrize(("op", "may"), [("chunk", True), ("unsafe_chunk", False)])
+def test_memory_of_which_a_view_is_denied_is_not_written(op: str, may: bool) -> None:
+    draft = Draft(random.Random(1), Limits(), "f32")
+    draft.leaves = [Leaf("x0", "f32", (4, 3), (3, 1), requires_grad=False)]
+    draft.env = dict(materialise(draft.leaves))
+    draft.types = {"x0": draft.leaves[0].type}
+    for node in (Node(("v0",), "exp", ("x0",)), Node(("v1", "v2"), op, ("v0",), (("chunks", 2),))):
+        run_node(draft, node, OPS[node.op])
+    assert draft.may_write("x0")
+    assert [draft.may_write(name) for name in ("v0", "v1", "v2")] == [may] * 3
 
 
 @pytest.mark.parametrize(
