@@ -71,6 +71,8 @@ def test_a_look_sees_memory_files_disk_and_cpu_time(tmp_path: Path) -> None:
     own.mkdir(parents=True)
     (own / "kernel.so").write_bytes(held[: 4 * 2**20])
     (tmp_path / "choices.jsonl").write_bytes(held[: 2**20])
+    sampler.pool = own.parent
+    (tmp_path / "pool-a" / f"worker-{os.getppid()}").mkdir(parents=True)  # of a later pool
     files = [(own / "kernel.so").open("rb") for _ in range(20)]
     until = time.process_time() + 0.2
     while time.process_time() < until:
@@ -116,6 +118,13 @@ def test_what_grows_with_a_workers_age_and_goes_with_it_is_told_apart() -> None:
     assert growth(sampler.samples, "mib") == pytest.approx(1800, rel=0.05)  # 4 MiB in 8 CPU seconds
     assert growth(sampler.samples, "files") == 0
     assert growth(sampler.samples, "disk_mib") == pytest.approx(900)
+
+
+def test_long_lives_say_how_workers_grow_and_short_ones_little() -> None:
+    old = [Held(1, 10.0 * i, 300.0 + 10 * i, 16, 0.0) for i in range(40)]
+    young = [Held(2 + n, 1.0 + i, 300.0 + 200 * i, 16, 0.0) for n in range(30) for i in range(3)]
+    looks = [Sample(7.5 * i, i, 0, 0, 0, (held,)) for i, held in enumerate([*old, *young])]
+    assert growth(looks, "mib") == pytest.approx(3600)
 
 
 def test_a_campaign_that_leaks_is_told_and_by_what() -> None:

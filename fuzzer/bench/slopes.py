@@ -87,16 +87,20 @@ class Sample:
 
 
 class Sampler:
-    """Looks at this process, and at the workers whose folders (`worker-PID`) lie below a folder."""
+    """Looks at this process, and at the workers whose folders (`worker-PID`) lie in the first pool below a folder: the
+    campaign's own. Those of later ones run one program each, to verify it."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         self.folder, self.clock, self.started = folder, clock, clock()
         self.samples: list[Sample] = []
+        self.pool: Path | None = None
 
     def look(self, programs: int, cpu: float) -> None:
         """Take a sample; so many programs have ended, and took so many CPU seconds."""
         own, seconds = os.getpid(), self.clock() - self.started
-        workers = tuple(held for folder in self.folder.glob("**/worker-*") if (held := look_at(folder)))
+        self.pool = self.pool or next(self.folder.glob("pool-*"), None)
+        found = self.pool.glob("worker-*") if self.pool else ()
+        workers = tuple(held for folder in found if (held := look_at(folder)))
         self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers))
 
     def slopes(self) -> dict[str, Slope]:
@@ -113,13 +117,14 @@ HELD = ("mib", "files", "disk_mib")
 
 
 def growth(samples: Sequence[Sample], name: str) -> float:
-    """By how much a worker holds more after an hour of its own CPU time: the median over the workers."""
+    """By how much a worker holds more after an hour of its own CPU time: the median of the slopes between every two
+    looks at one worker, so that long lives say most."""
     lives: dict[int, list[Held]] = {}
     for held in (held for sample in samples for held in sample.workers):
         lives.setdefault(held.pid, []).append(held)
-    told = [life for life in lives.values() if len(life) > 2]
+    pairs = (pair for life in lives.values() for pair in itertools.combinations(life, 2))
     return statistics.median(
-        [slope([h.age for h in life], [getattr(h, name) for h in life]).an_hour for life in told] or [0.0]
+        [3600 * (getattr(b, name) - getattr(a, name)) / (b.age - a.age) for a, b in pairs if b.age > a.age] or [0.0]
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 # A worker that waits for its GPU leaves its core idle: on an H200 with 16 cores, 16 processes compile 21 programs a
 # second, 32 compile 29. On the CPU a compile keeps its core busy.
 PER_CORE = {"cpu": 1, "cuda": 2}
-# Bytes. A worker grows to 0.7 GiB before it is replaced, beside it the C++ compiler takes 0.3.
+# Bytes. A worker begins with 0.3 GiB and grows by 1.5 MB a program, for 200 programs; a C++ compiler runs beside it.
 RAM_EACH = 2**30
 # Bytes of a GPU: a CUDA context with cuBLAS and what an allocator keeps; programs themselves are small.
 GPU_MEMORY_EACH = 2**30
