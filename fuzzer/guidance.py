@@ -17,6 +17,7 @@ from fuzzer.features import LINES
 from fuzzer.knobs import Knobs, turns
 from fuzzer.mutate import NAMES as MUTATORS
 from fuzzer.ops import OPS
+from fuzzer.price import Price
 from fuzzer.structure import FAMILIES as COMPILED
 
 
@@ -28,20 +29,23 @@ class Guidance:
     credits     families of features: generator knobs, settings profiles and mutators are chosen by what they brought of
                 these per CPU second. With none, knobs stay as they are and mutators are chosen blindly.
     mutation    the largest share of candidates that are mutants of kept programs.
+    priced      candidates compete by novelty for the CPU seconds that they are expected to take (`Price`).
     """
 
     candidates: int = CANDIDATES
     credits: tuple[str, ...] = ()
     mutation: float = 0.0
+    priced: bool = False
 
 
-# What is compared (docs/guidance.md); each has what stands before it and one level more.
+# What is compared (docs/guidance.md); each has what stands before it and one level more, but for the last.
 ARMS: dict[str, Guidance] = {
     "blind": Guidance(candidates=1),
     "trace": Guidance(),
     "compile": Guidance(credits=(*TRACED, *COMPILED)),
     "lines": Guidance(credits=(*TRACED, *COMPILED, *LINES)),
     "mutation": Guidance(credits=(*TRACED, *COMPILED, *LINES), mutation=0.5),
+    "price": Guidance(priced=True),
 }
 SHIPPED = "trace"  # measured: docs/guidance.md
 MEMORY = 64  # programs over which it is averaged how much of what fresh ones show was known
@@ -74,11 +78,14 @@ class Offers:
         self.bandits["mutator"] = Bandit(MUTATORS, rng)
         self.promise = Bandit((FRESH, *MUTATORS), rng)  # whose exposure is novelty
         self.ops: Credits = {}
+        self.price = Price()
         self.known = 0.0  # the share of what fresh programs show that others showed before
 
     def made(self) -> tuple[Offer, ...]:
         """An offer for each candidate of a program."""
         made = [self._mutant() if self._mutates() else self._fresh() for _ in range(self.guidance.candidates)]
+        if self.guidance.priced:
+            made = [replace(offer, price=self.price.line()) for offer in made]
         if not any(offer.parent for offer in made):
             return tuple(made)
         weights = self.promise.rates()
@@ -109,6 +116,9 @@ class Offers:
         shown = sum(len(report.features.get(family, ())) for family in rated)
         if shown and not offers[report.candidate].parent:
             self.known += (1 - sum(new.get(family, 0) for family in rated) / shown - self.known) / MEMORY
+        if report.features:
+            size = sum(len(report.features.get(family, ())) for family in TRACED)
+            self.price.learn(size, report.seconds.get("cpu", 0.0))
         if self.guidance.mutation and report.features and report.scores:
             novelty = Outcome(report.scores[report.candidate] or 0.0, compiled=True, new=brought)
             self.promise.learn(offers[report.candidate].mutator or FRESH, novelty)
@@ -135,12 +145,19 @@ class Offers:
     def state(self) -> dict[str, Any]:
         """Plain values, for `restore`."""
         bandits = {name: bandit.state() for name, bandit in self.bandits.items()}
-        return {"known": self.known, "bandits": bandits, "promise": self.promise.state(), "ops": written(self.ops)}
+        return {
+            "known": self.known,
+            "bandits": bandits,
+            "promise": self.promise.state(),
+            "ops": written(self.ops),
+            "price": self.price.state(),
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with what was known."""
         self.known, self.ops = state["known"], read(state["ops"])
         self.promise.restore(state["promise"])
+        self.price.restore(state["price"])
         for name in self.bandits.keys() & state["bandits"].keys():
             self.bandits[name].restore(state["bandits"][name])
 

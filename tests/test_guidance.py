@@ -46,7 +46,9 @@ def shown(*numbers: int, seed: int = 0, cpu: float = 2.0, candidate: int = 0, tr
 
 def test_each_arm_has_what_stands_before_it_and_one_level_more() -> None:
     assert next(iter(ARMS.values())) == Guidance(candidates=1)
-    for before, after in itertools.pairwise(ARMS.values()):
+    chain = [guidance for guidance in ARMS.values() if not guidance.priced]
+    assert len(chain) == len(ARMS) - 1
+    for before, after in itertools.pairwise(chain):
         assert before.candidates <= after.candidates
         assert set(before.credits) <= set(after.credits)
         assert before.mutation <= after.mutation
@@ -55,6 +57,18 @@ def test_each_arm_has_what_stands_before_it_and_one_level_more() -> None:
 def test_without_credits_candidates_are_drawn_as_ever(corpus: Corpus) -> None:
     assert offers(ARMS["trace"], corpus).made() == (Offer(),) * 4
     assert offers(ARMS["blind"], corpus).made() == (Offer(),)
+
+
+def test_the_price_of_a_candidate_follows_what_programs_of_its_size_took(corpus: Corpus) -> None:
+    made = offers(ARMS["price"], corpus)
+    assert [offer.price for offer in made.made()] == [(1.0, 0.0)] * 4
+    for size in range(10, 210, 10):
+        made.learn((Offer(),) * 2, shown(*range(size), cpu=1 + 0.01 * size), {"operand": 1})
+    assert [offer.price for offer in made.made()] == [pytest.approx((1.0, 0.01))] * 4
+    other = offers(ARMS["price"], corpus)
+    other.restore(made.state())
+    assert other.made() == made.made()
+    assert offers(ARMS["trace"], corpus).made()[0].price == (1.0, 0.0)
 
 
 def test_with_credits_every_knob_is_turned_to_every_value(corpus: Corpus) -> None:

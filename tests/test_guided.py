@@ -126,7 +126,7 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("arm", ["trace", "mutation"])
+@pytest.mark.parametrize("arm", ["trace", "mutation", "price"])
 def test_a_log_gives_the_very_programs_again(plan: Plan, monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
     monkeypatch.setattr(Offers, "_mutates", lambda self: arm == "mutation" and len(self.corpus.kept) > 1)
     found = texts(monkeypatch)

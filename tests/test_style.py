@@ -51,6 +51,7 @@ ORDER = (
     "fuzzer.corpus",
     "fuzzer.audit",
     "fuzzer.credit",
+    "fuzzer.price",
     "fuzzer.guidance",
     "fuzzer.schedule",
     "minimizer",

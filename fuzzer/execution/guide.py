@@ -102,13 +102,14 @@ def features_of(task: Task, text: str) -> Report:
 @dataclass(frozen=True)
 class Offer:
     """What a candidate is made of: a drawing with these knobs or, where there is a parent, what this mutator makes of
-    the parent's text and a donor's. weight: of its novelty."""
+    the parent's text and a donor's. weight: of its novelty.  price: what a program takes, as `Price.line` tells."""
 
     knobs: Knobs = USUAL
     mutator: str = ""
     parent: str = ""
     donor: str = ""
     weight: float = 1.0
+    price: tuple[float, float] = (1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,8 @@ def tried(task: Task, index: int, number: int, seen: Seen, offer: Offer) -> Cand
         program = made(task, index, number, offer)
         ops = tuple(dict.fromkeys(node.op for node in program.nodes))
         trial = sketch(program, task, journal)
-        score = novelty(before(hashed(exercised(trial))), seen)
+        shown = before(hashed(exercised(trial)))
+        score = novelty(shown, seen) / (offer.price[0] + offer.price[1] * len(shown))
     except (Rejected, *REFUSED) as error:
         named = str(error).partition(":")[0]
         ops = ops or (named,) * (named in OPS)
