@@ -15,7 +15,7 @@ from fuzzer.private import fake_mode, needs_memory, real_mode
 from fuzzer.program import Node, Program, TensorType, extent
 from fuzzer.regions import UnknownRegion
 from fuzzer.settings import SAME_DRAWS
-from fuzzer.values import NAMES, TORCH_DTYPES, fill, integers_of
+from fuzzer.values import NAMES, TORCH_DTYPES, UnknownRecipe, fill, integers_of
 
 MOST_ELEMENTS = 2**20  # that a node's operands may have to be run on real tensors
 
@@ -123,7 +123,10 @@ def check_within(program: Program, types: dict[str, TensorType]) -> None:
                 continue
             known = [types[arg] if isinstance(arg, str) else None for arg in node.args]
             low, high = integers_of(operand.recipe(Draw(random.Random(0), Limits(), known, dict(node.attrs))))
-            held = fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
+            try:
+                held = fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
+            except UnknownRecipe as error:
+                raise IllTyped(f"{leaf.name}: {error}") from None
             if beyond := held[(held < low) | (held > high)].tolist():
                 raise IllTyped(f"{leaf.name}: {node.op} takes labels from {low} to {high}, not {beyond[0]}")
 

@@ -201,6 +201,8 @@ def _real(recipe: Recipe, generator: str, dtype: str, shape: Shape) -> str:
         raise UnknownRecipe(f"no value recipe {recipe.name}({len(recipe.args)} arguments); known are {names}")
     if recipe.name == "below" and not (isinstance(recipe.args[0], int) and recipe.args[0] > 0):
         raise UnknownRecipe(f"below({recipe.args[0]}): there is no integer in 0..n-1 for an n under 1")
+    if recipe.name == "between" and recipe.args[1] < recipe.args[0]:  # type: ignore[operator]
+        raise UnknownRecipe(f"between{recipe.args}: there is no integer in a..b where b is less than a")
     if recipe.name == "around" and not all(
         isinstance(a, int | float) and math.isfinite(a) for a in recipe.args or [""]
     ):

@@ -99,3 +99,10 @@ def test_labels_that_do_not_exist_are_refused_because_eager_may_read_beyond_them
     with pytest.raises(IllTyped, match=f"x1: {op} takes labels from"):
         infer(parse(text.format(numbers)))
     infer(parse(text.format("below(3)")))
+
+
+@pytest.mark.parametrize("values", ["between(0, -1)", "below(0)", "data([0, 1])"])
+def test_labels_that_cannot_be_drawn_are_refused_with_the_reason(values: str) -> None:
+    text = HEAD + f"x0 = leaf(f32[2, 3])\nx1 = leaf(i64[2, 3], values={values})\nv0 = multilabel_margin_loss(x0, x1)\n"
+    with pytest.raises(IllTyped, match="x1: "):
+        infer(parse(text + "backward(v0, cotangent(f32[()]))\n"))
