@@ -112,13 +112,14 @@ class Frontier:
         """Enter a program for each feature that it is the first or the best to show."""
         for family, numbers in kept.features.items():
             for number in numbers:
-                known = self.best.get((family, number))
+                feature = family, number  # one for both, of which there are hundreds a program
+                known = self.best.get(feature)
                 if known is None:
-                    self.found += [] if family in LINES else [(family, number)]
+                    self.found += [] if family in LINES else [feature]
                     self.families[family] += 1
                     self.moved[family] = self.programs
                 if known is None or kept < known:
-                    self.best[family, number] = kept
+                    self.best[feature] = kept
 
     def still(self, families: Iterable[str]) -> list[str]:
         """Of these families those that brought nothing new for some time, though they did before."""
