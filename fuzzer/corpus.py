@@ -35,7 +35,6 @@ class Corpus:
     def __init__(self, folder: Path, place: dict[str, str]):
         self.folder, self.place = folder, place
         self.kept: list[Kept] = []
-        self.texts: dict[str, str] = {}  # of those that were asked for or kept since it was opened
         self.frontier, self.seen, self.shown = Frontier(), Seen(), Seen()
 
     def start(self) -> Corpus:
@@ -72,14 +71,11 @@ class Corpus:
         return self.frontier.best[goal]
 
     def text(self, kept: Kept) -> str:
-        if kept.id not in self.texts:
-            self.texts[kept.id] = (self.folder / f"{kept.id}.prog").read_text()
-        return self.texts[kept.id]
+        return (self.folder / f"{kept.id}.prog").read_text()
 
     def keep(self, kept: Kept, text: str) -> None:
         """Write a program and its line of the index."""
         (self.folder / f"{kept.id}.prog").write_text(text)
-        self.texts[kept.id] = text
         self._enter(kept)
         self._append(row(kept))
 

@@ -13,11 +13,12 @@ from fuzzer.bench import bare, sensitivity, throughput
 from fuzzer.bench.bound import Bounds, gamma
 from fuzzer.bench.sensitivity import KINDS, Corruption, Heard, corrupted, listen, summary
 from fuzzer.bench.smallest import Smallest, bisected, smallest, table
-from fuzzer.bench.throughput import Bare
-from fuzzer.execution.messages import Place, Report, Subject, Trial
+from fuzzer.bench.throughput import Bare, Side
+from fuzzer.execution.messages import Place, Report, Subject, Trial, UsageError
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Journal, Task, nonzero, try_program
 from fuzzer.oracles import verdicts
+from fuzzer.schedule import Fresh
 from fuzzer.text import parse
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
@@ -256,3 +257,8 @@ def test_the_table_tells_medians_and_ninetieth_percentiles() -> None:
             "peer": {"median": "never", "p90": "never"},
         }
     }
+
+
+def test_without_a_program_that_ran_there_is_no_rate() -> None:
+    with pytest.raises(UsageError, match="no program ran on both sides"):
+        Side(Fresh()).figures(2)

@@ -256,7 +256,6 @@ def faults_command(
 
 
 @main.command("time-to-fault")
-@_workers_option()
 @click.option("--arms", default=SHIPPED, show_default=True, help="Of guidance.")
 @click.option(
     "--at-once", default=1, show_default=True, type=click.IntRange(1), help="Campaigns that share the workers."

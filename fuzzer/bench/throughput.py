@@ -27,7 +27,7 @@ from typing import Any
 from fuzzer.bench import bare
 from fuzzer.campaign import room
 from fuzzer.corpus import Corpus
-from fuzzer.execution.messages import Report
+from fuzzer.execution.messages import Report, UsageError
 from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
 from fuzzer.execution.worker import Task
 from fuzzer.guidance import ARMS, SHIPPED
@@ -144,7 +144,8 @@ class Side:
         self.bare += bare_spent
         self.reports += reports
         self.alone += alone
-        self.ratios.append(round(len(_comparable(reports)) / spent / (len(alone) / bare_spent), 3))
+        if alone:  # else every program was lost, and there is no rate
+            self.ratios.append(round(len(_comparable(reports)) / spent / (len(alone) / bare_spent), 3))
         return f"{spent:.1f} s, bare {bare_spent:.1f} s; lost {sum(map(_lost, reports))}"
 
     def explored(self, pool: Pool, task: Task, programs: int) -> tuple[list[Report], float]:
@@ -168,7 +169,9 @@ class Side:
 
     def figures(self, workers: int) -> dict[str, Any]:
         """Rates, their ratio, and where the time went."""
-        ran, alone = max(len(_comparable(self.reports)), 1), max(len(self.alone), 1)
+        ran, alone = len(_comparable(self.reports)), len(self.alone)
+        if not alone:
+            raise UsageError("no program ran on both sides: take more, or fewer workers on a busy machine")
         busy = {name: sum(r.seconds.get(name, 0.0) for r in self.reports) for name in PHASES}
         busy["other"] = self.fuzz * workers - sum(busy.values())
         worker_cpu, bare_cpu = sum(r.seconds.get("cpu", 0.0) for r in self.reports), sum(cpu for _, cpu in self.alone)
