@@ -183,7 +183,8 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
     type=click.Choice(list(ARMS)),
     default=None,
     help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
-    f"compiles; of lines; mutants too. Each has what stands before it. The choices are logged. Default: {SHIPPED}.",
+    f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
+    f"that it is expected to take. The choices are logged. Default: {SHIPPED}.",
 )
 @click.option("--guided", "guidance", flag_value=SHIPPED, help=f"The same as --guidance {SHIPPED}.")
 @click.option("--unguided", "guidance", flag_value="blind", help="The same as --guidance blind.")

@@ -93,7 +93,12 @@ class Guided:
         rng = random.Random(f"{task.seed}/{first}/offers")
         self.offers = Offers(guidance, corpus, rng, task.limits.dtypes, task.ops)
         if state:
-            self.offers.restore(state["offers"])
+            try:
+                self.offers.restore(state["offers"])
+            except KeyError as error:
+                raise UsageError(
+                    f"the corpus is an older backfuzz's, without {error}; fuzz --guided begins anew"
+                ) from None
         self.pending: dict[int, tuple[Offer, ...]] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.log = (folder / LOG).open("w")

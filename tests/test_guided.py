@@ -292,3 +292,10 @@ def test_features_prints_words(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "  operand   forward exp 0: f32 rank 1 contiguous\n" in done.output
     assert "  edge      saved exp > mul 1: contiguous\n" in done.output
+
+
+def test_a_corpus_that_lacks_what_choices_brought_is_refused_in_one_line(tmp_path: Path) -> None:
+    state = Guided(EAGER, tmp_path, empty(tmp_path)).offers.state()
+    del state["price"]
+    with pytest.raises(UsageError, match="an older backfuzz's, without 'price'; fuzz --guided begins anew"):
+        Guided(EAGER, tmp_path, empty(tmp_path), state={"next": 3, "offers": state})
