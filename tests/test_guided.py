@@ -17,10 +17,11 @@ from fuzzer.corpus import Corpus
 from fuzzer.execution import guide, watch
 from fuzzer.execution.guide import CANDIDATES, Chosen, Offer, explore_again, explore_heard, explore_rarest
 from fuzzer.execution.messages import Place, Report, Subject, Trial, UsageError
-from fuzzer.execution.worker import Refused, Task, draw, explore, settled
+from fuzzer.execution.worker import Refused, Task, draw, explore, settled, sketch
 from fuzzer.frontier import PLACES, Seen
 from fuzzer.guidance import ARMS, Offers
 from fuzzer.knobs import Knobs
+from fuzzer.program import Program
 from fuzzer.schedule import CREDITS, LOG, Again, Fresh, Guided, read_log
 from fuzzer.text import parse, show
 from fuzzer.verdict import Signature, Verdict
@@ -104,6 +105,26 @@ def test_candidates_are_only_recorded_and_the_chosen_one_runs_again_unrecorded(m
     monkeypatch.setattr(guide, "settled", refuse)
     again = explore_rarest(EAGER, (3, Seen().packed(), FRESH))
     assert (again.verdict, again.rejected, again.text) == ("rejected", "it raised", report.text)
+
+
+def test_candidates_run_on_the_cpu_and_the_chosen_one_on_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = replace(EAGER, place=Place(Subject("eager", "cpu:0"), Subject("eager", "cpu:0")))
+    ran: list[tuple[str, str]] = []
+    refused = ""
+
+    def on(program: Program, task: Task, journal: Any) -> Trial:
+        ran.append((task.place.reference.device, show(program)))
+        if ran[-1] == ("cpu:0", refused):
+            raise Refused("it raised")
+        return sketch(program, task, journal)
+
+    monkeypatch.setattr(guide, "sketch", on)
+    best = explore_rarest(elsewhere, (3, Seen().packed(), FRESH))
+    assert (best.verdict, [device for device, _ in ran]) == ("agree", ["cpu"] * CANDIDATES + ["cpu:0"])
+    assert ran[-1][1] == best.text == show(draw(elsewhere, 3, best.candidate))
+    refused = best.text
+    second = explore_rarest(elsewhere, (3, Seen().packed(), FRESH))
+    assert (second.verdict, second.candidate != best.candidate) == ("agree", True)
 
 
 @pytest.fixture

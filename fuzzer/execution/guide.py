@@ -128,16 +128,24 @@ def explore_rarest(task: Task, what: tuple[int, bytes, tuple[Offer, ...]]) -> Re
 
     what   the number, how many programs showed each feature (`frontier.Seen`, packed), and the offers. The Report
            depends on these and the task alone.
+
+    Candidates run on the CPU, where they were drawn: their traces differ little from a GPU's, which takes ten times as
+    long for programs of this size, and loads a kernel for each operation that it has not met.
     """
     index, counts, offers = what
     task = sampled(task, index)
     seen, started = Seen(counts), time.perf_counter()
-    found = [tried(task, index, number, seen, offer) for number, offer in enumerate(offers)]
+    found = [tried(task, index, number, seen, offer, near=True) for number, offer in enumerate(offers)]
     ran = sorted((c for c in found if c.trial), key=lambda c: (-(c.score or 0.0) * offers[c.number].weight, c.number))
     if not ran:
         return told_of(found, found[0].refused)
     dull = next((n for n, c in enumerate(ran) if c.trial and _heard(c.trial)), len(ran))
-    return compiled(ran[dull % len(ran)], found, dull, task, started)
+    first = dull % len(ran)
+    for candidate in ran[first:] + ran[:first]:
+        chosen = placed(candidate, task)
+        if chosen.trial:
+            return compiled(chosen, found, dull, task, started)
+    return told_of(found, chosen.refused)
 
 
 def explore_heard(task: Task, what: tuple[int, bytes]) -> Report:
@@ -182,15 +190,33 @@ def finished(trial: Trial, task: Task) -> Report:
         return refusal(text, error)
 
 
-def tried(task: Task, index: int, number: int, seen: Seen, offer: Offer) -> Candidate:
-    """The n-th candidate of a program, and how rare its trace is."""
+def placed(candidate: Candidate, task: Task) -> Candidate:
+    """A candidate that ran, recorded on the reference side's own device, or its refusal there."""
+    assert candidate.trial
+    if candidate.trial.place == task.place:
+        return candidate
+    program = candidate.trial.program
+    try:
+        return replace(candidate, trial=sketch(program, task, worker.journal()))
+    except REFUSED as error:
+        return replace(candidate, trial=None, refused=refusal(show(program), error))
+
+
+def on_cpu(task: Task) -> Task:
+    """The task with its reference side on the CPU."""
+    reference = replace(task.place.reference, device="cpu")
+    return replace(task, place=replace(task.place, reference=reference))
+
+
+def tried(task: Task, index: int, number: int, seen: Seen, offer: Offer, near: bool = False) -> Candidate:
+    """The n-th candidate of a program, and how rare its trace is.  near: it runs on the CPU."""
     journal, started = worker.journal(), cpu_seconds()
     journal.begin(f"# program {index} of seed {task.seed}, not drawn yet")
     ops: tuple[str, ...] = ()
     try:
         program = made(task, index, number, offer)
         ops = tuple(dict.fromkeys(node.op for node in program.nodes))
-        trial = sketch(program, task, journal)
+        trial = sketch(program, on_cpu(task) if near else task, journal)
         shown = before(hashed(exercised(trial)))
         score = novelty(shown, seen) / (offer.price[0] + offer.price[1] * len(shown))
     except (Rejected, *REFUSED) as error:
