@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import replace
+from multiprocessing import Pipe
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -201,6 +203,25 @@ def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
     assert loop.lost == 2
     assert len(told) == 5
     assert 0 < spent < 60
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_a_process_of_the_bare_loop_ends_where_its_device_is_lost(able: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bare, "sound", lambda device: able)
+    texts, told = iter(["not a program", "not a program", None]), list[bool]()
+    pipe = SimpleNamespace(recv=lambda: next(texts), send=lambda answer: told.append(answer[-1]))
+    bare.serve(pipe, "eager", "cpu", lambda: None, ())
+    assert told == ([True, True] if able else [False])
+
+
+def test_the_bare_loop_replaces_a_process_whose_device_is_lost() -> None:
+    loop = object.__new__(Bare)
+    ours, theirs = Pipe()
+    other, process = Pipe()[0], SimpleNamespace(kill=lambda: None, join=lambda: None)
+    loop.processes, loop.lost, loop._process = {ours: process}, 0, lambda: (other, process)  # type: ignore[method-assign]
+    theirs.send((1.0, 0.5, False))
+    assert loop._answer(ours) == (1.0, 0.5)  # what it took counts
+    assert (list(loop.processes), loop.lost) == ([other], 0)
 
 
 def test_throughput_tells_guided_and_unguided_campaigns_apart_and_what_programs_cost() -> None:

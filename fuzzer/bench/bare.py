@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 
 from fuzzer import interpret, routes
 from fuzzer.execution.usage import cpu_seconds
+from fuzzer.execution.worker import sound, synchronise
 from fuzzer.settings import in_force
 from fuzzer.text import parse
 
@@ -25,15 +25,22 @@ def run(text: str, backend: str, device: str) -> None:
     cotangents = interpret.cotangents(program, device)
     with in_force(program.settings):
         spec.run(routes.Call(program, interpret.function(program), leaves, cotangents, compiler))
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
+    synchronise(device)
 
 
 def serve(pipe: Any, backend: str, device: str, start: Any, arguments: tuple[Any, ...]) -> None:
-    """A process of the bare loop: set up as a worker is, then run texts until told to stop (None)."""
+    """A process of the bare loop: set up as a worker is, then run texts until told to stop (None).
+
+    It answers each with its seconds, on the clock and of the CPU, and whether it can go on: one whose CUDA context is
+    lost cannot, and ends. It would fail in no time at every other program.
+    """
     start(*arguments)
     while (text := pipe.recv()) is not None:
-        started, cpu_started = time.perf_counter(), cpu_seconds()
-        with contextlib.suppress(Exception):  # what does not compile costs its time here as it does there
+        started, cpu_started, able = time.perf_counter(), cpu_seconds(), True
+        try:
             run(text, backend, device)
-        pipe.send((time.perf_counter() - started, cpu_seconds() - cpu_started))
+        except Exception:  # what does not compile costs its time here as it does there
+            able = sound(device)
+        pipe.send((time.perf_counter() - started, cpu_seconds() - cpu_started, able))
+        if not able:
+            return

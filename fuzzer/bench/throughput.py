@@ -81,19 +81,21 @@ class Bare:
         return found, last - started
 
     def _answer(self, pipe: Connection) -> Spent | None:
-        """What a process tells that it took; where it died or is late, None, and there is another."""
+        """What a process tells that it took; where it died or is late, None. One that cannot go on is replaced."""
+        spent, sound = None, False
         with contextlib.suppress(EOFError, ConnectionError):
             if pipe.poll():
-                seconds, cpu = pipe.recv()
-                return seconds, cpu
-        process = self.processes.pop(pipe)
-        process.kill()
-        process.join()
-        pipe.close()
-        self.lost += 1
-        other, process = self._process()
-        self.processes[other] = process
-        return None
+                seconds, cpu, sound = pipe.recv()
+                spent = seconds, cpu
+        if not sound:
+            process = self.processes.pop(pipe)
+            process.kill()
+            process.join()
+            pipe.close()
+            other, process = self._process()
+            self.processes[other] = process
+        self.lost += spent is None
+        return spent
 
     def close(self) -> None:
         for pipe, process in self.processes.items():

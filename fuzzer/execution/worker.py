@@ -137,6 +137,15 @@ def synchronise(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
+def sound(device: str) -> bool:
+    """Whether the device still computes, after something raised: an illegal access takes the CUDA context with it."""
+    try:
+        synchronise(device)
+    except RuntimeError:
+        return False
+    return True
+
+
 def poison(device: str) -> None:
     """Fill free CUDA memory with NaN, so that a kernel that writes nothing cannot inherit a right answer.
 
@@ -190,7 +199,8 @@ def observe(
         again = run_again(spec, call, subject) if recorder is None and not touched and repeatable(program) else None
     except Exception as error:  # whatever the code under test raises is its outcome
         raised = Raised(_kind(error), _message(error), _frames(error))
-        _note_poison(subject.device)
+        global _poisoned
+        _poisoned = _poisoned or not sound(subject.device)
         return Observation(RAISED, phase=entered[0], raised=raised, seconds=time.perf_counter() - started)
     return Observation(
         RAN,
@@ -468,15 +478,6 @@ def use_journal(path: Path) -> None:
 POISONED = 75
 OUR_FAULT = "backfuzz itself failed"
 _poisoned = False
-
-
-def _note_poison(device: str) -> None:
-    """Find out whether an exception took the CUDA context with it."""
-    global _poisoned
-    try:
-        synchronise(device)
-    except RuntimeError:
-        _poisoned = True
 
 
 def journal() -> Journal:
