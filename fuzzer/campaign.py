@@ -31,7 +31,7 @@ from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import OUR_FAULT, Task, without_settings
 from fuzzer.program import Program
-from fuzzer.schedule import ARMS, Again, Chosen, Fresh, Guidance, Guided, Schedule, drawing_from, guidance_from
+from fuzzer.schedule import Again, Chosen, Fresh, Guidance, Guided, Schedule, drawing_from, guidance_from
 from fuzzer.store import Campaign as Record
 from fuzzer.store import StoreError, open_store
 from fuzzer.text import parse, show
@@ -59,7 +59,7 @@ GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 class Plan:
     """What a campaign was asked to do. minutes or programs (or neither) bound it.
 
-    guidance: by what programs are chosen; blind, they are those of their numbers and no corpus is kept.
+    guidance: by what programs are chosen; without, by nothing, and neither features nor a corpus are kept.
     resume: the corpus is that of an earlier campaign.  again: the programs that another campaign chose, no others.
     """
 
@@ -71,7 +71,7 @@ class Plan:
     folder: Path = Path(".backfuzz")
     corpus: Path | None = None
     command: str = "backfuzz fuzz"
-    guidance: Guidance = ARMS["blind"]
+    guidance: Guidance | None = None
     resume: bool = False
     again: tuple[Chosen, ...] = ()
 
@@ -80,23 +80,19 @@ class Plan:
         return self.task.place.devices
 
     def schedule(self, own: Path) -> Schedule:
-        """What decides on the programs; a guided one logs its choices in this folder."""
+        """What decides on the programs; where there is guidance, it logs its choices in this folder."""
         if self.again:
             return Again(list(self.again))
+        if self.guidance is None:
+            return Fresh()
         if self.resume:
             corpus, state = resumed(self.explored, shown_at(self.task))
             return Guided(self.task, own, corpus, self.guidance, state)
-        if not self.guided:
-            return Fresh()
         return Guided(self.task, own, Corpus(self.explored, shown_at(self.task)).start(), self.guidance)
 
     @property
-    def guided(self) -> bool:
-        return self.guidance != ARMS["blind"]
-
-    @property
     def explored(self) -> Path:
-        """Where a guided campaign keeps its programs."""
+        """Where a campaign keeps its programs."""
         return self.folder / "corpus"
 
 
@@ -186,7 +182,7 @@ def shown_at(task: Task) -> dict[str, str]:
 
 
 def resume(plan: Plan) -> Plan:
-    """The plan to go on with the guided campaign whose corpus is in the plan's folder. Raises UsageError."""
+    """The plan to go on with the campaign whose corpus is in the plan's folder. Raises UsageError."""
     _, state = resumed(plan.explored, shown_at(plan.task))
     return replace(plan, task=drawing_from(plan.task, state), guidance=guidance_from(state), resume=True)
 

@@ -162,7 +162,7 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
     type=int,
     default=0,
     show_default=True,
-    help="Same seed, same programs, any number of workers, where unguided.",
+    help="Same seed, same programs, any number of workers; with --guidance what comes back decides too.",
 )
 @device_option
 @workers_option
@@ -186,13 +186,10 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
     f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
     f"that it is expected to take. The choices are logged. Default: {SHIPPED}.",
 )
-@click.option("--guided", "guidance", flag_value=SHIPPED, help=f"The same as --guidance {SHIPPED}.")
-@click.option("--unguided", "guidance", flag_value="blind", help="The same as --guidance blind.")
+@click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
+@click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
 @click.option(
-    "--resume", is_flag=True, help="Go on with the last guided campaign, from its corpus in .backfuzz/corpus."
-)
-@click.option(
-    "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a guided campaign's choices.jsonl."
+    "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a campaign's choices.jsonl."
 )
 @click.option(
     "--lines/--no-lines",
@@ -218,6 +215,7 @@ def fuzz(
     routes: str | None,
     ops_: str | None,
     guidance: str | None,
+    unguided: bool,
     resume: bool,
     again: Path | None,
     lines: bool | None,
@@ -274,9 +272,12 @@ def fuzz(
             raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
         task, logged = read_log(again, task)
         plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
-    plan = (
-        campaign_to_resume(plan) if resume else replace(plan, guidance=ARMS["blind" if again else guidance or SHIPPED])
-    )
+    if unguided and (guidance or resume):
+        raise UsageError("--unguided chooses nothing and keeps no corpus: leave out --guidance and --resume")
+    if resume:
+        plan = campaign_to_resume(plan)
+    elif not (unguided or again):
+        plan = replace(plan, guidance=ARMS[guidance or SHIPPED])
     plan = replace(plan, task=replace(plan.task, lines=share_of_lines(lines, plan)))
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
@@ -288,7 +289,7 @@ def fuzz(
         click.echo(json.dumps(totals.summary()))
     if campaign.stopping:
         corpus = f"its corpus: {command if resume else command + ' --resume'}"
-        onward = corpus if plan.guided else f"another seed: {command} --seed {seed + 1}"
+        onward = corpus if plan.guidance else f"another seed: {command} --seed {seed + 1}"
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
@@ -299,15 +300,15 @@ def share_of_lines(asked: bool | None, plan: Any) -> float:
     from fuzzer.execution.lines import share
     from fuzzer.features import LINES
 
-    credited = bool(set(LINES) & set(plan.guidance.credits))
+    credited = bool(plan.guidance and set(LINES) & set(plan.guidance.credits))
     compiles = plan.task.place.subject.backend not in UNCOMPILED
-    if asked and not (plan.guided and compiles):
-        raise UsageError("--lines goes with a guided campaign that compiles; its corpus holds what was reached")
+    if asked and not (plan.guidance and compiles):
+        raise UsageError("--lines goes with a campaign that compiles and keeps a corpus: that holds what was reached")
     if credited and asked is False:
         raise UsageError("--no-lines: what is guided by lines needs them")
     if (asked or credited) and not share():
         raise UsageError("before Python 3.12, lines are recorded with coverage.py: pip install coverage")
-    return share() if plan.guided and compiles and asked is not False else 0.0
+    return share() if plan.guidance and compiles and asked is not False else 0.0
 
 
 def regressions(db: Path) -> Path | None:
@@ -433,7 +434,7 @@ def report_row(label: str, report: Report) -> dict[str, Any]:
 @json_option
 @explained
 def cmin(corpus: Path, out: Path | None, as_json: bool) -> None:
-    """Reduce a guided campaign's corpus to few programs that show every feature that it shows.
+    """Reduce a campaign's corpus to few programs that show every feature that it shows.
 
     Exit codes: 0 reduced; 2 there is no corpus, its index cannot be read, or --out exists.
     """
@@ -454,7 +455,7 @@ def cmin(corpus: Path, out: Path | None, as_json: bool) -> None:
 @json_option
 @explained
 def status_(corpus: Path, coverage: bool, as_json: bool) -> None:
-    """Say what a guided campaign has seen: the last one, or the one whose corpus is named.
+    """Say what a campaign has seen: the last one, or the one whose corpus is named.
 
     Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
     """
@@ -489,7 +490,7 @@ def status_(corpus: Path, coverage: bool, as_json: bool) -> None:
 @json_option
 @explained
 def features(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
-    """Print what programs exercise, in words, by family: what guided fuzzing counts.
+    """Print what programs exercise, in words, by family: what campaigns count.
 
     Exit codes: 0 printed; 2 a program could not run; 3 this machine cannot run it; 130 interrupted.
     """

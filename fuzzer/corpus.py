@@ -102,7 +102,7 @@ class Corpus:
             self.seen, self.shown = (Seen((self.folder / name).read_bytes()) for name in (SEEN, SHOWN))
             self.frontier.programs, self.frontier.moved = state.pop("programs"), state.pop("moved")
         except (OSError, ValueError, KeyError) as error:
-            raise UsageError(f"{self.folder} cannot be resumed: {error!r}; fuzz --guided begins anew") from None
+            raise UsageError(f"{self.folder} cannot be resumed: {error!r}; fuzz without --resume begins anew") from None
         return state
 
 
@@ -123,7 +123,7 @@ def load(folder: Path) -> Corpus:
                 features = {family: packed(numbers) for family, numbers in read["features"].items()}
                 found._enter(Kept(read["nodes"], read["seconds"], read["program"], features))
     except OSError as error:
-        raise UsageError(f"no corpus in {folder} ({error.strerror}); fuzz --guided makes one") from None
+        raise UsageError(f"no corpus in {folder} ({error.strerror}); fuzz makes one") from None
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise UsageError(f"{folder / INDEX} is not the index of a corpus: {error!r}") from None
     return found
@@ -137,7 +137,7 @@ def resumed(folder: Path, place: dict[str, str]) -> tuple[Corpus, dict[str, Any]
         if then != now:
             raise UsageError(
                 f"{folder} was made with {name} {then}, this is {now}: what programs exercise does not compare. "
-                f"Go on with {then}, or begin a new corpus with fuzz --guided (this one is put aside)"
+                f"Go on with {then}, or begin a new corpus without --resume (this one is put aside)"
             )
     return found, found.state()
 

@@ -25,7 +25,7 @@ from fuzzer.structure import FAMILIES as COMPILED
 class Guidance:
     """By what a campaign is guided; each level can be switched by itself.
 
-    candidates  drawings of a program: that whose trace is rarest is compiled (tier 0).
+    candidates  drawings of a program: that whose trace is rarest is compiled (tier 0). One: its number decides.
     credits     families of features: generator knobs, settings profiles and mutators are chosen by what they brought of
                 these per CPU second. With none, knobs stay as they are and mutators are chosen blindly.
     mutation    the largest share of candidates that are mutants of kept programs.
@@ -47,7 +47,7 @@ ARMS: dict[str, Guidance] = {
     "mutation": Guidance(credits=(*TRACED, *COMPILED, *LINES), mutation=0.5),
     "price": Guidance(priced=True),
 }
-SHIPPED = "trace"  # measured: docs/guidance.md
+SHIPPED = "blind"  # measured: docs/guidance.md
 MEMORY = 64  # programs over which it is averaged how much of what fresh ones show was known
 MOST_NAMED = 6
 FRESH = "fresh"

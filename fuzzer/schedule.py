@@ -97,7 +97,7 @@ class Guided:
                 self.offers.restore(state["offers"])
             except KeyError as error:
                 raise UsageError(
-                    f"the corpus is an older backfuzz's, without {error}; fuzz --guided begins anew"
+                    f"the corpus is an older backfuzz's, without {error}; fuzz without --resume begins anew"
                 ) from None
         self.pending: dict[int, tuple[Offer, ...]] = {}
         folder.mkdir(parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def guidance_from(state: dict[str, Any]) -> Guidance:
     """The guidance that was saved."""
     saved = state.get("guidance")
     if saved is None:
-        raise UsageError("the corpus is an older backfuzz's, without what guided it; fuzz --guided begins anew")
+        raise UsageError("the corpus is an older backfuzz's, without what guided it; fuzz without --resume begins anew")
     return Guidance(**saved | {"credits": tuple(saved["credits"])})
 
 

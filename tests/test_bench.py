@@ -224,12 +224,12 @@ def test_the_bare_loop_replaces_a_process_whose_device_is_lost() -> None:
     assert (list(loop.processes), loop.lost) == ([other], 0)
 
 
-def test_throughput_tells_guided_and_unguided_campaigns_apart_and_what_programs_cost() -> None:
+def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:
     told: list[str] = []
     task = replace(EAGER, routes=("autograd", "vjp"), seed=2)
     figures = throughput.measure(task, 6, 1, 2, told.append)
     assert [line.split(":")[0] for line in told[1:]] == [
-        f"round {n}, {arm}" for n in (1, 2) for arm in ("guided", "unguided")
+        f"round {n}, {arm}" for n in (1, 2) for arm in ("shipped", "unguided")
     ]
     for side in (figures, figures["unguided"]):
         cpu = side["cpu_seconds_per_program"]

@@ -301,7 +301,7 @@ def feedback_command(programs: int, seed: int, device: str, as_json: bool) -> No
 def throughput_command(
     programs: int, rounds: int, workers: int, seed: int, device: str, backend: str, as_json: bool
 ) -> None:
-    """Programs per second, guided and not, against a bare loop of torch.compile and backward; what a program costs."""
+    """Programs per second, as shipped and unguided, against a bare loop of compiles and backwards; what one costs."""
     say = partial(click.echo, err=True)
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
     _print(throughput.measure(task, programs, workers, rounds, say), as_json)

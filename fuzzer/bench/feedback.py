@@ -64,7 +64,7 @@ def run(task: Task, what: tuple[int, str]) -> Report:
         return Report("", rejected=str(error))
     cpu = {"drawing": drawn - started, "rest": rest, "own": own}
     if way == "structure":
-        others = [tried(task, index, n, Seen(), Offer()).tried.seconds for n in range(1, CANDIDATES)]
+        others = [tried(task, index, n, Seen(), Offer(), near=True).tried.seconds for n in range(1, CANDIDATES)]
         cpu["candidate"] = statistics.mean(others)
     return Priced(**vars(told), cpu=cpu, parts=parts)
 

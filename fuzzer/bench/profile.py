@@ -1,4 +1,4 @@
-"""Where a program's time goes: CPU seconds by phase, of a campaign's own path, guided, in its own workers.
+"""Where a program's time goes: CPU seconds by phase, of a campaign's own path, in its own workers.
 
 A phase is a stack of them: what the compiler does in the middle of a run counts for the compiler alone. torch tells its
 own phases; ours are functions that the bench wraps. What compilers take as processes of their own, as g++ and ptxas do,
@@ -18,7 +18,6 @@ from typing import Any
 
 from fuzzer.campaign import room
 from fuzzer.execution import guide, worker
-from fuzzer.execution.guide import CANDIDATES, Offer
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
@@ -27,10 +26,10 @@ from fuzzer.private import compile_phases
 
 # Phases in the order in which they are told, and what is in them.
 PHASES = {
-    "generation": "drawing all candidates",
-    "trace": "running all candidates in eager, recorded",
+    "generation": "drawing programs until a fault could show in one",
+    "trace": "running them in eager, recorded",
     "features": "of traces and of the compile, and novelty",
-    "eager": "running the chosen one in eager, not recorded",
+    "eager": "running the last one in eager, not recorded",
     "dynamo": "tracing Python, guards",
     "aot": "AOTAutograd: functionalizing, the joint graph, the partitioner",
     "inductor": "graph passes, lowering, scheduling, writing code",
@@ -140,13 +139,13 @@ _ended: tuple[float, float] | None = None  # when the last task of this worker d
 
 
 def explore(task: Task, what: tuple[int, bytes]) -> Report:
-    """A guided campaign's program, with what it took."""
+    """A campaign's program, with what it took."""
     global _ended
     watch = Stopwatch()
     if _ended is not None:
         watch.seconds["messages"] = sum(watch.last) - sum(_ended)
     with timing(watch):
-        found = guide.explore_rarest(task, (*what, (Offer(),) * CANDIDATES))
+        found = guide.explore_heard(task, what)
     watch.leave()
     _ended = watch.last
     return Timed(**vars(found), phases=dict(watch.seconds))

@@ -1,6 +1,6 @@
 """How much of a bare compile loop's speed is left: a campaign's path and the bare loop, in turns, in one run.
 
-A round runs a batch of programs as a campaign does (drawn, run on both sides, judged), guided as shipped and then
+A round runs a batch of programs as a campaign does (drawn, run on both sides, judged), as shipped and then
 unguided, and after each batch the texts of exactly those that ran through `bare` (in as many processes, from the
 same fork server, set up by the same function). Both sides start with programs that do not count. Programs that kill a
 process or outlast the deadline do not count either: a round ends with the last program that ended by itself, for one
@@ -205,7 +205,7 @@ PHASES = ("generate", "reference", "subject", "judge")
 
 
 def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The figures of a guided campaign, as shipped, and of an unguided one (`unguided`), so many programs each; `say`
+    """The figures of a campaign as shipped and of an unguided one (`unguided`), so many programs each; `say`
     is told of each round."""
     started, size = time.monotonic(), -(-programs // rounds)
     with (
@@ -215,7 +215,7 @@ def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[
     ):
         corpus = Corpus(Path(name) / "corpus", {}).start()
         schedules: dict[str, Schedule] = {
-            "guided": Guided(task, Path(name) / "log", corpus, ARMS[SHIPPED]),
+            "shipped": Guided(task, Path(name) / "log", corpus, ARMS[SHIPPED]),
             "unguided": Fresh(),
         }
         sides = dict[str, Side]()
@@ -228,7 +228,7 @@ def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[
             for arm, side in sides.items():
                 say(f"round {number + 1}, {arm}: {side.batch(pool, loop, task, size)}")
     return {
-        **sides["guided"].figures(workers),
+        **sides["shipped"].figures(workers),
         "unguided": sides["unguided"].figures(workers),
         "rounds": rounds,
         "workers": workers,
