@@ -121,6 +121,12 @@ def _layer_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Te
     return _wanted([of_input.reshape(x.shape), sums, 0 * sums], mask)
 
 
+def _rms_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
+    """As a layer_norm's with a mean of 0. The kernel of CUDA alone: on the CPU each operation is recorded."""
+    gradient, x, shape, rstd, weight, mask = args
+    return _layer_norm_backward((gradient, x, shape, None, rstd, weight, None, [*mask, False]), values)
+
+
 def _group_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
     gradient, x, _, rstd, weight, batch, channels, _, groups, mask = args
     shown = (batch, channels, x.numel() // (batch * channels))
@@ -151,6 +157,7 @@ NORMS: dict[str, Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]] = {
     "native_group_norm": _group_norm,
     "native_batch_norm": _batch_norm,
     "native_layer_norm_backward": _layer_norm_backward,
+    "_fused_rms_norm_backward": _rms_norm_backward,
     "native_group_norm_backward": _group_norm_backward,
     "native_batch_norm_backward": _batch_norm_backward,
 }

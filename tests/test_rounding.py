@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fuzzer import interpret, routes
+from fuzzer.cancellation import NORMS
 from fuzzer.execution.messages import RAN, Observation, Place, Subject, Trial
 from fuzzer.generate import Rejected, generate
 from fuzzer.program import Program
@@ -808,3 +809,20 @@ def test_an_intermediate_of_one_kernel_may_overflow_though_its_result_does_not()
         limit = floors(run, x)[0]
         assert bool(limit[0].isinf())
         assert float(limit[1:].max()) < 0.01
+
+
+def test_the_gradient_of_a_fused_rms_norm_may_miss_a_zero_that_its_terms_cancel_to() -> None:
+    """CUDA's kernel rounds x * rstd before it adds up; on the CPU the sum of g * x is exactly 0."""
+    torch.manual_seed(0)
+    x = torch.tensor([[0.5, 0.5, 0.5, 0.0]] + [[0.1, -0.7, 0.3, 2.0]] * 3)
+    g = torch.tensor([[3.0, -1.0, -2.0, 0.0], [1.0, -1.0, 2.0, 0.5], [0.3, 0.7, -0.1, 1.1], [5.0, 0.0, 0.0, 0.25]])
+    rstd = (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    y = x * rstd
+    kernel = rstd * (g - y * (g * y).mean(-1, keepdim=True))
+    wide = [t.double() for t in (g, x, rstd)]
+    exact = wide[2] * (wide[0] - wide[1] * wide[2] * (wide[0] * wide[1] * wide[2]).mean(-1, keepdim=True))
+    found = NORMS["_fused_rms_norm_backward"]((g, x, (4,), rstd, None, [True, False]), [kernel])
+    assert len(found) == 1
+    assert ((2.0**-23 * found[0]) > 0).all()
+    assert ((kernel - exact).abs() <= 2.0**-23 * found[0]).all()
+    assert (2.0**-23 * found[0] < 1e-5).all(), "a wrong element would still be seen"
