@@ -12,6 +12,7 @@ import torch
 from fuzzer import interpret, routes
 from fuzzer.cancellation import NORMS
 from fuzzer.execution.messages import RAN, Observation, Place, Subject, Trial
+from fuzzer.execution.worker import Journal, Task, sketch
 from fuzzer.generate import Rejected, generate
 from fuzzer.program import Program
 from fuzzer.rounding import (
@@ -24,7 +25,7 @@ from fuzzer.rounding import (
     representable,
 )
 from fuzzer.text import parse, show
-from fuzzer.trace import Recorder, Unreplayable
+from fuzzer.trace import Recorder, Replay, Unreplayable
 
 Run = Callable[..., list[torch.Tensor]]
 FIRST_REPLICAS, FINAL_REPLICAS = FIRST_LOOK[0], FINAL_LOOK[0]
@@ -826,3 +827,18 @@ def test_the_gradient_of_a_fused_rms_norm_may_miss_a_zero_that_its_terms_cancel_
     assert ((2.0**-23 * found[0]) > 0).all()
     assert ((kernel - exact).abs() <= 2.0**-23 * found[0]).all()
     assert (2.0**-23 * found[0] < 1e-5).all(), "a wrong element would still be seen"
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_an_embedding_bag_scales_each_row_by_its_own_count(mode: str) -> None:
+    """The CPU's kernel takes another row's (pytorch #190063), so that floors of CUDA's right gradients were wrong."""
+    program = parse(
+        'program(1)\nroute("autograd")\nx0 = leaf(f64[5, 1], seed=3)\n'
+        "x1 = leaf(i64[3, 2], values=data([0, 1, 1, 2, 1, 3]))\n"
+        f'v0 = embedding_bag(x0, x1, mode="{mode}", scale_grad_by_freq=True)\n'
+        'backward(v0, cotangent(f64[3, 1], values="ones"))\n'
+    )
+    trial = sketch(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
+    found = Replay(trial.trace).run().value(trial.targets["x0.grad"])
+    share = 1.0 if mode == "sum" else 0.5
+    assert found.flatten().tolist() == [share, share, share, share, 0.0]
