@@ -16,9 +16,9 @@ from fuzzer.campaign import Campaign, Plan, resume, shown_at
 from fuzzer.corpus import INDEX, SEEN, SHOWN, STATE, Corpus, load, reduce, resumed
 from fuzzer.execution.guide import CANDIDATES
 from fuzzer.execution.messages import Place, Report, Subject, UsageError
-from fuzzer.execution.worker import Task
+from fuzzer.execution.worker import Task, explore
 from fuzzer.frontier import STILL, Frontier, Kept, covering
-from fuzzer.guidance import ARMS
+from fuzzer.guidance import ARMS, SHIPPED
 from fuzzer.schedule import LOG, Fresh, Guided, drawn_from
 from fuzzer.text import identify, parse
 from fuzzer.view import status
@@ -240,6 +240,24 @@ def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monk
     made.start().save({"next": 0})
     done = CliRunner().invoke(cli.main, arguments)
     assert (done.exit_code, "was made with torch 2.0.0" in done.output) == (2, True)
+
+
+def test_by_default_programs_are_those_of_their_numbers_and_features_are_kept(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, learn = list[str](), Guided.learn
+
+    def heard(schedule: Guided, n: int, report: Report) -> None:
+        ran.append(report.text)
+        learn(schedule, n, report)
+
+    monkeypatch.setattr(Guided, "learn", heard)
+    shipped = Campaign(replace(plan, workers=2, guidance=ARMS[SHIPPED]), print)
+    shipped.run()
+    onward = Campaign(resume(replace(plan, programs=3)), print)
+    onward.run()
+    assert sorted(ran) == sorted(explore(EAGER, n).text for n in range(7))
+    assert "programs kept" in status(onward)
 
 
 def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
