@@ -386,11 +386,12 @@ def generate(
     """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
 
     `fixed` settings stand in every program, over what is drawn. A portable one means the same on every device: no
-    random numbers, no autocast, which has a list of operators for each. The result depends on the arguments alone.
+    random numbers, no autocast, which has a list of operators for each, no op whose entry says that it does not. The
+    result depends on the arguments alone.
     """
     groups: dict[str, list[OpSpec]] = {}
     drawing = not portable and any(ROUTES[name].draws for name in routes)
-    for spec in [spec for spec in ops.values() if drawing or not spec.random]:
+    for spec in [s for s in ops.values() if (drawing or not s.random) and (s.portable or not portable)]:
         groups.setdefault(spec.family, []).append(spec)
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)

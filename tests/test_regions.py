@@ -262,3 +262,15 @@ def test_programs_for_two_devices_hold_no_autocast_and_no_random_numbers() -> No
 
     assert not any(map(depends, drawn("cuda")))
     assert any(map(depends, drawn("cpu")))
+
+
+def test_programs_for_two_devices_hold_no_op_that_is_another_on_each() -> None:
+    ops = {name: OPS[name] for name in ("native_layer_norm", "native_batch_norm", "layer_norm", "sum")}
+
+    def drawn(device: str) -> set[str]:
+        place = Place(Subject("eager", "cpu"), Subject("eager", device))
+        found = (draw(Task(place=place, seed=5, ops=tuple(ops)), n) for n in range(40))
+        return {node.op for program in found for node in program.nodes}
+
+    assert drawn("cpu") == set(ops)
+    assert drawn("cuda") == {name for name, spec in ops.items() if spec.portable}

@@ -250,9 +250,9 @@ def drawable(task: Task, program: Program) -> bool:
     ops = vocabulary(task.limits, task.ops)
     known = all(node.op in ops for node in program.nodes) and floating <= set(task.limits.dtypes)
     regions = any(isinstance(statement, Region) for statement in program.body)
-    drawing = any(OPS[node.op].random for node in program.nodes)
+    own = any(OPS[node.op].random or not OPS[node.op].portable for node in program.nodes)
     one_device = task.place.subject.device.split(":")[0] == task.place.reference.device.split(":")[0]
-    return known and (one_device or not (regions or drawing))
+    return known and (one_device or not (regions or own))
 
 
 def _heard(trial: Trial) -> bool:

@@ -244,6 +244,7 @@ class OpSpec:
                     alias of it, it calls. Left out: the one named like its source.
     since           the first torch release that has it, differentiable where the entry says so.
     random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
+    portable        whether it means the same on every device.
     """
 
     name: str
@@ -257,6 +258,7 @@ class OpSpec:
     since: str = ""
     then: tuple[str, ...] = ()
     random: bool = False
+    portable: bool = True
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:
