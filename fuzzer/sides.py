@@ -24,6 +24,8 @@ from fuzzer.trace import Ref, Replay, Unreplayable, is_rounded
 from fuzzer.values import in_parts
 from fuzzer.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNDECIDED
 
+# Backwards that scale a gradient where this argument is True.
+SCALED = {"embedding_dense_backward": 4, "_embedding_bag_backward": 7}
 MOST_TENSORS = 3  # of those that differ
 RANDOM_DIRECTIONS = 2  # in each of them, beside its worst element and the difference itself
 # A derivative must be known to this part of what the sides differ by, and decides a sum over several elements at a kink
@@ -53,8 +55,9 @@ class Testimony:
 
     @property
     def gap(self) -> float:
-        """What the sides differ by."""
-        gap = abs(self.eager - self.compiled)
+        """What the sides differ by, or one of them from what is legal."""
+        beyond = [max(self.low - value, value - self.high) for value in (self.eager, self.compiled)]
+        gap = max(abs(self.eager - self.compiled), *beyond)
         return gap if math.isfinite(gap) else math.inf
 
     @property
@@ -253,6 +256,8 @@ def ruling(trial: Trial, found: list[Judged]) -> str:
         return f"{UNDECIDED}: {unsorted} returns its values in no order"
     if not gradients:
         return forward_ruling(trial, found)
+    if any(step.name in SCALED and step.args[SCALED[step.name]] for step in trial.model.trace.steps):
+        return f"{UNDECIDED}: scale_grad_by_freq divides gradients, which are no derivatives then"
     hearing = Hearing(trial)
     heard: list[Testimony] = []
     reasons: list[str] = []

@@ -233,3 +233,19 @@ def test_faults_of_eager_on_the_cpu_are_eagers(text: str) -> None:
     report = hear(Task(place=place, fresh=True), text)
     side = report.notes["side"]
     assert side.startswith((EAGER, "none: no tensor")), side  # the second: a release has repaired it
+
+
+def test_sides_that_agree_on_a_wrong_gradient_are_both_wrong() -> None:
+    assert told(SMOOTH, lambda g: 2 * g, lambda g: 2 * g).startswith(f"{BOTH}: ")
+
+
+@pytest.mark.parametrize("op", ["embedding_bag", "embedding"])
+def test_a_gradient_that_is_scaled_is_no_derivative(op: str) -> None:
+    shape = "2, 1" if op == "embedding_bag" else "2, 2, 1"
+    text = program(f"""
+x0 = leaf(f32[3, 1], seed=1)
+x1 = leaf(i64[2, 2], values=data([0, 0, 0, 1]))
+v0 = {op}(x0, x1, scale_grad_by_freq=True)
+backward(v0, cotangent(f32[{shape}], values="ones"))
+""")
+    assert "no derivatives then" in told(text, lambda g: 3 * g)
