@@ -15,7 +15,7 @@ from fuzzer.bench import bare, sensitivity, throughput
 from fuzzer.bench.bound import Bounds, gamma
 from fuzzer.bench.sensitivity import KINDS, Corruption, Heard, corrupted, listen, summary
 from fuzzer.bench.smallest import Smallest, bisected, smallest, table
-from fuzzer.bench.throughput import Bare, Side
+from fuzzer.bench.throughput import Bare, Pace, Side, pace
 from fuzzer.execution.messages import Place, Report, Subject, Trial, UsageError
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Journal, Task, nonzero, try_program
@@ -197,12 +197,12 @@ def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
             for process in loop.processes.values():
                 process.kill()
             assert loop.run(["not a program"] * 2)[0] == []
-            told, spent = loop.run(["not a program"] * 5)  # which costs its time, as what does not compile
+            told, ended = loop.run(["not a program"] * 5)  # which costs its time, as what does not compile
         finally:
             loop.close()
     assert loop.lost == 2
     assert len(told) == 5
-    assert 0 < spent < 60
+    assert 0 < ended.seconds < 60
 
 
 @pytest.mark.parametrize("able", [True, False])
@@ -222,6 +222,16 @@ def test_the_bare_loop_replaces_a_process_whose_device_is_lost() -> None:
     theirs.send((1.0, 0.5, False))
     assert loop._answer(ours) == (1.0, 0.5)  # what it took counts
     assert (list(loop.processes), loop.lost) == ([other], 0)
+
+
+def test_a_pace_is_that_of_the_time_in_which_every_process_is_busy() -> None:
+    ends = [(3.0, True), (1.0, True), (2.0, True), (4.0, False), (30.0, True)]
+    assert pace(ends, 2) == Pace(3, 4.0), "from 4 s on one of two had nothing to do"
+    assert pace(ends, 5) == Pace(4, 30.0)
+    assert pace([(1.0, True), (30.0, False)], 1) == Pace(1, 1.0), "one that hangs at the end"
+    assert (Pace(3, 4.0) + Pace(1, 4.0)).rate == 0.5
+    assert pace([(30.0, True), (1.0, False), (2.0, False)], 2) == Pace(1, 30.0), "never none where one counts"
+    assert pace([], 2).rate == 0.0
 
 
 def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:

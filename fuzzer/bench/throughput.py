@@ -3,8 +3,8 @@
 A round runs a batch of programs as a campaign does (drawn, run on both sides, judged), as shipped and then
 unguided, and after each batch the texts of exactly those that ran through `bare` (in as many processes, from the
 same fork server, set up by the same function). Both sides start with programs that do not count. Programs that kill a
-process or outlast the deadline do not count either: a round ends with the last program that ended by itself, for one
-that hangs keeps one process busy while all others have nothing left to do.
+process or outlast the deadline do not count either. Rates are of the time in which every process is busy: the last
+program of a round may take as long as all others, and which side meets it in its last place is chance.
 
 The clock says how fast a campaign is on a quiet machine; CPU seconds, of workers, their compilers and this process, say
 what a program costs on a busy one too.
@@ -39,6 +39,35 @@ DEADLINE_SECONDS = 30.0  # shorter than a campaign's: every round waits for its 
 Spent = tuple[float, float]  # seconds on the clock, and of the CPU
 
 
+@dataclass
+class Pace:
+    """How many programs ended in so many seconds."""
+
+    programs: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.programs / self.seconds if self.seconds else 0.0
+
+    def __add__(self, other: Pace) -> Pace:
+        return Pace(self.programs + other.programs, self.seconds + other.seconds)
+
+
+def pace(ends: list[tuple[float, bool]], workers: int) -> Pace:
+    """The pace until the first process found nothing more to do; of fewer programs, until the last that counts.
+
+    ends   of each program, when it ended, in seconds since all began, and whether it counts.
+    """
+    counted = sorted(at for at, counts in ends if counts)
+    if not counted:
+        return Pace()
+    until = counted[-1]
+    if len(ends) > workers:
+        until = max(min(until, sorted(at for at, _ in ends)[-workers]), counted[0])
+    return Pace(sum(at <= until for at in counted), until)
+
+
 class Bare:
     """The bare loop's processes, each with a pipe of its own: a process that is killed holds no lock of others."""
 
@@ -63,10 +92,10 @@ class Bare:
         theirs.close()
         return ours, process
 
-    def run(self, texts: list[str]) -> tuple[list[Spent], float]:
-        """What each program took that ended by itself, and the time until the last of them had."""
+    def run(self, texts: list[str]) -> tuple[list[Spent], Pace]:
+        """What each program took that ended by itself, and their pace."""
         left, begun, found = list(reversed(texts)), dict[Connection, float](), list[Spent]()
-        started = last = time.monotonic()
+        started, ends = time.monotonic(), list[tuple[float, bool]]()
         while left or begun:
             for pipe in [p for p in self.processes if p not in begun][: len(left)]:
                 pipe.send(left.pop())
@@ -75,10 +104,11 @@ class Bare:
             answered = wait_for(begun, max(begun[first] + self.deadline - time.monotonic(), 0.0))
             for pipe in [pipe for pipe in begun if pipe in answered] or [first]:
                 del begun[pipe]
-                if (spent := self._answer(pipe)) is not None:
+                spent = self._answer(pipe)
+                ends.append((time.monotonic() - started, spent is not None))
+                if spent is not None:
                     found.append(spent)
-                    last = time.monotonic()
-        return found, last - started
+        return found, pace(ends, len(self.processes))
 
     def _answer(self, pipe: Connection) -> Spent | None:
         """What a process tells that it took; where it died or is late, None. One that cannot go on is replaced."""
@@ -129,8 +159,9 @@ class Side:
 
     schedule: Schedule
     begun: int = 0  # programs
-    fuzz: float = 0.0
-    bare: float = 0.0
+    fuzz: Pace = field(default_factory=Pace)
+    bare: Pace = field(default_factory=Pace)
+    seconds: float = 0.0  # on the clock, of the campaign's batches
     own_cpu: float = 0.0  # of this process
     reports: list[Report] = field(default_factory=list)
     alone: list[Spent] = field(default_factory=list)  # the bare loop's programs
@@ -139,21 +170,19 @@ class Side:
     def batch(self, pool: Pool, loop: Bare, task: Task, programs: int) -> str:
         """So many programs, then the bare loop on those of them that ran. In a line what they took."""
         cpu = time.process_time()
-        reports, spent = self.explored(pool, replace(task, final=False), programs)
+        reports, fuzz = self.explored(pool, replace(task, final=False), programs)
         self.own_cpu += time.process_time() - cpu
-        alone, bare_spent = loop.run(_comparable(reports))
-        self.fuzz += spent
-        self.bare += bare_spent
+        alone, bare = loop.run(_comparable(reports))
+        self.fuzz, self.bare = self.fuzz + fuzz, self.bare + bare
         self.reports += reports
         self.alone += alone
-        if alone:  # else every program was lost, and there is no rate
-            self.ratios.append(round(len(_comparable(reports)) / spent / (len(alone) / bare_spent), 3))
-        return f"{spent:.1f} s, bare {bare_spent:.1f} s; lost {sum(map(_lost, reports))}"
+        if bare.rate:  # else every program was lost
+            self.ratios.append(round(fuzz.rate / bare.rate, 3))
+        return f"{fuzz.rate:.2f} programs/s, bare {bare.rate:.2f}; lost {sum(map(_lost, reports))}"
 
-    def explored(self, pool: Pool, task: Task, programs: int) -> tuple[list[Report], float]:
-        """The schedule's next programs, so many under way as in a campaign; and the time until the last that ended by
-        itself had."""
-        started = latest = time.monotonic()
+    def explored(self, pool: Pool, task: Task, programs: int) -> tuple[list[Report], Pace]:
+        """The schedule's next programs, so many under way as in a campaign; and their pace."""
+        started, ends = time.monotonic(), list[tuple[float, bool]]()
         running: dict[Future[Report], int] = {}
         reports: list[Report] = []
         last = self.begun + programs
@@ -165,9 +194,9 @@ class Side:
                 number = running.pop(future)
                 reports.append(pool.result(future, task))
                 self.schedule.learn(number, reports[-1])
-                if not _lost(reports[-1]):
-                    latest = time.monotonic()
-        return reports, latest - started
+                ends.append((time.monotonic() - started, bool(_comparable(reports[-1:]))))
+        self.seconds += time.monotonic() - started
+        return reports, pace(ends, pool.workers)
 
     def figures(self, workers: int) -> dict[str, Any]:
         """Rates, their ratio, and where the time went."""
@@ -175,14 +204,14 @@ class Side:
         if not alone:
             raise UsageError("no program ran on both sides: take more, or fewer workers on a busy machine")
         busy = {name: sum(r.seconds.get(name, 0.0) for r in self.reports) for name in PHASES}
-        busy["other"] = self.fuzz * workers - sum(busy.values())
+        busy["other"] = self.seconds * workers - sum(busy.values())
         worker_cpu, bare_cpu = sum(r.seconds.get("cpu", 0.0) for r in self.reports), sum(cpu for _, cpu in self.alone)
         cpu = max(worker_cpu + self.own_cpu, 1e-9)
         return {
-            "ratio": round(ran / self.fuzz / (alone / self.bare), 4),
+            "ratio": round(self.fuzz.rate / self.bare.rate, 4),
             "cpu_ratio": round(bare_cpu / alone / (cpu / ran), 4),
-            "fuzz_programs_per_s": round(ran / self.fuzz, 4),
-            "bare_programs_per_s": round(alone / self.bare, 4),
+            "fuzz_programs_per_s": round(self.fuzz.rate, 4),
+            "bare_programs_per_s": round(self.bare.rate, 4),
             "gradients_per_cpu_minute": round(60 * sum(r.gradients for r in self.reports) / cpu, 1),
             "programs": ran,
             "drawn": len(self.reports),
