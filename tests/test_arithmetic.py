@@ -30,7 +30,8 @@ from fuzzer.rounding import (
     Rounder,
     kind,
 )
-from fuzzer.trace import Recorder, Ref, Replay, Step, Trace, mapped, round_to, show_step
+from fuzzer.sides import SCALED
+from fuzzer.trace import MENDED, Recorder, Ref, Replay, Step, Trace, mapped, round_to, show_step
 from fuzzer.values import NAMES, in_parts
 
 CPU = torch.device("cpu")
@@ -278,10 +279,15 @@ def _off(value: torch.Tensor, r: torch.Tensor, moved: torch.Tensor) -> float:
 UNSOUND_ALONE = ("_cdist_backward",)
 
 
+def is_miscomputed(step: Step) -> bool:
+    """Whether it is a scaled gradient of embedding_bag: the kernel here is wrong (`trace.MENDED`)."""
+    return step.name in MENDED and bool(step.args[SCALED[step.name]])
+
+
 def test_every_kernel_lies_inside_the_floor_of_its_own_call() -> None:
     told = []
     for call in of("accumulating", "compound"):
-        if call.step.name in UNSOUND_ALONE:
+        if call.step.name in UNSOUND_ALONE or is_miscomputed(call.step):
             continue
         values = [in_parts(value).double() for ref, value in call.values]
         model = Model(call.trace, [ref for ref, _ in call.values])
