@@ -339,6 +339,18 @@ def narrow_terms(step: Step) -> list[int]:
     return [n for n, wanted in zip(terms, asked, strict=True) if wanted]
 
 
+def depthwise_weight(step: Step) -> int | None:
+    """Which of its results is the weight's gradient of a depthwise convolution over three dimensions; None of others.
+
+    CUDA's kernel adds up what its threads have summed in the tensors' own dtype (ATen/native/cuda/DepthwiseConv3d.cu).
+    """
+    if step.name != "convolution_backward" or len(step.args[1].shape) != 5:
+        return None
+    asked, groups, transposed = step.args[10], step.args[9], step.args[7]
+    depthwise = groups > 1 and groups == step.args[1].shape[1] and not transposed
+    return int(asked[0]) if depthwise and asked[1] else None
+
+
 def narrow_units(terms: int, unit: float) -> float:
     """Units by which a sum of rounded terms, itself rounded, is off; none where there is nothing to add."""
     return 0.0 if terms <= 1 else 1.0 + growth(terms, unit)

@@ -55,6 +55,7 @@ from fuzzer.arithmetic import (
     WIDE,
     accumulation_length,
     accumulator,
+    depthwise_weight,
     epsilon,
     grid_terms,
     growth,
@@ -552,6 +553,9 @@ class Rounder:
         if not step.name.endswith("_backward") and args[0][2] is not None:
             bias = args[0][2].reshape(-1, *(1,) * (len(step.args[1].shape) - 2))
             hidden[0] = hidden[0] + (values[0] - bias).abs() * unit
+        if self.cuda and (place := depthwise_weight(step)) is not None:
+            sizes = [t for t in step.op(args[0][0].abs(), args[0][1].abs(), *args[0][2:]) if t is not None]
+            hidden[place] = hidden[place] + unit * sizes[place]
         return list(hidden)
 
     def _cancelled(

@@ -842,3 +842,20 @@ def test_an_embedding_bag_scales_each_row_by_its_own_count(mode: str) -> None:
     found = Replay(trial.trace).run().value(trial.targets["x0.grad"])
     share = 1.0 if mode == "sum" else 0.5
     assert found.flatten().tolist() == [share, share, share, share, 0.0]
+
+
+@pytest.mark.parametrize(("device", "legal"), [("cpu", False), ("cuda", True)])
+def test_a_depthwise_weight_gradient_adds_up_in_half_precision_on_cuda(device: str, legal: bool) -> None:
+    """-0.2265625 is what an H200 returned for -0.22375, of terms that sum to 70 without their signs."""
+    program = parse(
+        'program(1)\nroute("autograd")\nx0 = leaf(f16[1, 8, 6, 4, 4], seed=215)\n'
+        'x1 = leaf(f16[8, 1, 1, 3, 1], stride=(3, 3, 3, 1, 0), values="corners", seed=231)\n'
+        "v0 = conv3d(x0, x1, stride=(1, 3, 1), padding=(1, 3, 3), dilation=(2, 1, 1), groups=8)\n"
+        "v1 = sum(v0, dim=(0, 1, -3, 4), keepdim=True, dtype=bf16)\n"
+        'backward(v1, cotangent(bf16[1, 1, 1, 3, 1], values="integers", seed=446))\n'
+    )
+    trial = sketch(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
+    model = Model(trial.trace, [trial.targets["x1.grad"]], device)
+    floor = model.spread(16).floor(6.0)[0]
+    assert (abs(-0.2265625 - model.reference[0][7, 0, 0, 2, 0]) <= floor[7, 0, 0, 2, 0]) == legal
+    assert floor[7, 0, 0, 2, 0] < 0.2237, "a gradient of zero would still be seen"
