@@ -315,6 +315,19 @@ def interpolation(step: Step) -> int:
     return next((a for a in step.args if isinstance(a, int) and not isinstance(a, bool)), 0)
 
 
+REFLECTION = 2  # grid_sample's padding mode, which divides too
+
+
+def exact_coordinates(step: Step, grid: torch.Tensor) -> torch.Tensor:
+    """Where grid_sample computes a coordinate without rounding, in whatever order: of numbers with so few bits that
+    (1 + x) * size and a quarter of its last bit fit the coarsest dtype."""
+    bits = 1 - math.log2(torch.finfo(max(real_dtypes(step.inputs), key=epsilon)).eps)
+    field = step.args[1 if step.name.endswith("_backward") else 0]
+    largest = (1 + grid.abs()) * max(field.shape[2:])
+    scaled = torch.ldexp(grid, bits - 2 - largest.log2().ceil())
+    return scaled == scaled.round()
+
+
 def narrow_part(step: Step) -> bool:
     """Whether a kernel that adds up in float32 may add to what it has rounded to half precision all the same."""
     if not step.name.startswith("convolution"):

@@ -45,6 +45,7 @@ from fuzzer.arithmetic import (
     INEXACT_ON_CUDA,
     MODULI,
     NARROW,
+    REFLECTION,
     REREADING,
     ROOTS,
     SCANS,
@@ -57,6 +58,7 @@ from fuzzer.arithmetic import (
     accumulator,
     depthwise_weight,
     epsilon,
+    exact_coordinates,
     grid_terms,
     growth,
     interpolation,
@@ -248,6 +250,11 @@ def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
         yield from _float_tensors(list(tree.values()))
 
 
+def _grid(step: Step) -> int:
+    """Which operand of a grid_sampler step is the grid."""
+    return 2 if step.name.endswith("_backward") else 1
+
+
 class Rounder:
     """One replica's perturbation.
 
@@ -293,8 +300,9 @@ class Rounder:
             self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
         if is_primitive(step) or number in self.found.exact or is_exact(step) or step.name in COPIES:
             return args, kwargs
-        if step.name.startswith("grid_sampler"):
-            args = self._regridded(number, step, args)
+        given = args[_grid(step)] if step.name.startswith("grid_sampler") else None  # type: ignore[index]
+        if given is not None:
+            args = self._regridded(step, args)
         if step.name == "_softmax_backward_data":
             args = self._multiplied(step, args)
         if step.name.startswith("convolution"):
@@ -305,6 +313,8 @@ class Rounder:
         kept = frozenset() if flagged is None else {id_of(step.args[flagged])}
         whole = step.name in FACTORISING
         moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, whole)
+        if given is not None:
+            moved = (self._gridded(step, given, moved[0]), moved[1])
         return moved[0], moved[1]
 
     def _contracted(self, step: Step, args: Any) -> Any:
@@ -328,9 +338,16 @@ class Rounder:
         drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=self.generator)
         return leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
 
-    def _regridded(self, number: int, step: Step, args: Any) -> Any:
+    def _gridded(self, step: Step, given: torch.Tensor, moved: Any) -> Any:
+        """The operands, the grid as it was where no coordinate is rounded: on an edge it cannot be to either side."""
+        at = _grid(step)
+        if step.args[at + 2] == REFLECTION:
+            return moved
+        return (*moved[:at], torch.where(exact_coordinates(step, given), given, moved[at]), *moved[at + 1 :])
+
+    def _regridded(self, step: Step, args: Any) -> Any:
         """grid_sample computes a coordinate as ((1 + x) * size - 1) / 2: three roundings of about 1 + x."""
-        at = 2 if step.name.endswith("_backward") else 1
+        at = _grid(step)
         error = 3 * self.scale * _own_unit(step) * (1 + args[at].abs())
         return (*args[:at], args[at] + self.noise(args[at]) * error, *args[at + 1 :])
 

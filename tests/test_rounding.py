@@ -859,3 +859,17 @@ def test_a_depthwise_weight_gradient_adds_up_in_half_precision_on_cuda(device: s
     floor = model.spread(16).floor(6.0)[0]
     assert (abs(-0.2265625 - model.reference[0][7, 0, 0, 2, 0]) <= floor[7, 0, 0, 2, 0]) == legal
     assert floor[7, 0, 0, 2, 0] < 0.2237, "a gradient of zero would still be seen"
+
+
+@pytest.mark.parametrize(("at", "free"), [(-1.0, False), (-1.0 + 2.0**-24, True)])
+def test_a_coordinate_that_is_not_rounded_lies_on_one_side_of_an_edge(at: float, free: bool) -> None:
+    """Of five elements, nearest, the coordinate of -1 is -0.5: the first element, for all that rounding can do."""
+    program = parse(
+        'program(1)\nroute("autograd")\nx0 = leaf(f32[1, 1, 1, 5], seed=1)\n'
+        f"x1 = leaf(f32[1, 1, 1, 2], values=data([{at!r}, 0.0]), requires_grad=False)\n"
+        'v0 = grid_sample2d(x0, x1, mode="nearest", align_corners=False)\n'
+        'backward(v0, cotangent(f32[1, 1, 1, 1], values="ones"))\n'
+    )
+    trial = sketch(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
+    floor = Model(trial.trace, [trial.targets["x0.grad"]]).spread(16).floor(6.0)[0]
+    assert bool(floor.max() >= 1) == free
