@@ -302,10 +302,15 @@ def growth(terms: float, unit: float) -> float:
     return min(terms, 1 / unit) if terms * unit >= 0.5 else math.sqrt(terms) + terms * terms * unit / 16
 
 
+def grid_operand(step: Step) -> int:
+    """Which operand of a grid_sampler step is the grid; the one before it is what is sampled."""
+    return 2 if step.name.endswith("_backward") else 1
+
+
 def grid_terms(step: Step) -> float:
     """What grid_sample adds up: taps, and for the grid's gradient those of every channel."""
     backward = step.name.endswith("_backward")
-    field = step.args[1 if backward else 0]
+    field = step.args[grid_operand(step) - 1]
     taps = (4 if interpolation(step) == BICUBIC else 2) ** (len(field.shape) - 2)
     return float(taps * (field.shape[1] if backward else 1))
 
@@ -322,7 +327,7 @@ def exact_coordinates(step: Step, grid: torch.Tensor) -> torch.Tensor:
     """Where grid_sample computes a coordinate without rounding, in whatever order: of numbers with so few bits that
     (1 + x) * size and a quarter of its last bit fit the coarsest dtype."""
     bits = 1 - math.log2(torch.finfo(max(real_dtypes(step.inputs), key=epsilon)).eps)
-    field = step.args[1 if step.name.endswith("_backward") else 0]
+    field = step.args[grid_operand(step) - 1]
     largest = (1 + grid.abs()) * max(field.shape[2:])
     scaled = torch.ldexp(grid, bits - 2 - largest.log2().ceil())
     return scaled == scaled.round()

@@ -274,6 +274,8 @@ def fuzz(
         plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
     if unguided and (guidance or resume):
         raise UsageError("--unguided chooses nothing and keeps no corpus: leave out --guidance and --resume")
+    if resume and guidance:
+        raise UsageError("--resume goes on with its corpus' own guidance: leave out --guidance")
     if resume:
         plan = campaign_to_resume(plan)
     elif not (unguided or again):

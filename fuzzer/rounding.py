@@ -59,6 +59,7 @@ from fuzzer.arithmetic import (
     depthwise_weight,
     epsilon,
     exact_coordinates,
+    grid_operand,
     grid_terms,
     growth,
     interpolation,
@@ -250,11 +251,6 @@ def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
         yield from _float_tensors(list(tree.values()))
 
 
-def _grid(step: Step) -> int:
-    """Which operand of a grid_sampler step is the grid."""
-    return 2 if step.name.endswith("_backward") else 1
-
-
 class Rounder:
     """One replica's perturbation.
 
@@ -300,7 +296,7 @@ class Rounder:
             self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
         if is_primitive(step) or number in self.found.exact or is_exact(step) or step.name in COPIES:
             return args, kwargs
-        given = args[_grid(step)] if step.name.startswith("grid_sampler") else None  # type: ignore[index]
+        given = args[grid_operand(step)] if step.name.startswith("grid_sampler") else None  # type: ignore[index]
         if given is not None:
             args = self._regridded(step, args)
         if step.name == "_softmax_backward_data":
@@ -340,14 +336,14 @@ class Rounder:
 
     def _gridded(self, step: Step, given: torch.Tensor, moved: Any) -> Any:
         """The operands, the grid as it was where no coordinate is rounded: on an edge it cannot be to either side."""
-        at = _grid(step)
+        at = grid_operand(step)
         if step.args[at + 2] == REFLECTION:
             return moved
         return (*moved[:at], torch.where(exact_coordinates(step, given), given, moved[at]), *moved[at + 1 :])
 
     def _regridded(self, step: Step, args: Any) -> Any:
         """grid_sample computes a coordinate as ((1 + x) * size - 1) / 2: three roundings of about 1 + x."""
-        at = _grid(step)
+        at = grid_operand(step)
         error = 3 * self.scale * _own_unit(step) * (1 + args[at].abs())
         return (*args[:at], args[at] + self.noise(args[at]) * error, *args[at + 1 :])
 
@@ -571,6 +567,8 @@ class Rounder:
             bias = args[0][2].reshape(-1, *(1,) * (len(step.args[1].shape) - 2))
             hidden[0] = hidden[0] + (values[0] - bias).abs() * unit
         if self.cuda and (place := depthwise_weight(step)) is not None:
+            # a tree: what the partial sums of one level are off by is at most a unit of all terms without their signs,
+            # and the roundings of its few levels have nothing to do with each other
             sizes = [t for t in step.op(args[0][0].abs(), args[0][1].abs(), *args[0][2:]) if t is not None]
             hidden[place] = hidden[place] + unit * sizes[place]
         return list(hidden)

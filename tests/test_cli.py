@@ -167,6 +167,8 @@ def test_a_program_that_this_torch_cannot_run_is_told_and_the_others_still_run(t
         (("fuzz", "--routes", "no_such_route"), "no route 'no_such_route'"),
         (("fuzz", "--routes", ","), "names no route"),
         (("fuzz", "--lines", "--unguided"), "--lines goes with a campaign"),
+        (("fuzz", "--unguided", "--resume"), "keeps no corpus"),
+        (("fuzz", "--resume", "--guidance", "trace"), "its corpus' own guidance"),
         (("fuzz", "--no-lines", "--guidance", "lines"), "what is guided by lines needs them"),
         (("fuzz", "--lines", "--backend", "eager"), "--lines goes with a campaign"),
         (("fuzz", "--ops", "core,no_such_op"), "no op or set of ops 'no_such_op'"),

@@ -126,6 +126,15 @@ def test_candidates_run_on_the_cpu_and_the_chosen_one_on_its_own_device(monkeypa
     second = explore_rarest(elsewhere, (3, Seen().packed(), FRESH))
     assert (second.verdict, second.candidate != best.candidate) == ("agree", True)
 
+    def nowhere(program: Program, task: Task, journal: Any) -> Trial:
+        if task.place.reference.device != "cpu":
+            raise Refused("it raised")
+        return sketch(program, task, journal)
+
+    monkeypatch.setattr(guide, "sketch", nowhere)
+    last = explore_rarest(elsewhere, (3, Seen().packed(), FRESH))
+    assert (last.rejected, last.text) == ("it raised", show(draw(elsewhere, 3, last.candidate)))
+
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:

@@ -129,8 +129,8 @@ def explore_rarest(task: Task, what: tuple[int, bytes, tuple[Offer, ...]]) -> Re
     what   the number, how many programs showed each feature (`frontier.Seen`, packed), and the offers. The Report
            depends on these and the task alone.
 
-    Candidates run on the CPU, where they were drawn: their traces differ little from a GPU's, which takes ten times as
-    long for programs of this size, and loads a kernel for each operation that it has not met.
+    Candidates run on the CPU, where they were drawn: their traces differ little from those of a GPU, which loads a
+    kernel for each operation that it has not met.
     """
     index, counts, offers = what
     task = sampled(task, index)
@@ -145,7 +145,7 @@ def explore_rarest(task: Task, what: tuple[int, bytes, tuple[Offer, ...]]) -> Re
         chosen = placed(candidate, task)
         if chosen.trial:
             return compiled(chosen, found, dull, task, started)
-    return told_of(found, chosen.refused)
+    return told_of(found, replace(chosen.refused, candidate=chosen.number))
 
 
 def explore_heard(task: Task, what: tuple[int, bytes]) -> Report:
