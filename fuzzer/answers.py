@@ -26,15 +26,21 @@ class Answers:
 
     batch     candidates run at once; all workers' without it.
     examine   the worker's function that runs a candidate.
+    final     whether verdicts must survive the rounding model's final look, which takes eight times the replicas.
 
     A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is kept for
     when it is asked for again. Lanes may share this.
     """
 
     def __init__(
-        self, pool: Pool, task: Task, batch: int | None = None, examine: Callable[[Task, str], Report] = examine
+        self,
+        pool: Pool,
+        task: Task,
+        batch: int | None = None,
+        examine: Callable[[Task, str], Report] = examine,
+        final: bool = False,
     ):
-        self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=False), examine
+        self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=final), examine
         self.batch = max(2, batch or pool.workers)
         self.kept: dict[str, Shown] = {}
         self.refused: set[str] = set()  # texts that eager refused: they were never compiled

@@ -157,6 +157,28 @@ def test_a_verified_suspect_becomes_a_finding_and_a_regression_program(plan: Pla
     assert any("expect: wrong" in line for line in kept.comment)
 
 
+def test_a_reduction_that_slips_to_rounding_is_done_again_under_the_final_look(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slipped = PROGRAM.replace("seed=1", "seed=2")
+    looks: list[bool] = []
+
+    def minimize(program: Any, verdict: Any, answers: Answers, *_: Any) -> Reduction:
+        looks.append(answers.task.final)
+        text = PROGRAM if answers.task.final else slipped
+        return Reduction(parse(text), 1, 0, (), (), True, "fixpoint")
+
+    monkeypatch.setattr(campaign, "minimize", minimize)
+    pool: Any = FakePool(lambda task, text: Report(text) if text == slipped else wrong(text=text))
+    outcome = triage(Suspect(PROGRAM, SIGNATURE), plan, Answers(pool, plan.task), PLACE, "c1")
+    assert looks == [False, True]
+    assert outcome.finding is not None
+    assert outcome.finding.program == PROGRAM
+
+    monkeypatch.setattr(campaign, "minimize", lambda *_: Reduction(parse(slipped), 1, 0, (), (), True, "fixpoint"))
+    assert triage(Suspect(PROGRAM, SIGNATURE), plan, Answers(pool, plan.task), PLACE, "c1").finding is None
+
+
 def test_a_suspect_of_other_settings_is_looked_into_without_its_settings(plan: Plan, fakes: dict[str, Any]) -> None:
     text = PROGRAM.replace("route(", 'settings({"inductor.max_fusion_size": 4})\nroute(')
     assert text != PROGRAM
