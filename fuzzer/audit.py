@@ -59,8 +59,8 @@ def audit(corpus: Corpus) -> list[File]:
     """
     if (other := corpus.place.get("torch")) != torch.__version__:
         raise UsageError(f"{corpus.folder} was made with torch {other}, this is {torch.__version__}, of other lines")
-    known = {n for family, n in corpus.frontier.best if family in LINES}
-    if not known:
+    known = corpus.frontier.best
+    if not any(corpus.frontier.families[family] for family in LINES):
         raise UsageError(f"no lines of the compiler were recorded for {corpus.folder}; fuzz --lines does that")
     every = (read(Path(path), name, lambda text: number(LINES[0], text) in known) for path, name in files().items())
     return [file for file in every if file.functions]

@@ -66,8 +66,8 @@ class Corpus:
         from which nothing comes give way.
         """
         goals = (rng.choice(self.frontier.found) for _ in range(GOALS))
-        goal = min(goals, key=lambda feature: self.shown[feature[1]])
-        self.shown.count([goal[1]])
+        goal = min(goals, key=self.shown.__getitem__)
+        self.shown.count([goal])
         return self.frontier.best[goal]
 
     def text(self, kept: Kept) -> str:

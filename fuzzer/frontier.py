@@ -88,21 +88,21 @@ class Frontier:
     """For each feature the smallest, fastest of the kept programs that show it; when each family last brought one."""
 
     def __init__(self) -> None:
-        self.best: dict[tuple[str, int], Kept] = {}
+        self.best: dict[int, Kept] = {}  # a feature's number says its family too (`features.number`)
         # the keys of `best`, in order, but lines: who else shows one is not known
-        self.found: list[tuple[str, int]] = []
+        self.found = array("Q")
         self.families: Counter[str] = Counter()
         self.moved: dict[str, int] = {}
         self.programs = 0
 
     def new(self, features: Features) -> Counter[str]:
         """How many of these no program showed before, by family."""
-        return Counter(f for f, numbers in features.items() for number in numbers if (f, number) not in self.best)
+        return Counter(f for f, numbers in features.items() for number in numbers if number not in self.best)
 
     def told(self, family: str, numbers: Iterable[int]) -> frozenset[int]:
         """Those that count for a program: of lines, of which a worker tells what is new to it, those new here too."""
         known = self.best if family in LINES else ()
-        return frozenset(number for number in numbers if (family, number) not in known)
+        return frozenset(number for number in numbers if number not in known)
 
     def count(self) -> None:
         """One more program was compiled."""
@@ -112,14 +112,14 @@ class Frontier:
         """Enter a program for each feature that it is the first or the best to show."""
         for family, numbers in kept.features.items():
             for number in numbers:
-                feature = family, number  # one for both, of which there are hundreds a program
-                known = self.best.get(feature)
+                known = self.best.get(number)
                 if known is None:
-                    self.found += [] if family in LINES else [feature]
+                    if family not in LINES:
+                        self.found.append(number)
                     self.families[family] += 1
                     self.moved[family] = self.programs
                 if known is None or kept < known:
-                    self.best[feature] = kept
+                    self.best[number] = kept
 
     def still(self, families: Iterable[str]) -> list[str]:
         """Of these families those that brought nothing new for some time, though they did before."""
@@ -144,9 +144,9 @@ def covering(programs: Sequence[Kept]) -> list[Kept]:
 
     Of equals the smallest, fastest. (The greedy rule for set cover; the smallest set is hard to find.)
     """
-    missing = {(family, number) for kept in programs for family, numbers in kept.features.items() for number in numbers}
     ordered = sorted(programs)
-    own = [{(f, number) for f, numbers in kept.features.items() for number in numbers} for kept in ordered]
+    own = [{number for numbers in kept.features.values() for number in numbers} for kept in ordered]
+    missing = set[int]().union(*own)
     waiting = [(-len(shown), n) for n, shown in enumerate(own)]
     heapq.heapify(waiting)
     chosen: list[Kept] = []
