@@ -237,7 +237,8 @@ def test_a_pace_is_that_of_the_time_in_which_every_process_is_busy() -> None:
 def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:
     told: list[str] = []
     task = replace(EAGER, routes=("autograd", "vjp"), seed=2)
-    figures = throughput.measure(task, 6, 1, 2, told.append)
+    figures = throughput.measure(task, 6, 1, 2, 3, told.append)
+    assert told[0] == "6 programs to warm up"
     assert [line.split(":")[0] for line in told[1:]] == [
         f"round {n}, {arm}" for n in (1, 2) for arm in ("shipped", "unguided")
     ]

@@ -230,9 +230,9 @@ def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_live_campaigns_write_their_rows(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    measure(Task(ops=("tanh", "sum")), Plan(("blind", "trace"), 1, lanes=2, seconds=8.0, warm=1), path)
+    measure(Task(ops=("tanh", "sum")), Plan(("blind", "trace"), 1, lanes=2, seconds=8.0, warm=1, first=7), path)
     told = [json.loads(line) for line in path.read_text().splitlines()]
     assert told[0]["row"] == "plan"
-    assert {row["arm"] for row in told if row["row"] == "end"} == {"blind", "trace"}
+    assert {(row["arm"], row["seed"]) for row in told if row["row"] == "end"} == {("blind", 7), ("trace", 7)}
     assert all(row["features"] > 100 for row in told if row["row"] == "end")
     assert rows.report([path])["campaigns"] == 2

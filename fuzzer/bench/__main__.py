@@ -218,7 +218,8 @@ def _raced(command: Any) -> Any:
         click.option("--json", "as_json", is_flag=True, help="One JSON object, the last line."),
         click.option("--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda."),
         click.option("--ops", default=None, help="Ops to draw from, as of `backfuzz fuzz`."),
-        click.option("--seeds", default=5, show_default=True, type=click.IntRange(1)),
+        click.option("--first-seed", default=1, show_default=True, type=click.IntRange(1)),
+        click.option("--seeds", default=5, show_default=True, type=click.IntRange(1), help="How many."),
         click.option("--minutes", default=float("inf"), type=click.FloatRange(0), help="Begin no program after this."),
         click.option(
             "--rows", "files", multiple=True, type=click.Path(path_type=Path), help="The file of rows; appended to."
@@ -239,7 +240,7 @@ def _racing(device: str, ops: str | None) -> Task:
 @click.option("--svg", type=click.Path(path_type=Path), default=None, help="Faults and features over CPU time.")
 @_raced
 def faults_command(
-    arms: str, cpu_seconds: float, svg: Path | None, device: str, ops: str | None, seeds: int,
+    arms: str, cpu_seconds: float, svg: Path | None, device: str, ops: str | None, seeds: int, first_seed: int,
     minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Arms of guidance in live campaigns of one worker each, side by side, all rare faults planted: which find how many
@@ -247,7 +248,7 @@ def faults_command(
     paths = files or (Path(".backfuzz/faults.jsonl"),)
     if not report:
         chosen = _arms(arms)
-        plan = faults.Plan(chosen, seeds, len(chosen) * seeds, seconds=cpu_seconds, minutes=minutes)
+        plan = faults.Plan(chosen, seeds, len(chosen) * seeds, seconds=cpu_seconds, minutes=minutes, first=first_seed)
         faults.measure(_racing(device, ops), plan, paths[0])
     figures = rows.report(paths)
     if svg is not None:
@@ -264,13 +265,14 @@ def faults_command(
 @_workers_option()
 @_raced
 def time_to_fault_command(
-    arms: str, at_once: int, seconds: float, device: str, workers: int, ops: str | None, seeds: int,
+    arms: str, at_once: int, seconds: float, device: str, workers: int, ops: str | None, seeds: int, first_seed: int,
     minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Seconds from an empty corpus, with warm workers, to the slice_scatter fault (planted from torch 2.12 on)."""
     paths = files or (Path(".backfuzz/time-to-fault.jsonl"),)
     if not report:
-        plan = faults.Plan(_arms(arms), seeds, at_once, max(1, workers // at_once), limit=seconds, minutes=minutes)
+        each = max(1, workers // at_once)
+        plan = faults.Plan(_arms(arms), seeds, at_once, each, limit=seconds, minutes=minutes, first=first_seed)
         faults.measure(_racing(device, ops), plan, paths[0], frozenset([faults.SLICE_SCATTER]))
     figures = rows.clock(paths)
     _print(figures, as_json)
@@ -297,14 +299,17 @@ def feedback_command(programs: int, seed: int, device: str, as_json: bool) -> No
 @main.command("throughput")
 @click.option("--programs", default=60, show_default=True, type=click.IntRange(1))
 @click.option("--rounds", default=4, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--warm", default=2, show_default=True, type=click.IntRange(1), help="Programs a process before anything counts."
+)
 @_options
 def throughput_command(
-    programs: int, rounds: int, workers: int, seed: int, device: str, backend: str, as_json: bool
+    programs: int, rounds: int, warm: int, workers: int, seed: int, device: str, backend: str, as_json: bool
 ) -> None:
     """Programs per second, as shipped and unguided, against a bare loop of compiles and backwards; what one costs."""
     say = partial(click.echo, err=True)
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
-    _print(throughput.measure(task, programs, workers, rounds, say), as_json)
+    _print(throughput.measure(task, programs, workers, rounds, warm, say), as_json)
 
 
 @main.command("profile")

@@ -74,6 +74,7 @@ class Plan:
     seconds   of CPU time a campaign may spend;  limit  seconds on the clock.
     lanes     campaigns at a time, each with so many workers of its own.
     minutes   after which no program is begun;  warm  programs a worker before anything counts.
+    first     of the seeds.
     """
 
     arms: tuple[str, ...]
@@ -84,6 +85,7 @@ class Plan:
     limit: float = math.inf
     minutes: float = math.inf
     warm: int = 2
+    first: int = 1
 
 
 def measure(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = frozenset()) -> None:
@@ -104,7 +106,8 @@ def measure(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = frozens
             rows.flush()
 
         warm(pools, task, plan.warm * plan.workers)
-        runs = [run(task, plan, arm, seed, folder, wanted) for seed in range(1, plan.seeds + 1) for arm in plan.arms]
+        seeds = range(plan.first, plan.first + plan.seeds)
+        runs = [run(task, plan, arm, seed, folder, wanted) for seed in seeds for arm in plan.arms]
         lanes = [Lane(pool, runs[n :: plan.lanes]) for n, pool in enumerate(pools)]
         told = {name: None if value == math.inf else value for name, value in asdict(plan).items()}
         told |= {"ops": len(task.ops), "place": facts(task), "warm_seconds": round(time.monotonic() - began, 1)}

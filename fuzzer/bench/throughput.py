@@ -233,9 +233,14 @@ class Side:
 PHASES = ("generate", "reference", "subject", "judge")
 
 
-def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """The figures of a campaign as shipped and of an unguided one (`unguided`), so many programs each; `say`
-    is told of each round."""
+def measure(
+    task: Task, programs: int, workers: int, rounds: int, warm: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """The figures of a campaign as shipped and of an unguided one (`unguided`), so many programs each.
+
+    warm   programs of each process that do not count, on both sides: a young one imports, and loads eager's kernels.
+    say    is told of each round.
+    """
     started, size = time.monotonic(), -(-programs // rounds)
     with (
         tempfile.TemporaryDirectory(prefix="throughput-") as name,
@@ -249,10 +254,10 @@ def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[
         }
         sides = dict[str, Side]()
         for arm, schedule in schedules.items():
-            warm = Side(schedule)
-            warm.batch(pool, loop, task, 2 * workers)
-            sides[arm] = Side(schedule, warm.begun)
-        say(f"{4 * workers} programs to warm up")
+            first = Side(schedule)
+            first.batch(pool, loop, task, warm * workers)
+            sides[arm] = Side(schedule, first.begun)
+        say(f"{2 * warm * workers} programs to warm up")
         for number in range(rounds):
             for arm, side in sides.items():
                 say(f"round {number + 1}, {arm}: {side.batch(pool, loop, task, size)}")
@@ -260,6 +265,7 @@ def measure(task: Task, programs: int, workers: int, rounds: int, say: Callable[
         **sides["shipped"].figures(workers),
         "unguided": sides["unguided"].figures(workers),
         "rounds": rounds,
+        "warm": warm,
         "workers": workers,
         "device": task.place.subject.device,
         "backend": task.place.subject.backend,
