@@ -13,9 +13,9 @@ from functools import partial
 import torch
 
 from fuzzer.execution.messages import DIED, RAISED, RAN, TIMED_OUT, Trial
+from fuzzer.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Spread, kind
 from fuzzer.picture import fraction
 from fuzzer.program import extent
-from fuzzer.rounding import FACTOR, FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Spread, kind
 from fuzzer.values import in_parts
 from fuzzer.verdict import ASKED, CLASSES, Comparison, Signature, Verdict, strip_digits
 

@@ -21,40 +21,34 @@ so coarse that no partial sum can round.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from fuzzer.accumulations import Accumulations, float_tensors, largest_of, reach
 from fuzzer.arithmetic import (
-    ACCUMULATING,
     ADDING,
     BICUBIC,
     CANCELLING,
     COPIES,
     CUBIC_INNER,
     DECIDING,
-    DIVIDING,
     FACTORISING,
     FLAGGED,
     FLAGS,
-    GRIDS,
     INEXACT,
     INEXACT_ON_CUDA,
     MODULI,
-    NARROW,
     REFLECTION,
     REREADING,
     ROOTS,
-    SCANS,
     SIGNED,
     ULPS,
     UNORDERED,
     UNSORTED,
     WIDE,
-    accumulation_length,
     accumulator,
     depthwise_weight,
     epsilon,
@@ -65,7 +59,6 @@ from fuzzer.arithmetic import (
     interpolation,
     is_exact,
     is_primitive,
-    narrow_part,
     narrow_terms,
     narrow_units,
     narrows,
@@ -76,179 +69,13 @@ from fuzzer.cancellation import INTERMEDIATE, NORMS, POINTWISE, dilated, nearby
 from fuzzer.trace import (
     CALLING_PRODUCTS,
     Ref,
-    Replay,
     Step,
-    Trace,
-    Unreplayable,
     is_rounded,
     mapped,
     round_to,
-    tensors_in,
     widened,
 )
 from fuzzer.values import in_parts
-
-# Sums of fewer terms are not looked into: what may happen in one is within the factors of the floor.
-LONG = 32
-
-
-@dataclass
-class Accumulations:
-    """Found on the unperturbed replay, of the steps that accumulate.
-
-    exact     those that cannot round: all operands lie on so coarse a grid that every partial sum is representable.
-    growths   by what the unit of the accumulator grows with the number of terms.
-    partial   of long sums, the largest partial sums met half-way along each dimension, of each result.
-    sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result.
-    units     what the kernel's operands and result may be off by inside it.
-    """
-
-    exact: set[int] = field(default_factory=set)
-    growths: dict[int, float] = field(default_factory=dict)
-    partial: dict[int, list[torch.Tensor]] = field(default_factory=dict)
-    sizes: dict[int, list[torch.Tensor]] = field(default_factory=dict)
-    units: dict[int, float] = field(default_factory=dict)
-
-    def initial(self, flat: torch.Tensor) -> torch.Tensor:
-        return widened(flat)
-
-    def scalar(self, value: float, dtype: torch.dtype) -> float:
-        return round_to(value, torch.float32)
-
-    def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
-        if is_exact(step) or is_primitive(step) or torch.Tag.pointwise in step.op.tags:
-            return args, kwargs
-        operands = list(_float_tensors((args, kwargs)))
-        terms = accumulation_length(step)
-        if step.name in ACCUMULATING:
-            if step.name not in DIVIDING:
-                counted = _changed(step, args, kwargs, torch.ones_like)
-                terms = terms if counted is None else max(_largest(counted), 1.0)
-            sizes = None if step.name in DIVIDING else _changed(step, args, kwargs, torch.abs)
-            # no partial sum is larger
-            most = terms * math.prod(max(float(t.abs().max()), 1.0) for t in operands if t.numel())
-            most = most if sizes is None else _largest(sizes)
-            if sizes is not None and most > _reach(step):
-                self.sizes[number] = sizes
-            if _on_grid(step, operands, most):
-                self.exact.add(number)
-            elif terms >= LONG:
-                self.partial[number] = _half_sums(step, args, kwargs)
-        self.growths[number] = _growth(step, terms, operands)
-        return args, kwargs
-
-    def results(
-        self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
-    ) -> list[torch.Tensor]:
-        return values
-
-    def growth(self, number: int, step: Step) -> float:
-        """Units of the accumulator by which a sum of the step may be off, relative to its partial sums."""
-        return self.growths.get(number, 1.0)
-
-
-def _growth(step: Step, terms: float, operands: list[torch.Tensor]) -> float:
-    """n / 8 of n equal summands added one by one, for within a binade of the partial sum each is rounded alike.
-
-    The last binade takes half of them, each off by up to half a unit of the sum and by half of that on average.
-    """
-    if step.name in SCANS and accumulator(step) > epsilon(torch.float32):
-        return math.sqrt(terms)
-    plain = growth(terms, accumulator(step))
-    return max(terms / 8, plain) if terms >= LONG and all(map(_repeats, operands)) else plain
-
-
-def _repeats(operand: torch.Tensor) -> bool:
-    """Whether a sample of a long operand holds few different numbers."""
-    if operand.numel() < LONG:
-        return True
-    sample = operand.flatten()[:: operand.numel() // LONG][:LONG]
-    return len(set(sample.abs().tolist())) <= LONG // 4
-
-
-def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The sizes of the step's results if its largest operand ended half-way, along one dimension or the other."""
-    given = zip(step.inputs, tensors_in((args, kwargs)), strict=True)
-    whole = max((t for ref, t in given if is_rounded(ref) and ref not in step.writes), key=torch.Tensor.numel)
-    sums: list[torch.Tensor] = []
-    for dim, size in enumerate(whole.shape):
-        if size == 1:
-            continue
-        half = whole.clone()
-        half.narrow(dim, size // 2, size - size // 2).zero_()
-        moved: Any = mapped((args, kwargs), partial(_copy, whole, half))
-        try:
-            found = [t.abs() for t in _float_tensors(step.op(*moved[0], **moved[1]))]
-        except RuntimeError:
-            return []
-        sums = [torch.maximum(a, b) for a, b in zip(sums, found, strict=True)] if sums else found
-    return sums
-
-
-def _copy(old: torch.Tensor, new: torch.Tensor, leaf: object) -> object:
-    """A copy, so that a step that writes spoils nothing; of `old`, the new one."""
-    return (new if leaf is old else leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf
-
-
-def _changed(
-    step: Step, args: object, kwargs: object, change: Callable[[torch.Tensor], torch.Tensor]
-) -> list[torch.Tensor] | None:
-    """The step's floating results on changed operands; None where the step refuses them."""
-
-    def changed(leaf: object) -> object:
-        if not isinstance(leaf, torch.Tensor) or not (leaf.dtype.is_floating_point or leaf.dtype.is_complex):
-            return leaf
-        return change(leaf).to(leaf.dtype)
-
-    moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes spoils nothing
-    # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
-    moved[1].update({name: max(1, abs(moved[1][name])) for name in ("alpha", "beta") if name in moved[1]})
-    try:
-        return list(_float_tensors(step.op(*moved[0], **moved[1])))
-    except RuntimeError:
-        return None
-
-
-def _largest(tensors: list[torch.Tensor]) -> float:
-    return max((float(t.max()) for t in tensors if t.numel()), default=0.0)
-
-
-def _reach(step: Step) -> float:
-    """The largest number that a partial sum of the step may be, in the narrowest precision that it may be kept in."""
-    dtypes = real_dtypes((*step.inputs, *step.results))
-    least = min((torch.finfo(d).max for d in dtypes), default=math.inf)
-    narrow = step.name in NARROW or narrow_part(step)
-    return least if narrow else max(least, torch.finfo(torch.float32).max)
-
-
-def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
-    """Whether all operands are multiples of one grid on which partial sums up to `largest` are exact."""
-    scalars = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, float)]
-    if step.name == "embedding_dense_backward" and step.args[-1] is True:
-        return False  # scale_grad_by_freq divides
-    dtypes = real_dtypes((*step.inputs, *step.results))
-    widest = max((epsilon(d) for d in dtypes), default=1.0)
-    wide = step.name in WIDE and not narrow_part(step)
-    accumulator = min(widest, epsilon(torch.float32)) if wide else widest
-    for grid in GRIDS:
-        if any(not (a * grid).is_integer() for a in scalars):
-            continue
-        if all(bool(((t * grid) == (t * grid).round()).all()) for t in operands):
-            return largest * grid ** max(len(operands), 1) <= 2 / accumulator
-    return False
-
-
-def _float_tensors(tree: object) -> Iterator[torch.Tensor]:
-    if isinstance(tree, torch.Tensor):
-        if tree.dtype.is_floating_point:
-            yield tree
-        elif tree.dtype.is_complex:
-            yield in_parts(tree)
-    elif isinstance(tree, list | tuple):
-        for item in tree:
-            yield from _float_tensors(item)
-    elif isinstance(tree, dict):
-        yield from _float_tensors(list(tree.values()))
 
 
 class Rounder:
@@ -460,7 +287,7 @@ class Rounder:
         if sizes is None or self.seed % 2 == 0 or value.is_complex():
             return value
         sizes = sizes * (1 + self.scale * accumulator(step) * self.found.growth(number, step))
-        over, under = (sizes + value > 2 * _reach(step)), (sizes - value > 2 * _reach(step))
+        over, under = (sizes + value > 2 * reach(step)), (sizes - value > 2 * reach(step))
         spilled = torch.where(over & under, math.nan, torch.where(over, math.inf, -math.inf))
         return torch.where(over | under, spilled, value)
 
@@ -547,8 +374,8 @@ class Rounder:
         of the input's size for a step of 1 in the grid; partial sums are as large as the root of the sum of squares.
         """
         unit = _own_unit(step) * (CUBIC_INNER if interpolation(step) == BICUBIC else 1.0)
-        given = list(_float_tensors(args[0]))
-        largest = [_largest([t.abs().nan_to_num(0, 0, 0)]) for t in given]
+        given = list(float_tensors(args[0]))
+        largest = [largest_of([t.abs().nan_to_num(0, 0, 0)]) for t in given]
         if not step.name.endswith("_backward"):
             return [2 * unit * largest[0]]
         cotangent, field = given[:2]
@@ -589,10 +416,10 @@ class Rounder:
         if step.name in POINTWISE:
             return [self._inner_unit(number, step) * POINTWISE[step.name](step, args[0])]  # type: ignore[index]
         if step.name.startswith("_fft_"):  # each element is off by what the largest is off by
-            largest = [float(t.abs().max()) for t in _float_tensors(values) if t.numel()]
+            largest = [float(t.abs().max()) for t in float_tensors(values) if t.numel()]
             return self._inner_unit(number, step) * max(largest, default=0.0)
         if step.name in ("prod", "cumprod"):  # a zero that no factor explains has underflowed
-            factors = list(_float_tensors(args))[:1]
+            factors = list(float_tensors(args))[:1]
             return _underflow(step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
         if step.name in ("erf", "erfc") and not any(r.dtype == torch.float64 for r in step.results):
             # torch's vectorised erf is 1 - the approximation 7.1.26 of Abramowitz and Stegun: 1.5e-7, absolute, and
@@ -612,7 +439,7 @@ class Rounder:
             return 0.0
         # the largest operands bound what is added up; normalisations return 1 / deviation, which scales x - mean(x)
         forward_norm = "_norm" in step.name and "backward" not in step.name
-        shown = [*_float_tensors(args), *(values[2:3] if forward_norm else [])]
+        shown = [*float_tensors(args), *(values[2:3] if forward_norm else [])]
         sizes = [float(t.abs().max()) for t in shown if t.numel()]
         unit = self._inner_unit(number, step)
         return unit * math.prod(size for size in sizes if math.isfinite(size) and size > 0)
@@ -724,13 +551,6 @@ def _own_unit(step: Step) -> float:
     return epsilon(coarsest) * ULPS[coarsest]
 
 
-def _drowned(dtype: torch.dtype) -> float:
-    if not dtype.is_floating_point or dtype == torch.float16:
-        return 0.0
-    info = torch.finfo(dtype)
-    return float(info.smallest_normal) / float(torch.finfo(torch.float32).eps)
-
-
 def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Where a float64 value is exactly a number of `dtype`.
 
@@ -739,134 +559,3 @@ def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """
     narrow = torch.float32 if dtype == torch.float64 else dtype
     return value.to(narrow).double() == value
-
-
-def kind(value: torch.Tensor) -> torch.Tensor:
-    """0 for a finite number, 1 and -1 for the infinities, 2 for NaN, element by element."""
-    infinite = torch.where(torch.isinf(value), value.sign(), 0.0)
-    return torch.where(torch.isnan(value), 2.0, infinite)
-
-
-# ---------------------------------------------------------------- floors
-
-# Looks: (replicas, scale of the units, factor on the largest of the replicas' deviations). A later look repeats the
-# replicas of an earlier one and adds more, so its floors are nowhere lower: what the first look dismisses none flags.
-# What survives the second look is a suspect; only what survives the final one may be stored, which happens to one
-# program of legal results in a million at most. The fewest replicas that keep this are 256, because of decisions that
-# rounding may flip: for sums of many roundings 64 would do (docs/rounding.md, tests/test_false_alarms.py).
-SCALE, FACTOR = 2.0, 2.0
-FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in (8, 32, 256))
-
-
-class Alternatives:
-    """The values that replicas show of a tensor of integers or flags, element by element."""
-
-    def __init__(self, reference: torch.Tensor):
-        self.reference = self.low = self.high = self.other = reference.double()
-        self.many = torch.zeros_like(self.low, dtype=torch.bool)
-
-    def add(self, value: torch.Tensor) -> None:
-        value = value.double()
-        self.other = torch.where(self.other == self.reference, value, self.other)
-        self.many = self.many | (value != self.other) & (value != self.reference)
-        self.low, self.high = torch.minimum(self.low, value), torch.maximum(self.high, value)
-
-    def lack(self, value: torch.Tensor) -> torch.Tensor:
-        """Where a value is none of them; of three and more, where it does not lie between two of them."""
-        beyond = (value < self.low) | (value > self.high)
-        return torch.where(self.many, beyond, (value != self.reference) & (value != self.other))
-
-
-@dataclass
-class Spread:
-    """Reference and largest deviation, element by element, of the tensors asked for; of complex ones by parts.
-
-    unstable  elements whose replicas disagree about being finite, infinite or NaN.
-    coherent  the spread of the consistent replicas among these.
-    shown     what replicas show of the tensors that are not floating, by their numbers.
-    """
-
-    reference: list[torch.Tensor]
-    deviation: list[torch.Tensor]
-    unstable: list[torch.Tensor]
-    dtypes: list[torch.dtype]
-    coherent: Spread | None = None
-    shown: dict[int, Alternatives] = field(default_factory=dict)
-
-    def add(self, values: list[torch.Tensor]) -> None:
-        """Count a replica in."""
-        for i, (value, r) in enumerate(zip(values, self.reference, strict=True)):
-            if not r.dtype.is_floating_point:
-                self.deviation[i] = torch.where(value != r, math.inf, self.deviation[i])
-                self.shown.setdefault(i, Alternatives(r)).add(value)
-                continue
-            finite = torch.isfinite(value) & torch.isfinite(r)
-            self.unstable[i] |= kind(value) != kind(r)
-            step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
-            self.deviation[i] = torch.maximum(self.deviation[i], step)
-
-    def lack(self, i: int, value: torch.Tensor) -> torch.Tensor:
-        """Where the i-th tensor's value, an integer or a flag, is none that the replicas show; nowhere of floats."""
-        return self.shown[i].lack(value) if i in self.shown else torch.zeros_like(value, dtype=torch.bool)
-
-    def floor(self, factor: float) -> list[torch.Tensor]:
-        """The floors: factor * deviation; infinite where replicas disagree about being finite.
-
-        Where there is any deviation, at least what underflow can do: another association of the same product may lose
-        a factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
-        """
-        return [
-            torch.where(lost, math.inf, torch.where(dev > 0, (dev * factor).clamp_min(_drowned(dtype)), dev))
-            for dev, lost, dtype in zip(self.deviation, self.unstable, self.dtypes, strict=True)
-        ]
-
-
-class Model:
-    """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable.
-
-    device  CUDA's where any side ran there.
-    """
-
-    def __init__(self, trace: Trace, targets: list[Ref], device: str = "cpu"):
-        self.targets, self.cuda = targets, device.startswith("cuda")
-        try:
-            # small float64 operations are far quicker here than on a GPU that many processes share
-            self._refer(trace.on("cpu"), "cpu")
-        except Unreplayable:
-            if not self.cuda:
-                raise
-            self._refer(trace, device)  # some of eager's kernels exist on CUDA alone
-
-    def _refer(self, trace: Trace, device: str) -> None:
-        self.trace, self.device = trace, torch.device(device)
-        self.found = Accumulations()
-        replay = Replay(trace, self.found, self.device).run()  # type: ignore[arg-type]
-        self.reference = [in_parts(replay.value(ref)).clone() for ref in self.targets]
-
-    def replica(self, seed: int, consistent: bool, scale: float) -> list[torch.Tensor]:
-        """The targets under one draw of roundings.
-
-        Every fourth of the independent draws is a consistent one too: real kernels round equal operands equally, and
-        where many equal summands are off by the same amount, independent draws would cancel.
-        """
-        consistent = consistent or seed % 4 == 3
-        rounder = Rounder(seed, self.found, self.device, consistent, scale, self.cuda)
-        replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
-        return [in_parts(replay.value(ref)) for ref in self.targets]
-
-    def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
-        """Largest deviation over replicas `start` .. `start + replicas`."""
-        found, coherent = self._still(), self._still()
-        found.coherent = coherent
-        for seed in range(start, start + replicas):
-            values = self.replica(seed, consistent, scale)
-            found.add(values)
-            if consistent or seed % 4 == 3:
-                coherent.add(values)
-        return found
-
-    def _still(self) -> Spread:
-        """The spread of no replica."""
-        deviation = [torch.zeros_like(r, dtype=torch.float64) for r in self.reference]
-        unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in self.reference]
-        return Spread(self.reference, deviation, unstable, [ref.dtype.to_real() for ref in self.targets])

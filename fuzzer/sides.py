@@ -17,8 +17,8 @@ from fuzzer.arithmetic import UNSORTED
 from fuzzer.derivative import Direction, Forward, Limit, direction, moved, read
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.worker import Refused, Task, observed
+from fuzzer.floors import FACTOR
 from fuzzer.oracles import Judged, compare, judge, looks, outside, spread
-from fuzzer.rounding import FACTOR
 from fuzzer.routes import ROUTES
 from fuzzer.trace import Ref, Replay, Unreplayable, is_rounded
 from fuzzer.values import in_parts

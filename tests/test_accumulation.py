@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fuzzer.rounding import FACTOR, FIRST_LOOK, SCALE, Model
+from fuzzer.floors import FACTOR, FIRST_LOOK, SCALE, Model
 from fuzzer.trace import Recorder
 
 Run = Callable[[torch.Tensor], torch.Tensor]

@@ -15,21 +15,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzzer import arithmetic
+from fuzzer.accumulations import Accumulations
 from fuzzer.draft import Draft
+from fuzzer.floors import FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Model, kind
 from fuzzer.generate import Rejected, draw_node
 from fuzzer.interpret import apply
 from fuzzer.ops import OPS
 from fuzzer.ops.spec import Limits
 from fuzzer.program import DIFFERENTIABLE, FLOATS, writes
-from fuzzer.rounding import (
-    FINAL_LOOK,
-    FIRST_LOOK,
-    SECOND_LOOK,
-    Accumulations,
-    Model,
-    Rounder,
-    kind,
-)
+from fuzzer.rounding import Rounder
 from fuzzer.sides import SCALED
 from fuzzer.trace import MENDED, Recorder, Ref, Replay, Step, Trace, mapped, round_to, show_step
 from fuzzer.values import NAMES, in_parts

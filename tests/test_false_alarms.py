@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fuzzer.rounding import FACTOR, FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model
+from fuzzer.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model
 from fuzzer.trace import Recorder
 
 ALARM = 1e-6  # the probability that a program of legal results is stored as wrong

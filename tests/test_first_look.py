@@ -12,8 +12,8 @@ from fuzzer.bench.__main__ import main
 from fuzzer.bench.first_look import Look, Looked, compared, looked, planted, summary
 from fuzzer.execution.messages import Place, Report, Subject
 from fuzzer.execution.worker import Journal, Task, report, try_program
+from fuzzer.floors import FIRST_LOOK
 from fuzzer.oracles import spread
-from fuzzer.rounding import FIRST_LOOK
 from fuzzer.text import parse
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))

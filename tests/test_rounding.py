@@ -13,17 +13,10 @@ from fuzzer import interpret, routes
 from fuzzer.cancellation import NORMS
 from fuzzer.execution.messages import RAN, Observation, Place, Subject, Trial
 from fuzzer.execution.worker import Journal, Task, sketch
+from fuzzer.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model
 from fuzzer.generate import Rejected, generate
 from fuzzer.program import Program
-from fuzzer.rounding import (
-    FACTOR,
-    FINAL_LOOK,
-    FIRST_LOOK,
-    SCALE,
-    SECOND_LOOK,
-    Model,
-    representable,
-)
+from fuzzer.rounding import representable
 from fuzzer.text import parse, show
 from fuzzer.trace import Recorder, Replay, Unreplayable
 

@@ -25,8 +25,8 @@ from fuzzer.execution import worker
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
+from fuzzer.floors import kind
 from fuzzer.oracles import _wide, _within_storage, first_spread
-from fuzzer.rounding import kind
 from fuzzer.text import ParseError, parse
 from fuzzer.values import NAMES
 

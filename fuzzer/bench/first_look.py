@@ -19,8 +19,8 @@ from fuzzer.execution import worker
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
+from fuzzer.floors import FACTOR, FINAL_LOOK, FIRST_LOOK
 from fuzzer.oracles import _wide, _within_storage, outside, spread
-from fuzzer.rounding import FACTOR, FINAL_LOOK, FIRST_LOOK
 from fuzzer.text import identify, parse
 
 # Planted errors are 2**-REACH to 2**REACH floors large, log-uniform; where the floor is 0, as many units of the value.

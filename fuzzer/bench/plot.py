@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fuzzer.bench.calibrate import BINS_PER_DECADE
-from fuzzer.rounding import FACTOR
+from fuzzer.floors import FACTOR
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 860, 320, 50, 50, 30
 FIRST, LAST = -4, 10  # decades shown; what lies beyond stands in the outermost columns

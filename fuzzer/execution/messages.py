@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzzer.features import Features
+from fuzzer.floors import Model
 from fuzzer.program import Program, Recipe
-from fuzzer.rounding import Model
 from fuzzer.trace import Ref, Trace
 from fuzzer.verdict import Verdict
 
