@@ -10,7 +10,7 @@ from fuzzer.ablate import CONTRACTION, LEFT, PASSES, named
 from fuzzer.generated import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op
 from fuzzer.private import FP_FUSION, GRAPHS
 from fuzzer.text import parse
-from fuzzer.verdict import EAGER, Finding
+from fuzzer.verdict import COMPILED, EAGER, Finding
 
 PICTURE = ("tensors", "elements", "ratio")
 SWITCHES = [f"{name}={value}" for name, value in PASSES]
@@ -138,6 +138,8 @@ class Evidence:
         if shared:
             node = shared[0].partition(":")[0].strip()
             return f"the layout of {node} ({node_op(shared, node)}): {SHARED}"
+        if not self.tables["stage"]:
+            return self.kernels()
         if first == "eager":
             return "eager itself lies outside what rounding explains"
         if {f"{FP_FUSION} off", "{}={}".format(*CONTRACTION)} & set(self.gone()):
@@ -152,7 +154,20 @@ class Evidence:
             return f"inductor's pass {info} ({subsystem})" + "".join(f", gone with {name}" for name in switches)
         if subsystem and subsystem != "lowerings":
             return f"what the bisector calls {subsystem}: changed, the difference is gone"
-        return self.code() or (f"not found beyond the stage {first}" if first else "not found: no compiler is involved")
+        return self.code() or (
+            f"not found beyond the stage {first}" if first else "not found: no stage differs by itself"
+        )
+
+    def kernels(self) -> str:
+        """Whose kernels are at fault where no compiler is involved, as far as derivatives tell the sides apart."""
+        program, place, side = parse(self.finding.program), self.finding.place, self.notes.get("side", "")
+        device = place.get("device", "")
+        subject, reference = f"{place.get('backend')}@{device}", place.get("against", "")
+        reference += "" if "@" in reference else f"@{device}"
+        sides = {COMPILED: (subject, reference), EAGER: (reference, subject)}
+        wrong, right = next((pair for said, pair in sides.items() if side.startswith(said)), ("", ""))
+        ops = ", ".join(dict.fromkeys(node.op for node in program.nodes))
+        return f"the kernels of {wrong} for {ops}: {right} is right" if wrong else "not found: no compiler is involved"
 
     def code(self) -> str:
         """Whose lowering is at fault; "" where that is not known."""

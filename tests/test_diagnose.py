@@ -219,6 +219,21 @@ def test_the_culprit_is_the_narrowest_thing_that_was_found(known: Evidence, told
     assert known.notes["culprit"].startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("side", "told"),
+    [
+        ("compiled wrong: so", "the kernels of eager@cuda for tanh: eager@cpu is right"),
+        ("eager wrong: so", "the kernels of eager@cpu for tanh: eager@cuda is right"),
+        ("undecided: so", "not found: no compiler is involved"),
+    ],
+)
+def test_where_no_compiler_is_involved_the_culprit_is_the_side_that_is_wrong(side: str, told: str) -> None:
+    place = {"backend": "eager", "against": "eager@cpu", "device": "cuda"}
+    known = Evidence(replace(finding(), place=place), notes={"side": side})
+    known.conclude()
+    assert known.notes["culprit"] == told
+
+
 def test_what_a_bisector_and_aten_accuse_is_marked_in_the_graph() -> None:
     for known in (evidence(LEFT[:1]), evidence(subsystem="lowerings", info="tanh")):
         assert known.notes["suspect"].startswith("backward_graph.py line 3: tanh")
