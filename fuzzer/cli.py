@@ -75,6 +75,9 @@ db_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 device_option = click.option("--device", default=None, help="cpu, cuda or cuda:N. Default: cuda if there is a GPU.")
+where_option = click.option(
+    "--device", default=None, help="Of both sides. Default: the finding's own; for a file, cuda if there is a GPU."
+)
 backend_option = click.option(
     "--backend",
     default="inductor",
@@ -370,7 +373,7 @@ def finding_task(
 
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
-@device_option
+@where_option
 @click.option(
     "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
 )
@@ -527,7 +530,7 @@ def feature_lines(label: str, rejected: str, words: dict[str, list[str]]) -> Non
 
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
-@device_option
+@where_option
 @click.option(
     "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
 )
@@ -665,7 +668,7 @@ def user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tupl
 
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="ID...")
-@device_option
+@where_option
 @workers_option
 @db_option
 @json_option

@@ -47,12 +47,17 @@ CONFIGS = {
 }
 
 
+MOST_FAKES = 1 << 16  # results in torch's cache of them, at about a kilobyte each: it forgets none by itself
+
+
 def fake_mode() -> contextlib.AbstractContextManager[Any]:
     """A mode under which tensors have a type and no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     # what does not type is an answer here, no reason for a traceback in the log
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    if FakeTensorMode.cache_info().size > MOST_FAKES:  # a campaign of weeks types millions of programs
+        FakeTensorMode.cache_clear()
     return FakeTensorMode()
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import is_fake
+from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
 
+from fuzzer import private
 from fuzzer.infer import IllTyped, check_cotangents, infer, type_of
 from fuzzer.interpret import apply
 from fuzzer.program import Node, TensorType
@@ -106,3 +107,13 @@ def test_labels_that_cannot_be_drawn_are_refused_with_the_reason(values: str) ->
     text = HEAD + f"x0 = leaf(f32[2, 3])\nx1 = leaf(i64[2, 3], values={values})\nv0 = multilabel_margin_loss(x0, x1)\n"
     with pytest.raises(IllTyped, match="x1: "):
         infer(parse(text + "backward(v0, cotangent(f32[()]))\n"))
+
+
+def test_what_torch_remembers_of_types_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeTensorMode.cache_clear()
+    typed = [infer(parse(f"{HEAD}x0 = leaf(f32[{n}])\nv0 = exp(x0)")) for n in range(1, 20)]
+    held = FakeTensorMode.cache_info().size
+    assert held >= 19, "every size is remembered"
+    monkeypatch.setattr(private, "MOST_FAKES", 10)
+    assert infer(parse(f"{HEAD}x0 = leaf(f32[7])\nv0 = exp(x0)")) == typed[6]
+    assert FakeTensorMode.cache_info().size < 10
