@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from multiprocessing import Pipe
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +23,7 @@ from fuzzer.execution.messages import Place, Report, Subject, Trial, UsageError
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Journal, Task, nonzero, try_program
 from fuzzer.oracles import verdicts
-from fuzzer.schedule import Fresh
+from fuzzer.schedule import Fresh, Unlearned
 from fuzzer.text import parse
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
@@ -232,6 +235,21 @@ def test_a_pace_is_that_of_the_time_in_which_every_process_is_busy() -> None:
     assert (Pace(3, 4.0) + Pace(1, 4.0)).rate == 0.5
     assert pace([(30.0, True), (1.0, False), (2.0, False)], 2) == Pace(1, 30.0), "never none where one counts"
     assert pace([], 2).rate == 0.0
+
+
+def test_the_bare_loop_gets_programs_in_the_order_in_which_the_campaign_began_them() -> None:
+    """In the order in which they ended the slow ones would come last, where the pace does not count them."""
+
+    class Slow(Unlearned):
+        def submit(self, pool: Any, task: Any, n: int) -> Future[Report]:
+            future: Future[Report] = Future()
+            threading.Timer(0.3 if n == 7 else 0.0, future.set_result, [Report(f"program {n}")]).start()
+            return future
+
+    pool: Any = SimpleNamespace(workers=2, result=lambda future, task: future.result())
+    reports, ended = Side(Slow(), begun=7).explored(pool, EAGER, 4)
+    assert [report.text for report in reports] == [f"program {n}" for n in (7, 8, 9, 10)]
+    assert ended.programs == 3, "while the first ran"
 
 
 def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:

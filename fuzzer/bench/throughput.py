@@ -181,10 +181,14 @@ class Side:
         return f"{fuzz.rate:.2f} programs/s, bare {bare.rate:.2f}; lost {sum(map(_lost, reports))}"
 
     def explored(self, pool: Pool, task: Task, programs: int) -> tuple[list[Report], Pace]:
-        """The schedule's next programs, so many under way as in a campaign; and their pace."""
+        """The schedule's next programs, so many under way as in a campaign, and their pace.
+
+        They are told in the order in which they began: a slow one, which ends late, must not come late to the bare loop
+        too, which would then work at it when its pace is no longer taken.
+        """
         started, ends = time.monotonic(), list[tuple[float, bool]]()
         running: dict[Future[Report], int] = {}
-        reports: list[Report] = []
+        reports: dict[int, Report] = {}
         last = self.begun + programs
         while running or self.begun < last:
             while self.begun < last and len(running) < room(pool.workers):
@@ -192,11 +196,11 @@ class Side:
                 self.begun += 1
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 number = running.pop(future)
-                reports.append(pool.result(future, task))
-                self.schedule.learn(number, reports[-1])
-                ends.append((time.monotonic() - started, bool(_comparable(reports[-1:]))))
+                reports[number] = report = pool.result(future, task)
+                self.schedule.learn(number, report)
+                ends.append((time.monotonic() - started, bool(_comparable([report]))))
         self.seconds += time.monotonic() - started
-        return reports, pace(ends, pool.workers)
+        return [reports[number] for number in sorted(reports)], pace(ends, pool.workers)
 
     def figures(self, workers: int) -> dict[str, Any]:
         """Rates, their ratio, and where the time went."""
