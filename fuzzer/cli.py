@@ -238,51 +238,22 @@ def fuzz(
     """
     from fuzzer import settings
     from fuzzer.campaign import Campaign, Plan
-    from fuzzer.campaign import resume as campaign_to_resume
     from fuzzer.execution.capacity import default_workers
     from fuzzer.ops.spec import Limits
     from fuzzer.program import DIFFERENTIABLE, FLOATS
-    from fuzzer.routes import ANY_BACKEND, ROUTES, check
-    from fuzzer.schedule import read_log
     from fuzzer.view import Lines, Live
     from fuzzer.vocabulary import named
 
-    given = ",".join(ANY_BACKEND) if routes is None else routes
-    chosen = tuple(part.strip() for part in given.split(",") if part.strip())
-    if not chosen:
-        raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
-    for route in chosen:
-        if route not in ROUTES:
-            raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
+    chosen = named_routes(routes)
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
     task = task if ops_ is None else replace(task, ops=named(ops_))
-    for route in chosen:
-        check(route, task.place.subject.backend)
+    check_routes(task)
     command = "backfuzz " + shlex.join(sys.argv[1:])
-    plan = Plan(
-        task,
-        workers or default_workers(task.place.devices),
-        minutes,
-        programs,
-        db,
-        corpus=regressions(db),
-        command=command,
-    )
-    if again is not None:
-        if resume:
-            raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
-        task, logged = read_log(again, task)
-        plan = replace(plan, task=task, again=tuple(logged), programs=min(programs or len(logged), len(logged)))
-    if unguided and (guidance or resume):
-        raise UsageError("--unguided chooses nothing and keeps no corpus: leave out --guidance and --resume")
-    if resume and guidance:
-        raise UsageError("--resume goes on with its corpus' own guidance: leave out --guidance")
-    if resume:
-        plan = campaign_to_resume(plan)
-    elif not (unguided or again):
-        plan = replace(plan, guidance=ARMS[guidance or SHIPPED])
+    workers = workers or default_workers(task.place.devices)
+    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command)
+    plan = scheduled(plan, guidance, unguided, resume, again)
     plan = replace(plan, task=replace(plan.task, lines=share_of_lines(lines, plan)))
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say)
@@ -298,6 +269,48 @@ def fuzz(
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
+
+
+def named_routes(text: str | None) -> tuple[str, ...]:
+    """The routes of a list with commas; without one those that any backend can take. Raises UsageError."""
+    from fuzzer.routes import ANY_BACKEND, ROUTES
+
+    given = ",".join(ANY_BACKEND) if text is None else text
+    chosen = tuple(part.strip() for part in given.split(",") if part.strip())
+    if not chosen:
+        raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
+    for route in chosen:
+        if route not in ROUTES:
+            raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
+    return chosen
+
+
+def check_routes(task: Any) -> None:
+    """Raises UsageError where the backend on trial cannot take one of the task's routes."""
+    from fuzzer.routes import check
+
+    for route in task.routes:
+        check(route, task.place.subject.backend)
+
+
+def scheduled(plan: Any, guidance: str | None, unguided: bool, resume: bool, again: Path | None) -> Any:
+    """The plan with where its programs come from: a log, a corpus, a guidance or the seed. Raises UsageError."""
+    from fuzzer.campaign import resume as resumed
+    from fuzzer.schedule import read_log
+
+    if again and resume:
+        raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
+    if unguided and (guidance or resume):
+        raise UsageError("--unguided chooses nothing and keeps no corpus: leave out --guidance and --resume")
+    if resume and guidance:
+        raise UsageError("--resume goes on with its corpus' own guidance: leave out --guidance")
+    if again:
+        task, logged = read_log(again, plan.task)
+        most = min(plan.programs or len(logged), len(logged))
+        return replace(plan, task=task, again=tuple(logged), programs=most)
+    if resume:
+        return resumed(plan)
+    return plan if unguided else replace(plan, guidance=ARMS[guidance or SHIPPED])
 
 
 def share_of_lines(asked: bool | None, plan: Any) -> float:
