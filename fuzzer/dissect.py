@@ -14,7 +14,7 @@ import torch
 
 from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.worker import Refused, Task, examine, observed
-from fuzzer.generated import tidy_code, tidy_graph
+from fuzzer.generated import shared, tidy_code, tidy_graph
 from fuzzer.oracles import Judged, judge
 from fuzzer.picture import drawing, elements, ratio
 from fuzzer.private import bisect, graph_in_work, inner_graphs, output_code, readable
@@ -29,13 +29,14 @@ def dissect(task: Task, text: str) -> Report:
     """Run a program once more; notes say which tensors are wrong, where and how, files hold drawings, graphs and code.
 
     notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.  outcome, where it raised.
+            shared forward_graph.py and so on: a node that inductor got, no view, whose elements share memory.
     files   x0.grad.txt (a drawing), forward_graph.py, backward_code.py and so on: graphs with strides as inductor
             lowers them (as it gets them, where lowering raises) and the code that it writes. A graph that holds both
             directions is called joint, a second one of a kind is numbered.
     """
-    files: dict[str, str] = {}
+    files, laid_out = dict[str, str](), dict[str, str]()
     try:
-        with captured(parse(text).route.name, files):
+        with captured(parse(text).route.name, files, received_as=laid_out.__setitem__):
             trial = observed(task, text)
     except Refused as error:
         return Report(text, rejected=str(error))
@@ -44,7 +45,8 @@ def dissect(task: Task, text: str) -> Report:
     files |= {f"{j.name}.txt": drawing(j.mask) for j in found}
     raised = trial.subject.raised
     outcome = {"outcome": f"the {trial.subject.phase} raised {raised.kind}"} if raised else {}
-    return Report(text, notes=_picture(found) | outcome | {"shapes": _shapes(trial, found)}, files=files)
+    suspects = {f"shared {name}": nodes[0] for name, graph in laid_out.items() if (nodes := shared(graph))}
+    return Report(text, notes=_picture(found) | outcome | suspects | {"shapes": _shapes(trial, found)}, files=files)
 
 
 class Seen(Exception):
@@ -90,8 +92,16 @@ def _shapes(trial: Trial, found: list[Judged]) -> str:
 
 
 @contextlib.contextmanager
-def captured(route: str, files: dict[str, str], note: Callable[[str], None] = lambda name: None) -> Iterator[None]:
-    """Keep what inductor gets, lowers and writes meanwhile; note(name) is called with each file of code."""
+def captured(
+    route: str,
+    files: dict[str, str],
+    note: Callable[[str], None] = lambda name: None,
+    received_as: Callable[[str, str], object] = lambda name, graph: None,
+) -> Iterator[None]:
+    """Keep what inductor gets, lowers and writes meanwhile; note(name) is called with each file of code.
+
+    received_as   is called with each graph's file and text before inductor's own passes, which take some nodes apart.
+    """
 
     def free(kind: str, what: str) -> str:
         names = (f"{kind}_{what}{suffix}.py" for suffix in ("", *(f"_{i}" for i in range(2, 100))))
@@ -105,6 +115,7 @@ def captured(route: str, files: dict[str, str], note: Callable[[str], None] = la
     def received(module: object, backward: bool) -> bool:
         current[:] = [free(kind(backward), "graph")]
         files[current[0]] = tidy_graph(readable(module))
+        received_as(current[0], files[current[0]])
         return True
 
     def written(code: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fuzzer.ablate import CONTRACTION, LEFT, PASSES, named
-from fuzzer.generated import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op
+from fuzzer.generated import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op, shared
 from fuzzer.private import FP_FUSION, GRAPHS
 from fuzzer.text import parse
 from fuzzer.verdict import COMPILED, EAGER, Finding
@@ -134,10 +134,8 @@ class Evidence:
     def culprit(self) -> str:
         """The name of what is at fault, as far as it was found."""
         subsystem, info, first = self.found.get("subsystem", ""), self.found.get("info", ""), self.first()
-        shared = [line for line in self.files.get(self.graph()[0], "").splitlines() if SHARED in line]
-        if shared:
-            node = shared[0].partition(":")[0].strip()
-            return f"the layout of {node} ({node_op(shared, node)}): {SHARED}"
+        if first == "inductor" and (laid_out := self.laid_out()):
+            return f"the layout of {laid_out}: {SHARED}"
         if not self.tables["stage"]:
             return self.kernels()
         if first == "eager":
@@ -157,6 +155,11 @@ class Evidence:
         return self.code() or (
             f"not found beyond the stage {first}" if first else "not found: no stage differs by itself"
         )
+
+    def laid_out(self) -> str:
+        """The node of the graph at fault that cannot be laid out as it is, as inductor lowered the graph or got it."""
+        name, graph = self.graph()
+        return next(iter(shared(graph)), self.found.get(f"shared {name}", ""))
 
     def kernels(self) -> str:
         """Whose kernels are at fault where no compiler is involved, as far as derivatives tell the sides apart."""

@@ -66,6 +66,16 @@ def overlaps(kind: str) -> bool:
     return "0" not in sizes and any(s != "1" and t == "0" for s, t in zip(sizes, strides, strict=False))
 
 
+def shared(graph: str) -> list[str]:
+    """The results that are no views and whose elements share memory, which no kernel can write: "name (overload)"."""
+    nodes = (m for line in graph.splitlines() if (m := NODE.match(line)))
+    return [f"{m['name']} ({m['op']})" for m in nodes if _shares(m)]
+
+
+def _shares(node: re.Match[str]) -> bool:
+    return overlaps(node["type"] or "") and not _views(node["op"])
+
+
 def mark_graph(graph: str, culprits: Iterable[str], shapes: Iterable[str]) -> str:
     """The graph with its suspicious lines marked.
 
@@ -77,7 +87,7 @@ def mark_graph(graph: str, culprits: Iterable[str], shapes: Iterable[str]) -> st
     reasons: dict[int, str] = {}
     for i, line in enumerate(lines):
         if m := NODE.match(line):
-            if not _views(m["op"]) and overlaps(m["type"] or ""):
+            if _shares(m):
                 reasons[i] = SHARED
             elif {m["op"], m["name"]} & accused:
                 reasons[i] = "accused"

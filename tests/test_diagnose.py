@@ -208,6 +208,11 @@ LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
             "fp fusion: a product and a sum rounded once",
         ),
         (evidence(("inductor.cpp.enable_floating_point_contract_flag=off",)), "fp fusion: a product and a sum"),
+        (
+            evidence(**{"shared backward_graph.py": "diagonal_scatter (aten.diagonal_scatter.default)"}),
+            "the layout of diagonal_scatter (aten.diagonal_scatter.default): no view, yet its elements share memory",
+        ),
+        (evidence(**{"shared forward_graph.py": "of the other graph"}), "not found beyond the stage inductor"),
         (evidence(LEFT[:1], "eager wrong: so"), "eager's own kernel for aten.tanh.default: what is compiled"),
         (
             evidence((), "eager wrong: so", subsystem="decomposition", info="aten.tanh_backward.default"),

@@ -14,6 +14,7 @@ from fuzzer.generated import (
     marked_lines,
     node_op,
     overlaps,
+    shared,
     tidy_code,
     tidy_graph,
 )
@@ -127,6 +128,9 @@ def test_a_result_that_is_no_view_and_shares_memory_is_marked_and_a_view_is_not(
     (line,) = marked_lines(mark_graph(GRAPH, (), ()))
     assert line.startswith('line 4: scattered: "f32[4, 13][1, 0]"')
     assert SHARED in mark_graph(GRAPH, (), ())
+    (told,) = shared(GRAPH)
+    assert told.startswith("scattered (aten.")
+    assert not shared(DENSE)
 
 
 DENSE = GRAPH.replace("[1, 0]", "[13, 1]")
