@@ -246,7 +246,8 @@ def triage(
     if not seen:
         return Outcome(None, False, f"did not show again ({again[0].verdict})")
     how = sameness(len(seen), times)
-    for looks in (answers, Answers(pool, task, answers.batch, final=True)):  # the second if the first slips
+    # the first is cheaper, and may slip to what rounding explains after all
+    for looks in (answers, Answers(pool, task, answers.batch, final=True)):
         reduction = minimize(parse(suspect.text), seen[0], looks, how, expired)
         if reduction.why == "deadline":
             return Outcome(None, False, "no time was left to minimize it", reduction.others, reduction, unfinished=True)
