@@ -63,7 +63,7 @@ def metadata_agrees(trial: Trial) -> Verdict | None:
         other = theirs[name]
         if (mine is None) != (other is None) and not bool((mine if other is None else other).any()):
             continue
-        if other is not None and not _within_storage(other):
+        if other is not None and not within_storage(other):
             detail = f"{name} reaches beyond its storage: {_describe(other)} of stride {list(other.stride())}"
             return Verdict(Signature("metadata_agrees", "wrong", _direction(name), "storage"), detail)
         told = [_describe(mine), _describe(other)]
@@ -78,7 +78,7 @@ def _direction(name: str) -> str:
     return "backward" if name.endswith(".grad") else "forward"
 
 
-def _within_storage(tensor: torch.Tensor) -> bool:
+def within_storage(tensor: torch.Tensor) -> bool:
     """Whether every element lies in the memory that the tensor owns; to read one that does not is undefined."""
     if tensor.numel() == 0:  # eager's empty slices may start behind the end
         return True
@@ -160,7 +160,7 @@ def judge(trial: Trial, names: list[str]) -> Iterator[Judged]:
     for name in names:
         if name not in trial.targets or mine[name] is None or theirs[name] is None:
             continue
-        if mine[name].shape != theirs[name].shape or not _within_storage(theirs[name]):
+        if mine[name].shape != theirs[name].shape or not within_storage(theirs[name]):
             continue  # metadata_agrees tells
         judging = partial(_judge_one, trial, name, order.index(name), mine[name], theirs[name])
         found = trial.once(("judged", name), judging)
@@ -323,7 +323,7 @@ def unequal(mine: dict[str, torch.Tensor | None], theirs: dict[str, torch.Tensor
 def _same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
-    if not (_within_storage(a) and _within_storage(b)):
+    if not (within_storage(a) and within_storage(b)):
         return True  # metadata_agrees tells
     return a.dtype == b.dtype and a.shape == b.shape and torch.equal(_bits(a), _bits(b))
 

@@ -146,11 +146,11 @@ class Trace:
     def on(self, device: str) -> Trace:
         """The same recording with its contents on this device."""
 
-        def moved(flats: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-            return {number: flat.to(device) for number, flat in flats.items()}
-
-        steps = [replace(s, recorded=moved(s.recorded)) if s.recorded else s for s in self.steps]
-        return replace(self, steps=steps, initial=moved(self.initial))
+        flats = [self.initial, *(step.recorded for step in self.steps)]
+        moved = iter(moved_to(device, [flat for held in flats for flat in held.values()]))
+        initial, *recorded = [dict(zip(held, moved, strict=False)) for held in flats]
+        steps = [replace(s, recorded=r) if r else s for s, r in zip(self.steps, recorded, strict=True)]
+        return replace(self, steps=steps, initial=initial)
 
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)
@@ -255,6 +255,15 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
     found: list[torch.Tensor] = []
     mapped(tree, lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None)
     return found
+
+
+def moved_to(device: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors on another device, with one wait for all of them: on a GPU that many processes share each wait may
+    cost a turn of all others."""
+    moved = [tensor.to(device, non_blocking=True) for tensor in tensors]
+    for waited in {tensor.device for tensor in tensors if tensor.is_cuda}:
+        torch.cuda.synchronize(waited)
+    return moved
 
 
 # Kernels that call matrix products, which autocast casts inside them too.

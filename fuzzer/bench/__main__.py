@@ -302,14 +302,17 @@ def feedback_command(programs: int, seed: int, device: str, as_json: bool) -> No
 @click.option(
     "--warm", default=2, show_default=True, type=click.IntRange(1), help="Programs a process before anything counts."
 )
+@click.option("--alone", is_flag=True, help="As shipped only, in half the time.")
 @_options
 def throughput_command(
-    programs: int, rounds: int, warm: int, workers: int, seed: int, device: str, backend: str, as_json: bool
-) -> None:
+    programs: int, rounds: int, warm: int, alone: bool, workers: int, seed: int, device: str, backend: str,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Programs per second, as shipped and unguided, against a bare loop of compiles and backwards; what one costs."""
     say = partial(click.echo, err=True)
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
-    _print(throughput.measure(task, programs, workers, rounds, warm, say), as_json)
+    arms = (throughput.SHIPPED_ARM,) if alone else (throughput.SHIPPED_ARM, throughput.UNGUIDED_ARM)
+    _print(throughput.measure(task, programs, workers, rounds, warm, say, arms), as_json)
 
 
 @main.command("profile")

@@ -26,7 +26,7 @@ from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
 from fuzzer.floors import kind
-from fuzzer.oracles import _wide, _within_storage, first_spread
+from fuzzer.oracles import _wide, first_spread, within_storage
 from fuzzer.text import ParseError, parse
 from fuzzer.values import NAMES
 
@@ -87,7 +87,7 @@ def ratios(trial: Trial) -> Iterator[Ratio]:
     for at, (name, ref) in enumerate(trial.targets.items()):
         dtype = ref.dtype.to_real()
         both = [tensors[name] for tensors in sides.values()]
-        if not dtype.is_floating_point or any(t is None or not _within_storage(t) for t in both):
+        if not dtype.is_floating_point or any(t is None or not within_storage(t) for t in both):
             continue
         for side, tensor in zip(sides, both, strict=True):
             r = spread.reference[at].double()

@@ -20,7 +20,7 @@ from fuzzer.execution.messages import RAN, Report, Trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import Task
 from fuzzer.floors import FACTOR, FINAL_LOOK, FIRST_LOOK
-from fuzzer.oracles import _wide, _within_storage, outside, spread
+from fuzzer.oracles import _wide, outside, spread, within_storage
 from fuzzer.text import identify, parse
 
 # Planted errors are 2**-REACH to 2**REACH floors large, log-uniform; where the floor is 0, as many units of the value.
@@ -70,7 +70,7 @@ def compared(trial: Trial, rng: random.Random) -> Look:
     found = Look()
     for at, (name, ref) in enumerate(trial.targets.items()):
         r = trial.model.reference[at].double()
-        owned = [t for side in sides if (t := side[name]) is not None and _within_storage(t)]
+        owned = [t for side in sides if (t := side[name]) is not None and within_storage(t)]
         values = [wide for t in owned if (wide := _wide(t, r)).shape == r.shape]
         floating = ref.dtype.to_real().is_floating_point
         if floating:

@@ -1,10 +1,13 @@
 """How much of a bare compile loop's speed is left: a campaign's path and the bare loop, in turns, in one run.
 
 A round runs a batch of programs as a campaign does (drawn, run on both sides, judged), as shipped and then
-unguided, and after each batch the texts of exactly those that ran through `bare` (in as many processes, from the
+unguided, and after each batch the texts of exactly those that were begun through `bare` (in as many processes, from the
 same fork server, set up by the same function). Both sides start with programs that do not count. Programs that kill a
-process or outlast the deadline do not count either. Rates are of the time in which every process is busy: the last
-program of a round may take as long as all others, and which side meets it in its last place is chance.
+process or outlast the deadline take their time on both sides and count on neither. Rates are of the time in which every
+process is busy: the last program of a round may take as long as all others, and which side meets it in its last place
+is chance.
+
+As shipped, lines of the compiler are recorded of the programs of which a campaign records them.
 
 The clock says how fast a campaign is on a quiet machine; CPU seconds, of workers, their compilers and this process, say
 what a program costs on a busy one too.
@@ -16,7 +19,7 @@ import contextlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -27,12 +30,14 @@ from typing import Any
 from fuzzer.bench import bare
 from fuzzer.campaign import room
 from fuzzer.corpus import Corpus
+from fuzzer.execution.lines import share
 from fuzzer.execution.messages import Report, UsageError
 from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
 from fuzzer.execution.worker import Task
 from fuzzer.guidance import ARMS, SHIPPED
 from fuzzer.schedule import Fresh, Guided, Schedule
 
+SHIPPED_ARM, UNGUIDED_ARM = "shipped", "unguided"
 DEADLINE_SECONDS = 30.0  # shorter than a campaign's: every round waits for its last program
 
 
@@ -149,8 +154,13 @@ def _lost(report: Report) -> bool:
     return report.verdict in ("crashes", "hangs")
 
 
-def _comparable(reports: list[Report]) -> list[str]:
-    return [r.text for r in reports if not r.rejected and not _lost(r)]
+def _begun(reports: list[Report]) -> list[str]:
+    """The texts of what was compiled, or died of it: in drawing there is no program yet."""
+    return [r.text for r in reports if not r.rejected and "program(" in r.text]
+
+
+def _ran(report: Report) -> bool:
+    return not report.rejected and not _lost(report)
 
 
 @dataclass
@@ -172,7 +182,7 @@ class Side:
         cpu = time.process_time()
         reports, fuzz = self.explored(pool, replace(task, final=False), programs)
         self.own_cpu += time.process_time() - cpu
-        alone, bare = loop.run(_comparable(reports))
+        alone, bare = loop.run(_begun(reports))
         self.fuzz, self.bare = self.fuzz + fuzz, self.bare + bare
         self.reports += reports
         self.alone += alone
@@ -198,13 +208,13 @@ class Side:
                 number = running.pop(future)
                 reports[number] = report = pool.result(future, task)
                 self.schedule.learn(number, report)
-                ends.append((time.monotonic() - started, bool(_comparable([report]))))
+                ends.append((time.monotonic() - started, _ran(report)))
         self.seconds += time.monotonic() - started
         return [reports[number] for number in sorted(reports)], pace(ends, pool.workers)
 
     def figures(self, workers: int) -> dict[str, Any]:
         """Rates, their ratio, and where the time went."""
-        ran, alone = len(_comparable(self.reports)), len(self.alone)
+        ran, alone = sum(map(_ran, self.reports)), len(self.alone)
         if not alone:
             raise UsageError("no program ran on both sides: take more, or fewer workers on a busy machine")
         busy = {name: sum(r.seconds.get(name, 0.0) for r in self.reports) for name in PHASES}
@@ -220,7 +230,7 @@ class Side:
             "programs": ran,
             "drawn": len(self.reports),
             # programs that killed their process or were killed at the deadline
-            "lost": {"fuzz": sum(map(_lost, self.reports)), "bare": ran - alone},
+            "lost": {"fuzz": sum(map(_lost, self.reports)), "bare": len(_begun(self.reports)) - alone},
             "ratio_by_round": self.ratios,
             # a program's CPU seconds: of workers and compilers, of this process, of the bare loop
             "cpu_seconds_per_program": {
@@ -238,9 +248,15 @@ PHASES = ("generate", "reference", "subject", "judge")
 
 
 def measure(
-    task: Task, programs: int, workers: int, rounds: int, warm: int, say: Callable[[str], None]
+    task: Task,
+    programs: int,
+    workers: int,
+    rounds: int,
+    warm: int,
+    say: Callable[[str], None],
+    arms: Sequence[str] = (SHIPPED_ARM, UNGUIDED_ARM),
 ) -> dict[str, Any]:
-    """The figures of a campaign as shipped and of an unguided one (`unguided`), so many programs each.
+    """The figures of a campaign as shipped and, by name, of the other arms, so many programs each.
 
     warm   programs of each process that do not count, on both sides: a young one imports, and loads eager's kernels.
     say    is told of each round.
@@ -252,22 +268,24 @@ def measure(
         _bare(pool, task, workers) as loop,
     ):
         corpus = Corpus(Path(name) / "corpus", {}).start()
-        schedules: dict[str, Schedule] = {
-            "shipped": Guided(task, Path(name) / "log", corpus, ARMS[SHIPPED]),
-            "unguided": Fresh(),
+        known: dict[str, tuple[Schedule, Task]] = {
+            SHIPPED_ARM: (Guided(task, Path(name) / "log", corpus, ARMS[SHIPPED]), replace(task, lines=share())),
+            UNGUIDED_ARM: (Fresh(), task),
         }
         sides = dict[str, Side]()
-        for arm, schedule in schedules.items():
+        for arm in arms:
+            schedule, own = known[arm]
             first = Side(schedule)
-            first.batch(pool, loop, task, warm * workers)
+            first.batch(pool, loop, own, warm * workers)
             sides[arm] = Side(schedule, first.begun)
-        say(f"{2 * warm * workers} programs to warm up")
+        say(f"{len(arms) * warm * workers} programs to warm up")
         for number in range(rounds):
             for arm, side in sides.items():
-                say(f"round {number + 1}, {arm}: {side.batch(pool, loop, task, size)}")
+                say(f"round {number + 1}, {arm}: {side.batch(pool, loop, known[arm][1], size)}")
+    figures = {arm: side.figures(workers) for arm, side in sides.items()}
     return {
-        **sides["shipped"].figures(workers),
-        "unguided": sides["unguided"].figures(workers),
+        **figures.pop(SHIPPED_ARM),
+        **figures,
         "rounds": rounds,
         "warm": warm,
         "workers": workers,

@@ -30,10 +30,12 @@ class Guard:
 
     def touched(self, named: dict[str, torch.Tensor]) -> Iterator[str]:
         """Of these tensors those whose storage was written to (`x0`), and whose bands were (`around x0`)."""
-        for name, tensor in named.items():
-            now, then = self.held.get(tensor.untyped_storage().data_ptr(), (None, None))
-            if now is None or then is None or torch.equal(now, then):
-                continue
+        places = {name: tensor.untyped_storage().data_ptr() for name, tensor in named.items()}
+        held = {name: self.held[at] for name, at in places.items() if at in self.held}
+        # all at once first: each look at a GPU's memory waits for the GPU, which other processes share
+        if not held or torch.equal(*(torch.cat(bands) for bands in zip(*held.values(), strict=True))):
+            return
+        for name, (now, then) in held.items():
             if not torch.equal(now[BAND_BYTES:-BAND_BYTES], then[BAND_BYTES:-BAND_BYTES]):
                 yield name
             if not all(torch.equal(now[band], then[band]) for band in (slice(BAND_BYTES), slice(-BAND_BYTES, None))):
