@@ -72,6 +72,7 @@ from fuzzer.trace import (
     Step,
     is_rounded,
     mapped,
+    once,
     round_to,
     widened,
 )
@@ -114,8 +115,9 @@ class Rounder:
 
     def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
         """Perturb the summands of an accumulation and the operands of a compound kernel."""
-        position_free = step.name in ("median", "nanmedian") and len(step.args) == 1  # returns a value and no position
-        if step.name in UNORDERED and step.kwargs.get("stable") is not True and not position_free:
+        if handed_on(step):
+            return args, kwargs
+        if ties(step):
             return mapped((args, kwargs), self._untied)
         if step.name in ("add", "sub", "rsub") and not self.consistent:
             args = self._contracted(step, args)
@@ -257,6 +259,13 @@ class Rounder:
         self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
     ) -> list[torch.Tensor]:
         """Move the results of a rounding operation by up to one unit of their dtype."""
+        if is_exact(step):
+            return [
+                self._ranged_parts(value, ref.dtype.to_real())
+                if is_rounded(ref) and FLAGS.get(step.name) != at
+                else value
+                for at, (ref, value) in enumerate(zip(refs, values, strict=True))
+            ]
         values = self._reread(step, self._signed(step, self._shuffled(step, values)))
         if self.seed % 2 == 1 and step.name in INTERMEDIATE:
             values = [_spoilt(step, args[0], values[0])]  # type: ignore[index]
@@ -456,8 +465,6 @@ class Rounder:
         """The result moved by units of `scale`, and by `hidden`."""
         if value.numel() == 0:
             return value
-        if is_exact(step):
-            return self._ranged(value, ref.dtype)
         unit = units(step, ref.dtype) * epsilon(ref.dtype)
         if number not in self.found.exact and not is_primitive(step) and step.name not in COPIES:
             unit += self._inner_unit(number, step)
@@ -465,13 +472,15 @@ class Rounder:
         size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
         least = _underflow(ref.dtype, self.gradual)
         # factors are as good as a norm of theirs says: small elements are off by as much as large ones
-        finite = value.nan_to_num(0, 0, 0)
+        finite = value.nan_to_num(0, 0, 0) if step.name in FACTORISING else value
         normwise = unit * float(finite.abs().max()) if step.name in FACTORISING else 0.0
-        step_size = ((size * unit).clamp_min(least) + hidden + normwise) * self.scale
+        step_size = (size * unit).clamp_min(least)
+        if normwise or isinstance(hidden, torch.Tensor) or hidden:
+            step_size = step_size + hidden + normwise
         noise = self.noise(value)
         if ref.dtype == torch.float64:
             noise = torch.where(noise < 0, -1.0, 1.0)  # less than a unit would round back to the same number
-        moved = value + step_size * noise
+        moved = value + step_size * self.scale * noise
         inexact = INEXACT_ON_CUDA if self.cuda else INEXACT
         kept = ~torch.isfinite(value)
         if isinstance(hidden, torch.Tensor):
@@ -493,11 +502,15 @@ class Rounder:
         """What no step made is exact; only its subnormals may be flushed."""
         if not (flat.dtype.is_floating_point or flat.dtype.is_complex):
             return flat
-        return by_parts(widened(flat), lambda t: self._ranged(t, flat.dtype.to_real()))
+        return self._ranged_parts(widened(flat), flat.dtype.to_real())
 
     def scalar(self, value: float, dtype: torch.dtype) -> float:
         """A scalar operand as kernels read it: as float32, in every second replica in the tensor's own dtype."""
         return round_to(value, dtype if self.seed % 4 < 2 else torch.float32)
+
+    def _ranged_parts(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """`_ranged`, of complex numbers part by part."""
+        return by_parts(value, lambda t: self._ranged(t, dtype))
 
     def _ranged(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Overflow in every second replica, underflow in every fourth; else as if the range were wider."""
@@ -512,6 +525,21 @@ class Rounder:
             gradual = self.gradual or dtype == torch.float16
             value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), 0.0, value)
         return value
+
+
+@once
+def ties(step: Step) -> bool:
+    """Whether the order of equal elements is left to chance and shows: a median's value alone does not tell it."""
+    position_free = step.name in ("median", "nanmedian") and len(step.args) == 1
+    return step.name in UNORDERED and step.kwargs.get("stable") is not True and not position_free
+
+
+@once
+def handed_on(step: Step) -> bool:
+    """Whether the operation computes with its operands as they are, in every replica."""
+    contracted = step.name in ("add", "sub", "rsub") or step.name in REREADING
+    exact = is_primitive(step) or is_exact(step) or step.name in COPIES
+    return exact and not contracted and not ties(step)
 
 
 def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

@@ -76,8 +76,19 @@ class Step:
     @functools.cached_property
     def results(self) -> tuple[Ref, ...]:
         """Where the op put numbers: what it wrote to, and what it returned beside that."""
-        written = {ref.storage for ref in self.writes}
-        return (*self.writes, *(ref for ref in self.outs if ref.storage not in written))
+        return (*self.writes, *(ref for ref in self.outs if ref.storage not in self.written))
+
+    @functools.cached_property
+    def written(self) -> frozenset[int]:
+        """The storages that the op wrote to."""
+        return frozenset(ref.storage for ref in self.writes)
+
+    @functools.cached_property
+    def precision(self) -> torch.dtype | None:
+        """The dtype in which kernels read scalar operands; None where they are kept in double."""
+        if "upsample" in self.name:  # scale factors are
+            return None
+        return next((ref.dtype.to_real() for ref in (*self.inputs, *self.results) if is_rounded(ref)), None)
 
     @functools.cached_property
     def inputs(self) -> tuple[Ref, ...]:
@@ -120,10 +131,10 @@ def refs_in(tree: Any) -> Iterator[Ref]:
 
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     """The nested structure with every leaf replaced by change(leaf)."""
+    if isinstance(tree, tuple):
+        return tuple([mapped(item, change) for item in tree])  # a list first: half the time of a generator
     if isinstance(tree, list):
         return [mapped(item, change) for item in tree]
-    if isinstance(tree, tuple):
-        return tuple(mapped(item, change) for item in tree)
     if isinstance(tree, dict):
         return {key: mapped(item, change) for key, item in tree.items()}
     return change(tree)
@@ -410,20 +421,16 @@ class Replay:
             if step.name in MASKED:
                 self._masked(number, step)
             return
-        dtype = next((ref.dtype.to_real() for ref in (*step.inputs, *step.results) if is_rounded(ref)), None)
-        if "upsample" in step.name:
-            dtype = None  # scale factors are kept in double
-        args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, dtype))
+        args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, step.precision))
         if step.name == "_softmax" or step.name == "_log_softmax":
             args = (*args[:2], False)
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
         out = MENDED.get(step.name, _called)(step.op, args, kwargs)
-        written = {ref.storage for ref in step.writes}
         pairs = [(ref, self.value(ref)) for ref in step.writes]
-        pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in written]
+        pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in step.written]
         refs, values = [ref for ref, _ in pairs], [value for _, value in pairs]
-        if not written:  # functions of integers and factories that were given no dtype make the default one
+        if not step.written:  # functions of integers and factories that were given no dtype make the default one
             values = [value.double() if value.dtype == torch.float32 else value for value in values]
         if "empty" in step.name:
             values = [value.zero_() for value in values]  # so that no replay depends on what memory held
@@ -431,7 +438,7 @@ class Replay:
         if self.perturbation is not None:
             changed = self.perturbation.results(number, step, (args, kwargs), refs, values)
         for ref, value, moved in zip(refs, values, changed, strict=True):
-            if ref.storage not in written:
+            if ref.storage not in step.written:
                 self._store(ref, moved)
             elif moved is not value:
                 value.copy_(moved)
