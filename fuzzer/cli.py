@@ -197,8 +197,8 @@ def make_task(device: str | None, backend: str, compare: tuple[str, str] | None,
 @click.option(
     "--lines/--no-lines",
     default=None,
-    help="Record which lines of the compiler are reached, for `status --coverage`. Default: where Python can, of all "
-    "programs from 3.12 on, before (with coverage.py) of one in 16.",
+    help="Record which lines of the compiler are reached, for `status --coverage`. Default: where Python can, of one "
+    "program in 4 from 3.12 on (of all where lines guide), before (with coverage.py) of one in 16.",
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
@@ -326,7 +326,7 @@ def share_of_lines(asked: bool | None, plan: Any) -> float:
         raise UsageError("--no-lines: what is guided by lines needs them")
     if (asked or credited) and not share():
         raise UsageError("before Python 3.12, lines are recorded with coverage.py: pip install coverage")
-    return share() if plan.guidance and compiles and asked is not False else 0.0
+    return share(credited) if plan.guidance and compiles and asked is not False else 0.0
 
 
 def regressions(db: Path) -> Path | None:

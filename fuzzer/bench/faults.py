@@ -126,7 +126,7 @@ def warm(pools: list[Pool], task: Task, programs: int) -> None:
 def run(task: Task, plan: Plan, arm: str, seed: int, folder: Path, wanted: frozenset[str]) -> Run:
     """A campaign that has not begun: its corpus and log lie in the folder."""
     guidance = ARMS[arm]
-    task = replace(task, seed=seed, lines=share() if set(LINES) & set(guidance.credits) else 0.0)
+    task = replace(task, seed=seed, lines=share(True) if set(LINES) & set(guidance.credits) else 0.0)
     own = folder / f"{arm}-{seed}"
     schedule = Guided(task, own, Corpus(own / "corpus", shown_at(task)).start(), guidance)
     return Run(arm, seed, task, schedule, plan.seconds, wanted, plan.limit)

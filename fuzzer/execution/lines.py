@@ -17,15 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PARTS = ("_inductor", "_dynamo", "_functorch", "_decomp", "_refs", "_meta_registrations.py")  # of torch
-TRACED_SHARE = 1 / 16  # of the programs, where coverage.py traces; measured: docs/guidance.md
+# Of the programs; measured: docs/guidance.md.
+TRACED_SHARE = 1 / 16  # where coverage.py traces
+WATCHED_SHARE = 1 / 4  # where lines do not guide: a campaign reaches them all the same, a little later
 
 Line = tuple[str, int]  # of a file below torch
 
 
-def share() -> float:
-    """The share of programs whose lines are worth recording with this Python; 0 where it cannot tell lines."""
+def share(guides: bool = False) -> float:
+    """The share of programs whose lines are worth recording with this Python; 0 where it cannot tell lines.
+
+    guides: what a campaign draws follows from them.
+    """
     if sys.version_info >= (3, 12):
-        return 1.0
+        return 1.0 if guides else WATCHED_SHARE
     return TRACED_SHARE if importlib.util.find_spec("coverage") else 0.0
 
 
