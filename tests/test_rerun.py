@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from fuzzer.execution import worker
-from fuzzer.execution.messages import Place, Subject, Trial
-from fuzzer.execution.worker import SAMPLE, Journal, Task, sampled, try_program, without_settings
+from fuzzer.execution.messages import RAN, Observation, Place, Subject, Trial
+from fuzzer.execution.worker import SAMPLE, Journal, Task, on_host, sampled, try_program, without_settings
 from fuzzer.faults import planted
 from fuzzer.faults.deeds import misbehave
 from fuzzer.oracles import unequal, verdicts
@@ -104,3 +104,18 @@ def test_a_rerun_that_differs_is_asked_about_under_deterministic_algorithms() ->
     assert unequal(made.named(made.subject), made.named(made.subject.again))
     assert made.subject.admitted == ""
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.gpu
+def test_results_are_judged_on_the_cpu_unless_they_cannot_be_read() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    plain = [torch.arange(6.0).reshape(2, 3).mT, torch.ones(1).expand(4), torch.tensor([1 + 2j]).conj(), torch.ones(0)]
+    beyond = torch.ones(4, device="cuda")
+    beyond = torch.ops.inductor._reinterpret_tensor(beyond, [8], [1], 0)
+    seen = Observation(RAN, [*(t.cuda() for t in plain), beyond], {"x0": plain[0].cuda(), "x1": None})
+    near = on_host(seen)
+    assert [t.device.type for t in near.outputs] == ["cpu"] * 4 + ["cuda"]
+    assert all(torch.equal(a, b) for a, b in zip(near.outputs[:4], plain, strict=True))
+    assert torch.equal(near.gradients["x0"], plain[0])
+    assert near.gradients["x1"] is None

@@ -514,11 +514,15 @@ def run(token: str, function: Callable[[Task, Any], Report], task: Task, what: A
         return Report(text, rejected=f"{OUR_FAULT}: {error!r}", stderr=traceback.format_exc())
 
 
+# A collection takes 0.08 s (CPU) to 0.24 s (beside 15 other workers on an H200), up to a tenth of a compile there.
+TIDY_EVERY = 64
+
+
 def tidy(task: Task) -> None:
-    """Give memory back every few programs; compiled code itself is only freed by recycling the worker."""
+    """Give memory back every so many programs; compiled code itself is only freed by recycling the worker."""
     global _task_count
     _task_count += 1
-    if _task_count % 16 == 0:
+    if _task_count % TIDY_EVERY == 0:
         gc.collect()
 
 
