@@ -25,6 +25,7 @@ from fuzzer.execution.worker import Journal, Task, nonzero, try_program
 from fuzzer.oracles import verdicts
 from fuzzer.schedule import Fresh, Unlearned
 from fuzzer.text import parse
+from fuzzer.verdict import Signature, Verdict
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 
@@ -250,6 +251,24 @@ def test_the_bare_loop_gets_programs_in_the_order_in_which_the_campaign_began_th
     reports, ended = Side(Slow(), begun=7).explored(pool, EAGER, 4)
     assert [report.text for report in reports] == [f"program {n}" for n in (7, 8, 9, 10)]
     assert ended.programs == 3, "while the first ran"
+
+
+def test_the_bare_loop_gets_what_a_campaign_lost_but_not_what_was_never_drawn() -> None:
+    lost = Verdict(Signature("worker_survives", "hangs", "backward", "deadline"), "")
+    reports = [
+        Report(WHOLE),
+        Report(WHOLE.replace("seed=1", "seed=7"), (lost,)),
+        Report("# program 3 of seed 0, not drawn yet\n", (lost,)),
+        Report(WHOLE, rejected="torch refused it"),
+    ]
+    assert throughput._begun(reports) == [report.text for report in reports[:2]]
+    assert list(map(throughput._ran, reports)) == [True, False, False, False]
+
+
+def test_one_arm_alone_has_no_figures_of_another() -> None:
+    figures = throughput.measure(replace(EAGER, seed=3), 4, 1, 1, 1, lambda line: None, (throughput.SHIPPED_ARM,))
+    assert figures["drawn"] == 4
+    assert "unguided" not in figures
 
 
 def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:

@@ -31,6 +31,12 @@ backward(v0, cotangent(f32[4, 3], seed=2))
 if lines.share() == 0:
     pytest.skip("before Python 3.12 recording lines needs coverage, which is not installed", allow_module_level=True)
 
+
+def test_lines_are_recorded_of_more_programs_where_they_guide_and_cost_little() -> None:
+    assert lines.share(guides=True) == (1.0 if MONITORED else lines.TRACED_SHARE)
+    assert lines.share() == (lines.WATCHED_SHARE if MONITORED else lines.TRACED_SHARE)
+
+
 # Stands in for torch: what is recorded there is known to the line.
 IR = """def lower(x):
     if x:
