@@ -17,7 +17,7 @@ from fuzzer.trace import Ref, Step, is_rounded, once
 ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float16: 0.5}
 # Where it is more: units of results in float64, float32 and half precision. The largest that is documented of CUDA's
 # functions (with the half that its guide does not count), SLEEF's and glibc's, vectorised ones included; Triton divides
-# and takes roots approximately, inductor multiplies by reciprocals; the last five are sums of their parts. Sources and
+# and takes roots approximately, inductor multiplies by reciprocals; the last six are sums of their parts. Sources and
 # figures: docs/rounding.md. Half precision is float32 rounded once more, but for kernels that round in between.
 UNITS: dict[str, tuple[float, float, float]] = {
     "exp": (1.5, 2.5, 0.5),
@@ -52,6 +52,7 @@ UNITS: dict[str, tuple[float, float, float]] = {
     "sigmoid": (2.5, 5.0, 0.5),  # exp, a sum and a quotient
     "xlogy": (2.0, 3.5, 1.5),  # log and a product; half: the logarithm is rounded
     "rrelu_with_noise": (2.0, 2.0, 1.0),  # the slope and a product
+    "native_dropout": (3.0, 3.0, 0.5),  # 1 - p, its reciprocal and a product
     "elu": (2.5, 3.5, 2.0),  # exp, a difference and two products
     "elu_backward": (2.5, 3.5, 2.0),
 }
@@ -372,6 +373,13 @@ def depthwise_weight(step: Step) -> int | None:
 def narrow_units(terms: int, unit: float) -> float:
     """Units by which a sum of rounded terms, itself rounded, is off; none where there is nothing to add."""
     return 0.0 if terms <= 1 else 1.0 + growth(terms, unit)
+
+
+@once
+def rescales(step: Step) -> bool:
+    """Whether the step multiplies by a factor that is itself rounded, so that a product may be off though it is
+    representable: dropout's 1 / (1 - p), but for a power of two."""
+    return step.name == "native_dropout" and math.frexp(1.0 - step.args[1])[0] != 0.5
 
 
 def units(step: Step, dtype: torch.dtype) -> float:

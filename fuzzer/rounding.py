@@ -63,6 +63,7 @@ from fuzzer.arithmetic import (
     narrow_units,
     narrows,
     real_dtypes,
+    rescales,
     units,
 )
 from fuzzer.cancellation import INTERMEDIATE, NORMS, POINTWISE, dilated, nearby
@@ -487,7 +488,8 @@ class Rounder:
             kept |= (value == 0) & (hidden == 0)
         elif hidden == 0:
             kept |= value == 0
-        if step.name not in inexact and (is_primitive(step) or step.name in COPIES or number in self.found.exact):
+        alone = is_primitive(step) or step.name in COPIES or number in self.found.exact
+        if alone and step.name not in inexact and not rescales(step):
             kept |= representable(value, ref.dtype)
         moved = torch.where(kept, value, moved)
         if normwise and self.pivots_lost:  # a pivot no larger than its error, of the operand and its own, may be 0

@@ -11,6 +11,7 @@ import torch
 from fuzzer.execution.messages import Place, Subject
 from fuzzer.execution.worker import Journal, Task, report, try_program
 from fuzzer.export import repro
+from fuzzer.floors import FACTOR, SCALE, Model
 from fuzzer.generate import Rejected, generate
 from fuzzer.infer import IllTyped, infer
 from fuzzer.ops import OPS, families
@@ -83,6 +84,23 @@ def test_kernels_that_draw_and_multiply_are_replayed_from_their_operand(name: st
     assert torch.equal(mine == 0, out == 0)
     torch.testing.assert_close(mine, out.double(), rtol=1e-6, atol=0)
     assert not torch.equal(mine, out.double())  # the operand is not rounded in the replay, so neither is the result
+
+
+@pytest.mark.parametrize("x", [1.0, -11.0, 3.0, 0.1])
+@pytest.mark.parametrize("p", [0.88, 0.45, 0.1, 0.5, 0.75])
+def test_a_kernel_may_round_dropouts_factor_even_where_the_product_needs_no_rounding(p: float, x: float) -> None:
+    """CUDA's kernel rounds 1 - p to float32 and takes its reciprocal; 11 * (20 / 11) is representable all the same."""
+    recorder = Recorder()
+    given = torch.full((64,), x)
+    recorder.ref(given)
+    with recorder:
+        out, mask = torch.native_dropout(given, p, True)
+    spread = Model(recorder.trace, [recorder.ref(out)]).spread(8, scale=SCALE)
+    floor, reference = spread.floor(FACTOR)[0], spread.reference[0]
+    factor = (1.0 / torch.tensor(1 - p).double()).float()
+    assert bool(((given * mask * factor - reference).abs() <= floor).all())
+    assert bool((floor[mask] == 0).all()) == (p in (0.5, 0.75))
+    assert bool((floor <= 16 * torch.finfo(torch.float32).eps * reference.abs()).all())
 
 
 def test_a_script_seeds_every_run_and_has_the_setting() -> None:
