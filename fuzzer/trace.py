@@ -383,6 +383,20 @@ def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
 MENDED: dict[str, Callable[[Any, Any, Any], Any]] = {"_embedding_bag_backward": _scaled_by_frequency}
 
 
+# Kernels that take for None an epsilon of the precision that they compute in: where it stands.
+EPSILON_AT = {"_fused_rms_norm": 3}
+
+
+@once
+def spelt_out(step: Step) -> tuple[Any, ...]:
+    """The step's arguments with the epsilon that its kernel took for None; in float64 it would take a smaller one."""
+    at = EPSILON_AT.get(step.name)
+    if at is None or step.args[at] is not None:
+        return step.args
+    computed = torch.float64 if step.precision == torch.float64 else torch.float32
+    return (*step.args[:at], torch.finfo(computed).eps, *step.args[at + 1 :])
+
+
 class Replay:
     """One float64 evaluation of a trace. After `run`, `value(ref)` gives any tensor of the trace."""
 
@@ -421,7 +435,7 @@ class Replay:
             if step.name in MASKED:
                 self._masked(number, step)
             return
-        args, kwargs = mapped((step.args, step.kwargs), lambda leaf: self._argument(leaf, step.precision))
+        args, kwargs = mapped((spelt_out(step), step.kwargs), lambda leaf: self._argument(leaf, step.precision))
         if step.name == "_softmax" or step.name == "_log_softmax":
             args = (*args[:2], False)
         if self.perturbation is not None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from fuzzer import interpret, routes
 from fuzzer.program import Program
 from fuzzer.strategies import programs
-from fuzzer.trace import Recorder, Ref, Replay, Trace, Unreplayable
+from fuzzer.trace import Recorder, Ref, Replay, Step, Trace, Unreplayable
 
 
 def recorded(
@@ -192,6 +192,18 @@ CONSTANTS = [
 def test_constants_are_those_that_eager_used(run: Callable[..., list[torch.Tensor]], near: float) -> None:
     ((mine, theirs),) = replayed(run, tensor(3, 4))
     torch.testing.assert_close(mine, theirs.double(), rtol=near + 2e-7, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_a_fused_kernel_takes_the_epsilon_of_the_precision_that_it_computed_in(dtype: torch.dtype) -> None:
+    """CUDA records rms_norm as one step without an epsilon; the CPU records its parts, so the step is made here."""
+    x = (tensor(3, 4) * 1e-3).to(dtype)
+    out, scale = torch.ops.aten._fused_rms_norm(x, [4], None, None)
+    refs = [Ref(number, t.dtype, tuple(t.shape), tuple(t.stride()), 0) for number, t in enumerate((x, out, scale))]
+    step = Step(torch.ops.aten._fused_rms_norm.default, (refs[0], [4], None, None), {}, tuple(refs[1:]), ())
+    sizes = {ref.storage: ref.numel for ref in refs}
+    mine = Replay(Trace([step], {0: x.flatten()}, sizes)).run().value(refs[1])
+    torch.testing.assert_close(mine, out.double(), rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 def test_casts_are_replayed_without_rounding_and_integers_stay_integers() -> None:
