@@ -242,6 +242,8 @@ def narrows(step: Step) -> bool:
 @once
 def is_primitive(step: Step) -> bool:
     """Whether the step is one IEEE operation or library function, accurate to about a unit of its result."""
+    if step.name == "dist":  # of p = inf: the largest of differences, each rounded once
+        return any(isinstance(a, float) and math.isinf(a) for a in step.args)
     scaled = step.name in ("add", "sub", "rsub") and (step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2)
     whole = step.name == "div" and step.kwargs.get("rounding_mode") is not None  # the quotient decides, unseen
     # complex numbers are added part by part; a product of them is a sum of products

@@ -866,3 +866,15 @@ def test_a_coordinate_that_is_not_rounded_lies_on_one_side_of_an_edge(at: float,
     trial = sketch(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
     floor = Model(trial.trace, [trial.targets["x0.grad"]]).spread(16).floor(6.0)[0]
     assert bool(floor.max() >= 1) == free
+
+
+def test_the_largest_of_exact_differences_is_exact_so_that_its_gradient_goes_to_the_ties() -> None:
+    x, y = torch.tensor([1.0, -1.0, 0.5]).half(), torch.zeros(3).half()
+    recorder = Recorder()
+    recorder.given("leaf", {"x0": x.requires_grad_()})
+    with recorder:
+        out = torch.dist(x, y, p=float("inf"))
+        (gradient,) = torch.autograd.grad(out, x)
+    spread = Model(recorder.trace, [recorder.ref(out), recorder.ref(gradient)]).spread(8, scale=SCALE)
+    assert spread.reference[1].tolist() == [0.5, -0.5, 0.0]
+    assert [floor.abs().max().item() for floor in spread.floor(FACTOR)] == [0.0, 0.0]
