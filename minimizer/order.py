@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fuzzer.program import (
+from fuzzer.language.program import (
     Cotangent,
     Dtype,
     Leaf,
@@ -40,63 +40,63 @@ from fuzzer.program import (
     Value,
     contiguous,
     extent,
-    holders,
+    statements,
 )
-from fuzzer.text import show
+from fuzzer.language.text import show
 
 Cost = tuple[Any, ...]
 
 # Integer dtypes are only compared with one another: an index cannot become f32. i64 is torch's own index dtype.
-DTYPES = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128")
-PLAIN_DTYPES = ("f32", "i64", "bool")
-RECIPES = ("ones", "arange", "integers", "normal")
+_BY_SIMPLICITY = ("f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128")
+_PLAIN_DTYPES = ("f32", "i64", "bool")
+SIMPLE_RECIPES = ("ones", "arange", "integers", "normal")
 
 
 def cost(program: Program) -> Cost:
     """The position of a program in the order: smaller is simpler. Equal costs mean equal texts."""
     text = show(program)
     return (
-        statements(program.body),
+        _count_statements(program.body),
         len(program.leaves),
         sum(1 if output.cotangent is None else 2 for output in program.outputs),
         len(program.settings),
-        route_cost(program.route),
+        _route_cost(program.route),
         sum(leaf.requires_grad for leaf in program.leaves),
         sum(leaf.type.numel for leaf in program.leaves),
         sum(leaf.type.rank for leaf in program.leaves),
-        dtype_cost(leaf.dtype for leaf in program.leaves),
-        layouts_cost(program.leaves),
-        values_cost(program.leaves),
-        attributes_cost(program),
-        cotangents_cost([o.cotangent for o in program.outputs if o.cotangent is not None]),
-        disorder(program),
+        _dtype_cost(leaf.dtype for leaf in program.leaves),
+        _layouts_cost(program.leaves),
+        _values_cost(program.leaves),
+        _attributes_cost(program),
+        _cotangents_cost([o.cotangent for o in program.outputs if o.cotangent is not None]),
+        _inversions(program),
         len(text),
         text,
     )
 
 
-def statements(body: Sequence[Statement]) -> int:
+def _count_statements(body: Sequence[Statement]) -> int:
     """Nodes and regions."""
-    return sum(1 + statements(s.body) if isinstance(s, Region) else 1 for s in body)
+    return sum(1 + _count_statements(s.body) if isinstance(s, Region) else 1 for s in body)
 
 
-def route_cost(route: Route) -> Cost:
-    return (route.name != Route().name, len(route.options), sum(magnitude(v) for _, v in route.options))
+def _route_cost(route: Route) -> Cost:
+    return (route.name != Route().name, len(route.options), sum(_magnitude(v) for _, v in route.options))
 
 
-def dtype_cost(dtypes: Iterable[str]) -> Cost:
+def _dtype_cost(dtypes: Iterable[str]) -> Cost:
     """How many are odd, then how odd."""
     found = list(dtypes)
-    return (sum(d not in PLAIN_DTYPES for d in found), sum(map(DTYPES.index, found)))
+    return (sum(d not in _PLAIN_DTYPES for d in found), sum(map(_BY_SIMPLICITY.index, found)))
 
 
-def layouts_cost(leaves: Iterable[Leaf]) -> Cost:
+def _layouts_cost(leaves: Iterable[Leaf]) -> Cost:
     """Strides, offsets, shared storages, parameters, conjugates, one each; then how far these reach in storage."""
-    odds = [(oddity(leaf), extent(leaf.shape, leaf.stride, leaf.offset)) for leaf in leaves]
+    odds = [(_layout_oddities(leaf), extent(leaf.shape, leaf.stride, leaf.offset)) for leaf in leaves]
     return (sum(odd for odd, _ in odds), sum(reach for odd, reach in odds if odd))
 
 
-def oddity(leaf: Leaf) -> int:
+def _layout_oddities(leaf: Leaf) -> int:
     return (
         (leaf.stride != contiguous(leaf.shape))
         + (leaf.offset != 0)
@@ -108,41 +108,41 @@ def oddity(leaf: Leaf) -> int:
 
 def recipe_cost(recipe: Recipe) -> Cost:
     """The recipe's place, then its arguments."""
-    place = RECIPES.index(recipe.name) if recipe.name in RECIPES else len(RECIPES)
-    return (place, sum(map(magnitude, recipe.args)))
+    place = SIMPLE_RECIPES.index(recipe.name) if recipe.name in SIMPLE_RECIPES else len(SIMPLE_RECIPES)
+    return (place, sum(map(_magnitude, recipe.args)))
 
 
-def values_cost(tensors: Iterable[Leaf | Cotangent]) -> Cost:
+def _values_cost(tensors: Iterable[Leaf | Cotangent]) -> Cost:
     """Recipes first, then seeds. A leaf that views another has no values of its own."""
     own = [t for t in tensors if not (isinstance(t, Leaf) and t.base is not None)]
     costs = [recipe_cost(t.values) for t in own]
     return (sum(c[0] for c in costs), sum(c[1] for c in costs), sum(t.seed for t in own))
 
 
-def cotangents_cost(cotangents: Sequence[Cotangent]) -> Cost:
+def _cotangents_cost(cotangents: Sequence[Cotangent]) -> Cost:
     layouts = sum((c.stride != contiguous(c.shape)) + (c.offset != 0) for c in cotangents)
-    return (dtype_cost(c.dtype for c in cotangents), layouts, values_cost(cotangents))
+    return (_dtype_cost(c.dtype for c in cotangents), layouts, _values_cost(cotangents))
 
 
-def attributes_cost(program: Program) -> Cost:
+def _attributes_cost(program: Program) -> Cost:
     """How many attributes are written, then their magnitude."""
-    values = [value for holder in holders(program.body) for _, value in holder.attrs]
-    return (len(values), sum(map(magnitude, values)))
+    values = [value for holder in statements(program.body) for _, value in holder.attrs]
+    return (len(values), sum(map(_magnitude, values)))
 
 
-def disorder(program: Program) -> int:
+def _inversions(program: Program) -> int:
     """Pairs of leaves of which the later one is read first."""
     read = [name for node in program.nodes for name in node.uses]
     places = [read.index(leaf.name) for leaf in program.leaves if leaf.name in read]
     return sum(a > b for a, b in itertools.combinations(places, 2))
 
 
-def magnitude(value: Value) -> float:
+def _magnitude(value: Value) -> float:
     """Distance of an attribute from the plainest value of its kind: 0, False, None, f32, the empty tuple."""
     if isinstance(value, tuple):
-        return sum(1 + magnitude(inner) for inner in value)
+        return sum(1 + _magnitude(inner) for inner in value)
     if isinstance(value, Dtype):
-        return DTYPES.index(value.name)
+        return _BY_SIMPLICITY.index(value.name)
     if value is None or isinstance(value, str):
         return 0 if value is None else 1
     if not math.isfinite(value):

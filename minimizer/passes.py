@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from fuzzer.program import (
+from fuzzer.language.program import (
     DIFFERENTIABLE,
     Argument,
     Cotangent,
@@ -28,19 +28,19 @@ from fuzzer.program import (
     Statement,
     Value,
     contiguous,
-    edit,
-    exchange,
+    map_nodes,
+    substitute_node,
     writes,
 )
-from minimizer.order import RECIPES, recipe_cost
+from minimizer.order import SIMPLE_RECIPES, recipe_cost
 from minimizer.resize import drop_dim, shrink_dim, swap_dims
 from minimizer.rewrite import (
     Types,
     as_output,
+    as_outputs,
     cut,
     ordered,
     propose,
-    results,
     substitute,
     swap,
     with_attrs,
@@ -52,7 +52,7 @@ Reducer = Callable[[Program, Types], Iterator[Program]]
 
 
 # Up to here one node after the other is soon tried; above, halving finds the place in fewer queries.
-FEW_NODES = 8
+_FEW_NODES = 8
 
 
 def cut_to_half(program: Program, types: Types) -> Iterator[Program]:
@@ -60,11 +60,11 @@ def cut_to_half(program: Program, types: Types) -> Iterator[Program]:
     count = len(program.nodes)
     half, quarter = count // 2, count // 4
     spans = ((0, half), (half, count), (quarter, count - quarter), (0, count - quarter), (quarter, count))
-    for start, end in spans if count > FEW_NODES else ():
-        yield from span(program, types, start, end)
+    for start, end in spans if count > _FEW_NODES else ():
+        yield from _span(program, types, start, end)
 
 
-def span(program: Program, types: Types, start: int, end: int) -> Iterator[Program]:
+def _span(program: Program, types: Types, start: int, end: int) -> Iterator[Program]:
     """The nodes from start to end. What they read from earlier ones becomes leaves that hold what was recorded.
 
     Results that none of them reads become outputs.
@@ -84,30 +84,30 @@ def isolate_node(program: Program, types: Types) -> Iterator[Program]:
     """
     producer = {name: node for node in program.nodes for name in node.outs}
     for plain, deep in itertools.product((True, False), (False, True)):
-        for node in reversed(program.nodes) if plain or len(program.nodes) <= FEW_NODES else ():
+        for node in reversed(program.nodes) if plain or len(program.nodes) <= _FEW_NODES else ():
             near = [producer[name] for name in node.uses if name in producer] if deep else []
             if near or not deep:
-                yield from cut(program, types, [node, *near], results(program, node, types), plain)
+                yield from cut(program, types, [node, *near], as_outputs(program, node, types), plain)
 
 
 def cut_to_node(program: Program, types: Types) -> Iterator[Program]:
     """One node's results as the only outputs, with all that they need."""
     for node in program.nodes:
-        yield from propose(program, outputs=results(program, node, types))
+        yield from propose(program, outputs=as_outputs(program, node, types))
 
 
 def cut_to_prefix(program: Program, types: Types) -> Iterator[Program]:
     """The first half of the nodes, the first three quarters, all but the last; unread results become outputs."""
     count = len(program.nodes)
     for length in sorted({count // 2, count - count // 4, count - 1} - {0, count}):
-        yield from span(program, types, 0, length)
+        yield from _span(program, types, 0, length)
 
 
 def cut_to_suffix(program: Program, types: Types) -> Iterator[Program]:
     """The last half of the nodes, the last three quarters, all but the first, on what the others computed."""
     count = len(program.nodes)
     for start in sorted({count - count // 2, count // 4, 1} - {0, count}, reverse=True):
-        yield from span(program, types, start, count)
+        yield from _span(program, types, start, count)
 
 
 def drop_output(program: Program, types: Types) -> Iterator[Program]:
@@ -152,7 +152,7 @@ def drop_node(program: Program, types: Types) -> Iterator[Program]:
     read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
     for node in program.nodes:
         if writes(node) is not None and read.isdisjoint(node.outs):
-            yield from propose(program, body=exchange(program.body, node, None))
+            yield from propose(program, body=substitute_node(program.body, node, None))
 
 
 def unwrap_region(program: Program, types: Types) -> Iterator[Program]:
@@ -190,14 +190,14 @@ def drop_operand(program: Program, types: Types) -> Iterator[Program]:
     """An optional operand is left out; a list of operands is cut to one, or loses one."""
     for node in program.nodes:
         for i, arg in enumerate(node.args):
-            for shorter in less(arg):
+            for shorter in _less(arg):
                 args = (*node.args[:i], shorter, *node.args[i + 1 :])
                 while args and args[-1] is None:
                     args = args[:-1]
-                yield from change(program, node, args=args)
+                yield from _change(program, node, args=args)
 
 
-def less(arg: Argument) -> Iterator[Argument]:
+def _less(arg: Argument) -> Iterator[Argument]:
     if isinstance(arg, tuple):
         yield from ((name,) for name in arg if len(arg) > 1)
         yield from (arg[:i] + arg[i + 1 :] for i in range(len(arg)) if len(arg) > 2)
@@ -238,7 +238,7 @@ def drop_requires_grad(program: Program, types: Types) -> Iterator[Program]:
         yield from propose(program, leaves=leaves)
 
 
-def all_then_each(program: Program, simpler: Callable[[Leaf], Leaf]) -> Iterator[Program]:
+def _all_then_each(program: Program, simpler: Callable[[Leaf], Leaf]) -> Iterator[Program]:
     """Every leaf made simpler at once; then each alone."""
     yield from propose(program, leaves=tuple(map(simpler, program.leaves)))
     for leaf in program.leaves:
@@ -250,20 +250,20 @@ def to_float32(program: Program, types: Types) -> Iterator[Program]:
     """Every float and complex dtype becomes f32, attributes included; then each leaf's alone; then c128 becomes c64."""
 
     def plain(leaf: Leaf) -> Leaf:
-        return real_part(leaf) if leaf.type.is_complex else replace(leaf, dtype="f32") if leaf.type.is_float else leaf
+        return _real_part(leaf) if leaf.type.is_complex else replace(leaf, dtype="f32") if leaf.type.is_float else leaf
 
     def plain_node(node: Node) -> Node:
         single = Dtype("f32")
         attrs = ((key, single if isinstance(v, Dtype) and v.name in DIFFERENTIABLE else v) for key, v in node.attrs)
         return replace(node, attrs=tuple(attrs))
 
-    yield from propose(program, leaves=tuple(map(plain, program.leaves)), body=edit(program.body, plain_node))
-    yield from all_then_each(program, plain)
+    yield from propose(program, leaves=tuple(map(plain, program.leaves)), body=map_nodes(program.body, plain_node))
+    yield from _all_then_each(program, plain)
     if any(leaf.dtype == "c128" for leaf in program.leaves):
-        yield from all_then_each(program, lambda leaf: replace(leaf, dtype="c64") if leaf.dtype == "c128" else leaf)
+        yield from _all_then_each(program, lambda leaf: replace(leaf, dtype="c64") if leaf.dtype == "c128" else leaf)
 
 
-def real_part(leaf: Leaf) -> Leaf:
+def _real_part(leaf: Leaf) -> Leaf:
     """The leaf as real numbers; of recorded ones, whose parts stand in turn, the real parts."""
     args = leaf.values.args[::2] if leaf.values.name == "data" else leaf.values.args
     return replace(leaf, dtype="f32", conj=False, values=replace(leaf.values, args=args))
@@ -271,38 +271,38 @@ def real_part(leaf: Leaf) -> Leaf:
 
 def unconjugate_leaf(program: Program, types: Types) -> Iterator[Program]:
     """A leaf that reads its storage conjugated reads it as it is."""
-    yield from all_then_each(program, lambda leaf: replace(leaf, conj=False))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, conj=False))
 
 
 def unview_leaf(program: Program, types: Types) -> Iterator[Program]:
     """A view of another leaf becomes a leaf with a storage of its own."""
-    yield from all_then_each(
+    yield from _all_then_each(
         program, lambda x: x if x.base is None else replace(x, base=None, offset=0, stride=contiguous(x.shape))
     )
 
 
 def plain_stride(program: Program, types: Types) -> Iterator[Program]:
     """Leaves become contiguous; then dense, with the order of their dimensions."""
-    yield from all_then_each(program, lambda leaf: replace(leaf, stride=contiguous(leaf.shape)))
-    yield from all_then_each(program, lambda leaf: replace(leaf, stride=ordered(leaf.shape, leaf.stride, 1)))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, stride=contiguous(leaf.shape)))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, stride=ordered(leaf.shape, leaf.stride, 1)))
 
 
 def plain_offset(program: Program, types: Types) -> Iterator[Program]:
     """Leaves start at the first element of their storage; then at the second; then half as far in."""
-    yield from all_then_each(program, lambda leaf: replace(leaf, offset=0))
-    yield from all_then_each(program, lambda leaf: replace(leaf, offset=min(leaf.offset, 1)))
-    yield from all_then_each(program, lambda leaf: replace(leaf, offset=leaf.offset // 2))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, offset=0))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, offset=min(leaf.offset, 1)))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, offset=leaf.offset // 2))
 
 
 def plain_parameter(program: Program, types: Types) -> Iterator[Program]:
     """Parameters of a module become leaves like any other."""
-    yield from all_then_each(program, lambda leaf: replace(leaf, parameter=False))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, parameter=False))
 
 
 def all_plain(program: Program, types: Types) -> Iterator[Program]:
     """Settings, route, dtypes, layouts, values and cotangents at their plainest, at once: each alone is a query."""
     plain = program
-    for reducer in FORMS:
+    for reducer in _FORMS:
         plain = next(reducer(plain, types), plain)
     yield plain
 
@@ -320,25 +320,25 @@ def simplest_values(program: Program, types: Types) -> Iterator[Program]:
         better = leaf.type.differentiable and recipe_cost(Recipe(name)) < recipe_cost(leaf.values)
         return replace(leaf, values=Recipe(name), seed=0) if better and leaf.base is None else leaf
 
-    for name in RECIPES:
+    for name in SIMPLE_RECIPES:
         yield from propose(program, leaves=tuple(simpler(leaf, name) for leaf in program.leaves))
     for leaf in program.leaves:
-        for name in RECIPES:
+        for name in SIMPLE_RECIPES:
             yield from propose(program, leaves=swap(program.leaves, leaf, simpler(leaf, name)))
-        for args in lower(leaf.values.args) if not leaf.type.differentiable else ():
+        for args in _lower(leaf.values.args) if not leaf.type.differentiable else ():
             smaller = replace(leaf, values=replace(leaf.values, args=args))
             yield from propose(program, leaves=swap(program.leaves, leaf, smaller))
-    yield from all_then_each(program, lambda leaf: replace(leaf, seed=0))
+    yield from _all_then_each(program, lambda leaf: replace(leaf, seed=0))
 
 
 # Where one drawing in four shows a fault, 9 in 10 programs end at one of these: equal faults at equal texts.
-SMALL_SEEDS = range(1, 9)
+_SMALL_SEEDS = range(1, 9)
 
 
 def small_seed(program: Program, types: Types) -> Iterator[Program]:
     """A leaf that needs its seed gets the smallest that will do."""
     for leaf in program.leaves:
-        for seed in SMALL_SEEDS:
+        for seed in _SMALL_SEEDS:
             if seed < leaf.seed:
                 yield from propose(program, leaves=swap(program.leaves, leaf, replace(leaf, seed=seed)))
 
@@ -348,23 +348,23 @@ def round_values(program: Program, types: Types) -> Iterator[Program]:
 
     def whole(leaf: Leaf) -> Leaf:
         numbers = tuple(round(x) if isinstance(x, float) and math.isfinite(x) else x for x in leaf.values.args)
-        return with_numbers(leaf, tuple(map(float, numbers)) if leaf.type.differentiable else numbers)  # type: ignore[arg-type]
+        return _with_numbers(leaf, tuple(map(float, numbers)) if leaf.type.differentiable else numbers)  # type: ignore[arg-type]
 
     recorded = [leaf for leaf in program.leaves if leaf.values.name == "data"]
     if recorded:
-        yield from all_then_each(program, lambda leaf: whole(leaf) if leaf in recorded else leaf)
+        yield from _all_then_each(program, lambda leaf: whole(leaf) if leaf in recorded else leaf)
     for leaf in recorded:
-        for i, x in enumerate(leaf.values.args if leaf.type.differentiable and leaf.type.numel <= FEW_NUMBERS else ()):
+        for i, x in enumerate(leaf.values.args if leaf.type.differentiable and leaf.type.numel <= _FEW_NUMBERS else ()):
             for plain in (1.0, 0.0):
                 if x != plain:
                     numbers = (*leaf.values.args[:i], plain, *leaf.values.args[i + 1 :])
-                    yield from propose(program, leaves=swap(program.leaves, leaf, with_numbers(leaf, numbers)))
+                    yield from propose(program, leaves=swap(program.leaves, leaf, _with_numbers(leaf, numbers)))
 
 
-FEW_NUMBERS = 4  # two queries each
+_FEW_NUMBERS = 4  # two queries each
 
 
-def with_numbers(leaf: Leaf, numbers: tuple[Value, ...]) -> Leaf:
+def _with_numbers(leaf: Leaf, numbers: tuple[Value, ...]) -> Leaf:
     return replace(leaf, values=replace(leaf.values, args=numbers))
 
 
@@ -379,7 +379,7 @@ def simplest_cotangent(program: Program, types: Types) -> Iterator[Program]:
             replace(c, values=Recipe(name), seed=0) if recipe_cost(Recipe(name)) < recipe_cost(c.values) else c
         )
 
-    for simpler in (plain, *map(filled, RECIPES), lambda c: replace(c, seed=0)):
+    for simpler in (plain, *map(filled, SIMPLE_RECIPES), lambda c: replace(c, seed=0)):
         changed = (o.cotangent and simpler(o.cotangent) for o in program.outputs)
         outputs = tuple(replace(o, cotangent=c) for o, c in zip(program.outputs, changed, strict=True))
         yield from propose(program, outputs=outputs)
@@ -392,22 +392,22 @@ def default_attribute(program: Program, types: Types) -> Iterator[Program]:
     """An attribute is left out; then it gets a lower value; then two integers move down together (start and end)."""
     for node in program.nodes:
         for name, value in node.attrs:
-            yield from change(program, node, attrs=with_attrs(node, name))
-            for smaller in lower(value):
-                yield from change(program, node, attrs=with_attrs(node, name, smaller))
+            yield from _change(program, node, attrs=with_attrs(node, name))
+            for smaller in _lower(value):
+                yield from _change(program, node, attrs=with_attrs(node, name, smaller))
         whole = [(name, value) for name, value in node.attrs if type(value) is int and value > 0]
         for (a, x), (b, y) in itertools.combinations(whole, 2):
             for step in dict.fromkeys((min(x, y), 1)):
                 moved = replace(node, attrs=with_attrs(node, a, x - step))
-                yield from change(program, node, attrs=with_attrs(moved, b, y - step))
+                yield from _change(program, node, attrs=with_attrs(moved, b, y - step))
 
 
-def change(program: Program, node: Node, **fields: Any) -> Iterator[Program]:
+def _change(program: Program, node: Node, **fields: Any) -> Iterator[Program]:
     """The program with some fields of one node replaced."""
-    yield from propose(program, body=exchange(program.body, node, replace(node, **fields)))
+    yield from propose(program, body=substitute_node(program.body, node, replace(node, **fields)))
 
 
-def lower(value: Value) -> Iterator[Any]:
+def _lower(value: Value) -> Iterator[Any]:
     """Values of the same kind that are nearer to the plainest one, nearest first."""
     if isinstance(value, bool):
         yield from (False,) if value else ()
@@ -421,11 +421,11 @@ def lower(value: Value) -> Iterator[Any]:
         yield from (Dtype("c64"),) if value.name == "c128" else ()
     elif isinstance(value, tuple):
         for i, inner in enumerate(value):
-            yield from ((*value[:i], smaller, *value[i + 1 :]) for smaller in lower(inner))
+            yield from ((*value[:i], smaller, *value[i + 1 :]) for smaller in _lower(inner))
 
 
 # A sign and a kink: whoever reads one of them need not look up what it computes.
-PLAIN_OPS = ("neg", "relu")
+_PLAIN_OPS = ("neg", "relu")
 
 
 def plainer_op(program: Program, types: Types) -> Iterator[Program]:
@@ -433,17 +433,17 @@ def plainer_op(program: Program, types: Types) -> Iterator[Program]:
     read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
     for node in program.nodes:
         outs = tuple(name for name in node.outs if name in read)
-        if node.op not in PLAIN_OPS and len(outs) == 1:
+        if node.op not in _PLAIN_OPS and len(outs) == 1:
             for name in [name for name in node.uses if types[name].differentiable][:1]:
-                for op in PLAIN_OPS:
-                    yield from change(program, node, outs=outs, op=op, args=(name,), attrs=())
+                for op in _PLAIN_OPS:
+                    yield from _change(program, node, outs=outs, op=op, args=(name,), attrs=())
 
 
 def out_of_place(program: Program, types: Types) -> Iterator[Program]:
     """A node that writes its first operand gives a new value instead."""
     for node in program.nodes:
         if writes(node) is not None:
-            yield from change(program, node, op=node.op.removesuffix("_"))
+            yield from _change(program, node, op=node.op.removesuffix("_"))
 
 
 def default_setting(program: Program, types: Types) -> Iterator[Program]:
@@ -464,7 +464,7 @@ def default_route(program: Program, types: Types) -> Iterator[Program]:
 
 
 # What `all_plain` takes the first proposal of; of cotangents that is the layout, then the values.
-FORMS = (
+_FORMS = (
     default_setting,
     default_route,
     to_float32,

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fuzzer.infer import IllTyped, infer
-from fuzzer.program import Program, Recipe, TensorType, canonical
-from fuzzer.text import show
+from fuzzer.language.infer import IllTyped, infer
+from fuzzer.language.program import Program, Recipe, TensorType, canonical
+from fuzzer.language.text import show
 from minimizer.order import Cost, cost
 from minimizer.passes import REDUCERS, Reducer
 from minimizer.rewrite import Types, retype
@@ -23,9 +23,9 @@ Record = Callable[[Program], Mapping[str, Recipe]]
 IsSame = Callable[[Sequence[Program]], Iterable[Answer]]
 Note = Callable[[str], None]
 
-# The six-node programs of tests/quality/test_shrink.py take 5 to 47 queries, proof included. More than ten times the
+# The six-node programs of tests/minimizer/test_shrink.py take 5 to 47 queries, proof included. More than ten times the
 # most of them is a bound on time, not on quality: at 2 s a query over 8 workers it is about 3 minutes.
-BUDGET = 600
+_BUDGET = 600
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def reduce(
     *,
     infer: Infer = infer,
     record: Record = lambda program: {},
-    budget: int = BUDGET,
+    budget: int = _BUDGET,
     expired: Callable[[], bool] = lambda: False,
     note: Note = lambda line: None,
     reducers: Sequence[Reducer] = REDUCERS,
@@ -79,7 +79,7 @@ def reduce(
     return _Search(program, is_same, workers, infer, record, budget, expired, note).run(reducers)
 
 
-def gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Mapping[str, TensorType]] | None:
+def _gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Mapping[str, TensorType]] | None:
     """The candidate with canonical names and fitting cotangents, and its types: if it types and costs less `than`."""
     named = canonical(candidate)
     try:
@@ -175,7 +175,7 @@ class _Search:
         than, waiting = cost(self.program), set[str]()
         for at, proposal in itertools.islice(enumerate(reducer(self.program, self.types)), place, None):
             raw = show(canonical(proposal))
-            passed = None if raw in self.refused else gate(proposal, than, self.infer)
+            passed = None if raw in self.refused else _gate(proposal, than, self.infer)
             text = "" if passed is None else show(passed[0])
             if passed is None or text in self.tried:
                 self.refused.add(raw)

@@ -1,7 +1,7 @@
 """The reducers of sizes. A size seldom stands alone: leaves share it and attributes repeat it or depend on it.
 
 Nothing here knows the rules of an op. A change of sizes is proposed in every *scope* (which axes of which leaves) with
-every *reading* (how the integers among the attributes may follow), and the gate's typing picks those that fit.
+every *adjustment* (how the integers among the attributes may follow), and the gate's typing picks those that fit.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from fuzzer.program import Leaf, Node, Program, Recipe, Shape, Value, contiguous, edit, exchange
+from fuzzer.language.program import Leaf, Node, Program, Recipe, Shape, Value, contiguous, map_nodes, substitute_node
 from minimizer.rewrite import Types, propose, reshaped, trimmed, with_attrs
 
-Axis = tuple[str, int]  # a leaf's name and one of its axes
-Reading = Callable[[int], int]
+_Axis = tuple[str, int]  # a leaf's name and one of its axes
+_Adjustment = Callable[[int], int]
 
 
-def names_dims(attribute: str) -> bool:
+def _names_dims(attribute: str) -> bool:
     """Whether an attribute counts dimensions (dim, dims, start_dim, ...): then a size never moves it."""
     return "dim" in attribute
 
 
-def integers(value: Value, reading: Reading) -> Value:
+def _map_integers(value: Value, adjustment: _Adjustment) -> Value:
     """The value with every integer in it replaced."""
     if isinstance(value, tuple):
-        return tuple(integers(inner, reading) for inner in value)
-    return reading(value) if type(value) is int else value
+        return tuple(_map_integers(inner, adjustment) for inner in value)
+    return adjustment(value) if type(value) is int else value
 
 
 # ---------------------------------------------------------------- shrink_dim
@@ -37,27 +37,27 @@ def shrink_dim(program: Program, types: Types) -> Iterator[Program]:
     largest = max((size for leaf in program.leaves for size in leaf.shape), default=0)
     for limit in (1, 2, 3, 4):
         if limit < largest:
-            yield from cap(program, limit)
-    yield from together(program)
-    for size, axes in scopes(program):
-        for target in targets(size):
-            for reading in readings(size, target):
-                yield from resized(program, dict.fromkeys(axes, target), reading)
-            yield from slid(program, dict.fromkeys(axes, target), size - target)
+            yield from _cap(program, limit)
+    yield from _shrink_all_alike(program)
+    for size, axes in _scopes(program):
+        for target in _targets(size):
+            for adjustment in _adjustments(size, target):
+                yield from _resized(program, dict.fromkeys(axes, target), adjustment)
+            yield from _shift_attribute(program, dict.fromkeys(axes, target), size - target)
             if any(leaf.values.name == "data" for leaf in program.leaves):
-                yield from resized(program, dict.fromkeys(axes, target), lambda v: v, end=True)
+                yield from _resized(program, dict.fromkeys(axes, target), lambda v: v, end=True)
 
 
-def targets(size: int) -> tuple[int, ...]:
+def _targets(size: int) -> tuple[int, ...]:
     """Smaller sizes, big cuts first; the last ones close in on a threshold in a logarithmic number of steps."""
     wanted = (1, 2, 3, 4, size // 2, size - size // 4, size - size // 8, size - 1)
     return tuple(target for target in dict.fromkeys(wanted) if 0 < target < size)
 
 
-def scopes(program: Program) -> Iterator[tuple[int, list[Axis]]]:
+def _scopes(program: Program) -> Iterator[tuple[int, list[_Axis]]]:
     """Sets of axes of one size: all, those at one place from the left, from the right, then each alone."""
     axes = [(leaf, axis) for leaf in program.leaves for axis in range(len(leaf.shape))]
-    groups: dict[tuple[int, str, int], list[Axis]] = {}
+    groups: dict[tuple[int, str, int], list[_Axis]] = {}
     for kind, place in (
         ("all", lambda leaf, axis: 0),
         ("left", lambda leaf, axis: axis),
@@ -72,7 +72,7 @@ def scopes(program: Program) -> Iterator[tuple[int, list[Axis]]]:
             yield size, group
 
 
-def readings(size: int, target: int) -> tuple[Reading, ...]:
+def _adjustments(size: int, target: int) -> tuple[_Adjustment, ...]:
     """How an integer attribute may follow when a size becomes the target."""
     return (
         lambda v: target if v == size else v,
@@ -85,18 +85,18 @@ def readings(size: int, target: int) -> tuple[Reading, ...]:
     )
 
 
-def cap(program: Program, limit: int) -> Iterator[Program]:
+def _cap(program: Program, limit: int) -> Iterator[Program]:
     """No size above the limit; attributes follow it, stay below it, or stay."""
     sizes = {(leaf.name, axis): min(s, limit) for leaf in program.leaves for axis, s in enumerate(leaf.shape)}
-    for reading in (
+    for adjustment in (
         lambda v: max(-limit, min(v, limit)),
         lambda v: max(-limit, min(v, limit - 1)),
         lambda v: v,
     ):
-        yield from resized(program, sizes, reading)
+        yield from _resized(program, sizes, adjustment)
 
 
-def together(program: Program) -> Iterator[Program]:
+def _shrink_all_alike(program: Program) -> Iterator[Program]:
     """All sizes and attributes above a step go down by it, so that their differences stay (windows, slices, cat)."""
     smallest = min((s for leaf in program.leaves for s in leaf.shape if s > 1), default=1)
     for step in dict.fromkeys((smallest - 1, smallest // 2, 1)):
@@ -105,42 +105,48 @@ def together(program: Program) -> Iterator[Program]:
             for leaf in program.leaves
             for axis, s in enumerate(leaf.shape)
         }
-        for reading in (lambda v, d=step: v - d if v > d else v, lambda v, d=step: v - d if v >= d else v, lambda v: v):
-            yield from resized(program, sizes, reading)
+        for adjustment in (
+            lambda v, d=step: v - d if v > d else v,
+            lambda v, d=step: v - d if v >= d else v,
+            lambda v: v,
+        ):
+            yield from _resized(program, sizes, adjustment)
 
 
-def resized(program: Program, sizes: dict[Axis, int], reading: Reading, end: bool = False) -> Iterator[Program]:
+def _resized(
+    program: Program, sizes: dict[_Axis, int], adjustment: _Adjustment, end: bool = False
+) -> Iterator[Program]:
     """The program with some axes of its leaves resized and its attributes read anew; `end` keeps the last values."""
     yield from propose(
         program,
-        leaves=tuple(resized_leaf(leaf, sizes, reading, end) for leaf in program.leaves),
-        body=edit(program.body, lambda node: reread(node, reading)),
+        leaves=tuple(_resized_leaf(leaf, sizes, adjustment, end) for leaf in program.leaves),
+        body=map_nodes(program.body, lambda node: _adjusted(node, adjustment)),
     )
 
 
-def resized_leaf(leaf: Leaf, sizes: dict[Axis, int], reading: Reading, end: bool = False) -> Leaf:
+def _resized_leaf(leaf: Leaf, sizes: dict[_Axis, int], adjustment: _Adjustment, end: bool = False) -> Leaf:
     """The leaf in its new sizes. The arguments of an index recipe, such as below(n), follow like attributes do."""
     shape = tuple(sizes.get((leaf.name, axis), size) for axis, size in enumerate(leaf.shape))
     new = leaf if shape == leaf.shape else reshaped(leaf, shape, end)
     if leaf.type.differentiable or new.values.name == "data":
         return new
-    return replace(new, values=Recipe(new.values.name, tuple(integers(a, reading) for a in new.values.args)))
+    return replace(new, values=Recipe(new.values.name, tuple(_map_integers(a, adjustment) for a in new.values.args)))
 
 
-def reread(node: Node, reading: Reading) -> Node:
-    attrs = ((key, value if names_dims(key) else integers(value, reading)) for key, value in node.attrs)
+def _adjusted(node: Node, adjustment: _Adjustment) -> Node:
+    attrs = ((key, value if _names_dims(key) else _map_integers(value, adjustment)) for key, value in node.attrs)
     return replace(node, attrs=tuple(attrs))
 
 
-def slid(program: Program, sizes: dict[Axis, int], step: int) -> Iterator[Program]:
+def _shift_attribute(program: Program, sizes: dict[_Axis, int], step: int) -> Iterator[Program]:
     """One integer attribute moves as far as the size does: start=3, end=9, source of 6 become 3, 4, 1 or 8, 9, 1."""
-    leaves = tuple(resized_leaf(leaf, sizes, lambda v: v) for leaf in program.leaves)
+    leaves = tuple(_resized_leaf(leaf, sizes, lambda v: v) for leaf in program.leaves)
     for node in program.nodes:
         for name, value in node.attrs:
-            if type(value) is int and not names_dims(name):
+            if type(value) is int and not _names_dims(name):
                 for new in (value - step, value + step):
                     other = replace(node, attrs=with_attrs(node, name, new))
-                    yield from propose(program, leaves=leaves, body=exchange(program.body, node, other))
+                    yield from propose(program, leaves=leaves, body=substitute_node(program.body, node, other))
 
 
 # ---------------------------------------------------------------- drop_dim
@@ -150,51 +156,53 @@ def drop_dim(program: Program, types: Types) -> Iterator[Program]:
     """A dimension goes: from all leaves that have it, counted from the left or from the right; then from one leaf."""
     rank = max((len(leaf.shape) for leaf in program.leaves), default=0)
     for axis in range(rank):
-        yield from without_dim(program, {leaf.name: axis for leaf in program.leaves}, axis, rank)
+        yield from _without_dim(program, {leaf.name: axis for leaf in program.leaves}, axis, rank)
         places = {leaf.name: axis - rank + len(leaf.shape) for leaf in program.leaves}
-        yield from without_dim(program, places, axis, rank)
+        yield from _without_dim(program, places, axis, rank)
     for leaf in program.leaves:
         for axis in range(len(leaf.shape)):
-            yield from without_dim(program, {leaf.name: axis}, axis, len(leaf.shape))
+            yield from _without_dim(program, {leaf.name: axis}, axis, len(leaf.shape))
 
 
-def without_dim(program: Program, places: dict[str, int], axis: int, rank: int) -> Iterator[Program]:
+def _without_dim(program: Program, places: dict[str, int], axis: int, rank: int) -> Iterator[Program]:
     """The leaves without the axis that stands at their place; attributes follow, or stay."""
-    leaves = tuple(squeezed(leaf, places.get(leaf.name, -1)) for leaf in program.leaves)
-    yield from propose(program, leaves=leaves, body=edit(program.body, lambda n: renumbered(n, axis, rank, True)))
-    yield from propose(program, leaves=leaves, body=edit(program.body, lambda n: renumbered(n, axis, rank, False)))
+    leaves = tuple(_squeezed(leaf, places.get(leaf.name, -1)) for leaf in program.leaves)
+    yield from propose(program, leaves=leaves, body=map_nodes(program.body, lambda n: _renumbered(n, axis, rank, True)))
+    yield from propose(
+        program, leaves=leaves, body=map_nodes(program.body, lambda n: _renumbered(n, axis, rank, False))
+    )
     yield from propose(program, leaves=leaves)
 
 
-def squeezed(leaf: Leaf, axis: int) -> Leaf:
+def _squeezed(leaf: Leaf, axis: int) -> Leaf:
     """The leaf without one axis, contiguous if it was; itself where it has no such axis."""
     if not 0 <= axis < len(leaf.shape):
         return leaf
-    shape, stride = without(leaf.shape, axis), without(leaf.stride, axis)
+    shape, stride = _without_axis(leaf.shape, axis), _without_axis(leaf.stride, axis)
     stride = contiguous(shape) if leaf.stride == contiguous(leaf.shape) else stride
     return replace(leaf, shape=shape, stride=stride, values=trimmed(leaf.values, leaf.shape, shape))
 
 
-def without(values: Shape, axis: int) -> Shape:
+def _without_axis(values: Shape, axis: int) -> Shape:
     return values[:axis] + values[axis + 1 :]
 
 
-def renumbered(node: Node, axis: int, rank: int, sizes: bool) -> Node:
+def _renumbered(node: Node, axis: int, rank: int, sizes: bool) -> Node:
     """The node with its dimensions counted without one axis; with `sizes`, size lists lose their entry too."""
     found: list[tuple[str, Value]] = []
     for key, value in node.attrs:
-        if names_dims(key):
-            value = moved(value, axis, rank)
+        if _names_dims(key):
+            value = _renumbered_dim(value, axis, rank)
         elif sizes and isinstance(value, tuple) and len(value) == rank:
             value = value[:axis] + value[axis + 1 :]
         found.append((key, value))
     return replace(node, attrs=tuple(found))
 
 
-def moved(value: Value, axis: int, rank: int) -> Value:
+def _renumbered_dim(value: Value, axis: int, rank: int) -> Value:
     """A dimension, or a tuple of them, counted without the axis: what lies beyond it moves one nearer."""
     if isinstance(value, tuple):
-        return tuple(moved(v, axis, rank) for v in value if not (type(v) is int and v % max(rank, 1) == axis))
+        return tuple(_renumbered_dim(v, axis, rank) for v in value if not (type(v) is int and v % max(rank, 1) == axis))
     if type(value) is not int:
         return value
     if value < 0:
@@ -210,41 +218,41 @@ def swap_dims(program: Program, types: Types) -> Iterator[Program]:
     the right. One fault then leaves one program, not one for each order of its dimensions."""
     rank = max((len(leaf.shape) for leaf in program.leaves), default=0)
     for axis in range(rank - 1):
-        body = edit(program.body, partial(swapped_node, axis=axis, rank=rank))
+        body = map_nodes(program.body, partial(_swapped_node, axis=axis, rank=rank))
         for least in (rank, 2):
             leaves = tuple(
-                swapped_leaf(leaf, axis - rank) if len(leaf.shape) >= least else leaf for leaf in program.leaves
+                _swapped_leaf(leaf, axis - rank) if len(leaf.shape) >= least else leaf for leaf in program.leaves
             )
             yield from propose(program, leaves=leaves, body=body)
 
 
-def swapped_leaf(leaf: Leaf, axis: int) -> Leaf:
+def _swapped_leaf(leaf: Leaf, axis: int) -> Leaf:
     """The leaf with the dimensions axis and axis + 1 (both negative) exchanged; itself where it has not both."""
     if axis + len(leaf.shape) < 0:
         return leaf
-    shape, stride = (swapped(t, axis + len(t)) for t in (leaf.shape, leaf.stride))
+    shape, stride = (_swapped(t, axis + len(t)) for t in (leaf.shape, leaf.stride))
     return replace(leaf, shape=shape, stride=contiguous(shape) if leaf.stride == contiguous(leaf.shape) else stride)
 
 
-def swapped(values: Shape, axis: int) -> Shape:
+def _swapped(values: Shape, axis: int) -> Shape:
     return (*values[:axis], values[axis + 1], values[axis], *values[axis + 2 :])
 
 
-def swapped_node(node: Node, axis: int, rank: int) -> Node:
+def _swapped_node(node: Node, axis: int, rank: int) -> Node:
     """The node with its dimensions counted, and its lists of that rank ordered, as if the two had changed places."""
     found: list[tuple[str, Value]] = []
     for key, value in node.attrs:
-        if names_dims(key):
-            value = exchanged(value, axis, rank)
+        if _names_dims(key):
+            value = _swapped_dim(value, axis, rank)
         elif isinstance(value, tuple) and len(value) == rank:
-            value = swapped(value, axis)  # type: ignore[arg-type]
+            value = _swapped(value, axis)  # type: ignore[arg-type]
         found.append((key, value))
     return replace(node, attrs=tuple(found))
 
 
-def exchanged(value: Value, axis: int, rank: int) -> Value:
+def _swapped_dim(value: Value, axis: int, rank: int) -> Value:
     if isinstance(value, tuple):
-        return tuple(exchanged(v, axis, rank) for v in value)
+        return tuple(_swapped_dim(v, axis, rank) for v in value)
     if type(value) is not int or value % rank not in (axis, axis + 1):
         return value
     other = 2 * axis + 1 - value % rank

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from fuzzer.program import (
+from fuzzer.language.program import (
     NORMAL,
     Attributes,
     Cotangent,
@@ -22,9 +22,9 @@ from fuzzer.program import (
     Shape,
     TensorType,
     contiguous,
-    edit,
-    needed,
-    read_instead,
+    map_nodes,
+    needed_by_outputs,
+    substitute_operands,
     writes,
 )
 
@@ -62,7 +62,7 @@ def propose(program: Program, **changes: Any) -> Iterator[Program]:
 
 def substitute(program: Program, names: Mapping[str, str]) -> Iterator[Program]:
     """The program that reads `names[a]` wherever it read a, without the nodes and leaves that bound an a."""
-    body = edit(program.body, lambda n: None if set(n.outs) <= names.keys() else read_instead(n, names))
+    body = map_nodes(program.body, lambda n: None if set(n.outs) <= names.keys() else substitute_operands(n, names))
     outputs = tuple(replace(o, value=names.get(o.value, o.value)) for o in program.outputs)
     leaves = tuple(leaf for leaf in program.leaves if leaf.name not in names)
     yield from propose(program, leaves=leaves, body=body, outputs=outputs)
@@ -70,9 +70,9 @@ def substitute(program: Program, names: Mapping[str, str]) -> Iterator[Program]:
 
 def prune(program: Program) -> Program:
     """The program without leaves and nodes that no output needs; `drop_node` proposes to remove unread writes."""
-    kept, live = needed(program)
+    kept, live = needed_by_outputs(program)
     leaves = tuple(leaf for leaf in program.leaves if leaf.name in live)
-    return replace(program, leaves=leaves, body=edit(program.body, lambda n: n if n.outs in kept else None))
+    return replace(program, leaves=leaves, body=map_nodes(program.body, lambda n: n if n.outs in kept else None))
 
 
 # ---------------------------------------------------------------- cuts
@@ -89,30 +89,30 @@ def cut(
     bound = {leaf.name for leaf in program.leaves} | {name for node in kept for name in node.outs}
     wanted = [name for node in kept for name in node.uses] + [output.value for output in outputs]
     missing = [name for name in dict.fromkeys(wanted) if name not in bound]
-    fresh = tuple(fresh_leaf(program, name, types[name], i) for i, name in enumerate(missing))
+    fresh = tuple(_fresh_leaf(program, name, types[name], i) for i, name in enumerate(missing))
     written = {writes(node) for node in kept}  # which no leaf that requires grad may be
     fresh = tuple(replace(leaf, requires_grad=False) if leaf.name in written else leaf for leaf in fresh)
-    alike = fresh if plain else tuple(replaced_by(leaf, types) for leaf in fresh)
+    alike = fresh if plain else tuple(_like_recorded(leaf, types) for leaf in fresh)
     if plain or alike != fresh:
-        body = edit(program.body, lambda n: n if n in kept else None)
+        body = map_nodes(program.body, lambda n: n if n in kept else None)
         yield from propose(program, leaves=program.leaves + alike, body=body, outputs=outputs)
 
 
-def fresh_leaf(program: Program, name: str, t: TensorType, index: int) -> Leaf:
+def _fresh_leaf(program: Program, name: str, t: TensorType, index: int) -> Leaf:
     """A contiguous leaf of this type. Its seed is a new one, so that two leaves do not hold the same by accident."""
     values = NORMAL if t.differentiable else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
     seed = 1 + index + max((leaf.seed for leaf in program.leaves), default=0)
     return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=t.differentiable, values=values, seed=seed)
 
 
-def replaced_by(leaf: Leaf, types: Types) -> Leaf:
+def _like_recorded(leaf: Leaf, types: Types) -> Leaf:
     """The leaf with the layout of the value of its name, and with what that held where it is recorded."""
     held = types.recorded.get(leaf.name)
     values, seed = (leaf.values, leaf.seed) if held is None else (held, 0)
     return replace(leaf, stride=types[leaf.name].stride, values=values, seed=seed)
 
 
-def results(program: Program, node: Node, types: Types) -> tuple[Output, ...]:
+def as_outputs(program: Program, node: Node, types: Types) -> tuple[Output, ...]:
     """The floating results of a node as outputs (all of them where none floats), differentiated if the program is."""
     floats = [name for name in node.outs if types[name].differentiable]
     return tuple(as_output(program, name, types[name]) for name in floats or node.outs)
@@ -138,10 +138,10 @@ def retype(program: Program, types: Mapping[str, TensorType]) -> Program:
 
     An output that is no longer floating loses its cotangent.
     """
-    return replace(program, outputs=tuple(retyped(o, types[o.value]) for o in program.outputs))
+    return replace(program, outputs=tuple(_retyped(o, types[o.value]) for o in program.outputs))
 
 
-def retyped(output: Output, t: TensorType) -> Output:
+def _retyped(output: Output, t: TensorType) -> Output:
     c = output.cotangent
     if c is None or (c.dtype, c.shape) == (t.dtype, t.shape):
         return output

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from fuzzer.program import Program
-from fuzzer.verdict import Signature
+from fuzzer.judgement.verdict import Signature, follows
+from fuzzer.language.program import Program
 
 
 class Answer(Enum):
@@ -28,19 +28,6 @@ class Answer(Enum):
 # where there is nothing to measure); empty where all agree.
 Shown = Mapping[Signature, float]
 Rule = Callable[[Signature, Signature], bool]
-
-# The explicit rule for a change of pattern. With few elements every difference looks regular: one element is always a
-# constant ratio of its reference. So an irregular pattern may become a regular one; never the reverse, never nonfinite.
-IRREGULAR = ("scattered", "other")
-MAY_BECOME = dict.fromkeys(IRREGULAR, (*IRREGULAR, "constant-ratio", "all-zero"))
-
-
-def follows(target: Signature, shown: Signature) -> bool:
-    """Whether a signature counts as the target: equal, or of a pattern that the target's may shrink to."""
-    if (target.oracle, target.verdict, target.direction) != (shown.oracle, shown.verdict, shown.direction):
-        return False
-    return shown.pattern == target.pattern or shown.pattern in MAY_BECOME.get(target.pattern, ())
-
 
 # Shrinking drives an error down to just above its threshold, where a reader takes it for noise. So a candidate must
 # stay above the geometric mean of the threshold and the original error, half of the way down on a logarithmic scale.

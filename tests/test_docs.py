@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import dis
+import importlib
+import random
 import re
 import tomllib
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import click
 import pytest
+import torch
+from benches.__main__ import main as bench
 
-from fuzzer.bench.__main__ import main as bench
-from fuzzer.cli import main
-from fuzzer.execution.messages import Place, Subject
-from fuzzer.execution.worker import Journal, Task, report
-from fuzzer.infer import check_cotangents, infer
-from fuzzer.text import parse, show
-from fuzzer.verdict import CLASSES
+from fuzzer.commands import main
+from fuzzer.execution.journal import Journal
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pipeline import report_program
+from fuzzer.generation.draft import Draft
+from fuzzer.generation.generate import draw_node
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.judgement.verdict import CLASSES
+from fuzzer.language.infer import check_cotangents, infer
+from fuzzer.language.ops import matmul
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.text import parse, show
+from tests.test_style import ORDER, imported, modules, place
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-HOW = (ROOT / "docs" / "how-it-works.md").read_text()
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
+HOW, VERBS, BENCH = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("how-it-works", "commands", "bench"))
 COMMANDS: dict[str, click.Command] = dict(main.commands)
 SEEDS = sorted((ROOT / "corpus" / "seeds").glob("*.prog"))
 
@@ -29,65 +45,168 @@ def options(command: click.Command) -> set[str]:
     return {name for name in given if name.startswith("--")}
 
 
-def row(name: str) -> list[str]:
-    """The cells of the command's row in the README's table."""
-    found = re.search(rf"^\| `backfuzz {name}\b.*$", README, re.MULTILINE)
-    assert found, f"the README's table has no command {name}"
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", found.group())[1:-1]]
+def section(text: str, title: str) -> str:
+    """What stands under a heading of the second level."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no section {title}"
+    return found.group(1)
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of the tables in a text."""
+    lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|--")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_of_a_command_stands_in_the_readme_and_no_other(name: str) -> None:
-    assert set(re.findall(r"--[a-z-]+", row(name)[1])) == options(COMMANDS[name])
+def test_a_command_has_a_section_with_a_line_for_each_of_its_options_and_no_other(name: str) -> None:
+    rows = [row for row in cells(section(VERBS, name)) if row[0].startswith("`--")]
+    told = [option for row in rows for option in re.findall(r"--[a-z-]+", row[0])]
+    assert sorted(told) == sorted(options(COMMANDS[name]))
+    assert all(row[1] for row in rows)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_exit_codes_of_the_readme_are_those_of_the_help(name: str) -> None:
-    told = COMMANDS[name].help or ""
-    told = " ".join(told.partition("Exit codes:")[2].split())
+def test_the_exit_codes_of_a_section_are_those_of_the_help(name: str) -> None:
     codes = r"(?:^|[;,] )(\d+) "
-    assert re.findall(codes, row(name)[3]) == re.findall(codes, told.strip())
+    found = [" ".join(text.partition("Exit codes:")[2].partition("\n\n")[0].split())
+             for text in (section(VERBS, name), COMMANDS[name].help or "")]  # fmt: skip
+    assert all(found)
+    assert re.findall(codes, found[0]) == re.findall(codes, found[1])
 
 
-def test_the_readme_names_no_command_that_does_not_exist() -> None:
-    assert set(re.findall(r"`backfuzz ([a-z]+)", README)) == set(COMMANDS)
+def test_the_readme_has_a_line_for_each_command() -> None:
+    rows = [row for row in cells(section(README, "Commands")) if row[0].startswith("`backfuzz")]
+    assert sorted(row[0].strip("`").split()[1] for row in rows) == sorted(COMMANDS)
+    assert all(row[1] for row in rows)
 
 
-def test_every_option_of_the_bench_stands_in_the_readme() -> None:
+@pytest.mark.parametrize("text", [README, VERBS], ids=["README", "commands"])
+def test_no_document_for_users_names_a_command_that_does_not_exist(text: str) -> None:
+    assert set(re.findall(r"`backfuzz ([a-z]+)", text)) == set(COMMANDS)
+
+
+def test_every_bench_stands_in_its_document_with_its_options_and_no_other() -> None:
     assert isinstance(bench, click.Group)
-    section = README.partition("## Bench")[2].partition("\n## ")[0]
+    rows = {row[0].strip("`"): row for row in cells(BENCH) if len(row) == 3 and row[0].startswith("`")}
+    assert set(rows) == set(bench.commands)
     for name, command in bench.commands.items():
-        assert f"scripts/bench {name}" in section
-        assert options(command) <= set(re.findall(r"--[a-z-]+", section))
+        assert set(re.findall(r"--[a-z-]+", rows[name][2])) == options(command), name
+    explained = {option for row in cells(BENCH) if len(row) == 2 for option in re.findall(r"--[a-z-]+", row[0])}
+    assert explained == set[str]().union(*map(options, bench.commands.values()))
 
 
-def test_every_verdict_class_stands_in_the_readme() -> None:
-    assert re.findall(r"^\| `([a-z-]+)` \|", README.partition("## Verdicts")[2], re.MULTILINE) == list(CLASSES)
+def test_every_verdict_class_stands_in_its_table() -> None:
+    assert re.findall(r"^\| `([a-z-]+)` \|", section(VERBS, "Verdicts"), re.MULTILINE) == list(CLASSES)
 
 
 def test_every_dependency_is_explained_in_the_readme_and_needed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {re.split(r"[<>=~!]", text)[0] for text in project["dependencies"]}
-    section = README.partition("## Dependencies")[2].partition("\n## ")[0]
-    explained = set(re.findall(r"^\| ([a-z-]+) \|", section, re.MULTILINE))
+    told = section(README, "Dependencies")
+    explained = set(re.findall(r"^\| ([a-z-]+) \|", told, re.MULTILINE))
     assert explained == declared | {"triton"}
     tests = {re.split(r"[<>=~!]", text)[0] for text in project["optional-dependencies"]["test"]}
-    assert all(name in section for name in tests)
+    assert all(name in told for name in tests)
 
 
-def test_every_module_stands_in_the_layout_and_every_file_there_exists() -> None:
-    named = HOW.partition("## Layout")[2].partition("\n## ")[0]
-    for package in ("fuzzer", "minimizer"):
-        for path in (ROOT / package).rglob("*.py"):
-            own = path.relative_to(ROOT).as_posix()
-            if path.name.startswith("__") or own.startswith("fuzzer/ops/"):
+PACKAGES = {"fuzzer": ROOT, "minimizer": ROOT, "benches": ROOT / "scripts"}
+MODULES = [path for package, folder in PACKAGES.items() for path in sorted((folder / package).rglob("*.py"))]
+
+
+def test_every_folder_stands_in_the_layout_and_in_its_picture_and_each_that_stands_there_exists() -> None:
+    layout = section(HOW, "Layout")
+    named = {row[0].strip("`/") for row in cells(layout) if row[0].startswith("`")}
+    assert named == {name.replace(".", "/").replace("benches", "scripts/benches") for name in ORDER}
+    for name in named:
+        assert (ROOT / name).is_dir(), name
+    picture = set(re.findall(r"[a-z]+", "".join(line for line in layout.splitlines() if line.startswith("    "))))
+    assert picture == {Path(name).name for name in named} - {"benches"}
+
+
+# The neighbours that a drawn line has, as (row, column).
+RIGHT, LEFT, DOWN, UP = (0, 1), (0, -1), (1, 0), (-1, 0)
+LINES = {"─": (LEFT, RIGHT), "│": (UP, DOWN), "└": (UP, RIGHT), "┘": (LEFT, UP), "┐": (LEFT, DOWN),
+         "├": (UP, DOWN, RIGHT), "┤": (UP, DOWN, LEFT), "┼": (UP, DOWN, LEFT, RIGHT), ">": (LEFT, RIGHT)}  # fmt: skip
+
+
+def drawn(picture: list[str]) -> set[tuple[str, str]]:
+    """The arrows of a picture in box characters, (from, to): from each word on a line to each at an arrowhead of it."""
+    signs = {(row, column): sign for row, line in enumerate(picture) for column, sign in enumerate(line)}
+    words = [(row, found) for row, line in enumerate(picture) for found in re.finditer(r"[a-z]+", line)]
+    # a space lies between a word and the lines beside it
+    at = {(row, column): found.group() for row, found in words for column in range(found.start() - 1, found.end() + 1)}
+    arrows, seen = set[tuple[str, str]](), set[tuple[int, int]]()
+    for start, sign in signs.items():
+        if sign not in LINES or start in seen:
+            continue
+        sources, targets, todo = set[str](), set[str](), [start]
+        while todo:
+            row, column = here = todo.pop()
+            if here in seen:
                 continue
-            assert f"`{own}`" in named or f"`{path.name}`" in named, f"{own} is not in docs/how-it-works.md"
-    for name in re.findall(r"`((?:fuzzer|minimizer)/[\w/.]*)`", named):
-        assert (ROOT / name).exists(), name
+            seen.add(here)
+            for down, right in LINES[signs[here]]:
+                there = row + down, column + right
+                if there in at:
+                    (targets if (signs[here], right) == (">", 1) else sources).add(at[there])
+                elif signs.get(there) in LINES:
+                    todo.append(there)
+        arrows |= {(source, target) for source in sources for target in targets}
+    return arrows
 
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "corpus" / "README.md", *(ROOT / "docs").rglob("*.md")]
+def test_the_arrows_of_the_picture_are_the_imports_between_folders_but_for_those_that_follow() -> None:
+    below: dict[str, set[str]] = {folder: set() for folder in ORDER if folder != "benches"}
+    for module, path in modules():
+        folder = place(module)
+        if folder in below:
+            below[folder] |= {other for name in imported(module, path) if (other := place(name))} - {folder}
+    reached: dict[str, set[str]] = {}
+    for folder in below:  # from the ground up: no folder imports a higher one
+        reached[folder] = below[folder].union(*(reached[other] for other in below[folder]))
+    arrows = {(other, folder) for folder, others in below.items() for other in others
+              if not any(other in reached[between] for between in others)}  # fmt: skip
+    picture = [line for line in section(HOW, "Layout").splitlines() if line.startswith("    ")]
+    assert drawn(picture) == {(a.rpartition(".")[2], b.rpartition(".")[2]) for a, b in arrows}
+
+
+def test_the_way_of_one_program_enters_each_folder_once() -> None:
+    entered = re.findall(r"^\d+\. `([a-z]+)/`", section(HOW, "From a seed to a stored finding"), re.MULTILINE)
+    assert sorted(entered) == sorted(folder.rpartition(".")[2] for folder in ORDER if folder != "benches")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_module_says_what_it_holds(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())) or not path.read_text()
+
+
+NAMING = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", NAMING, ids=lambda path: path.stem)
+def test_the_files_that_a_document_names_exist(path: Path) -> None:
+    for found in re.findall(r"`((?:fuzzer|minimizer|scripts|corpus|tests)/[\w/.-]*)`", path.read_text()):
+        assert (ROOT / found).exists(), found
+
+
+def test_what_code_says_was_measured_is_named_where_it_says() -> None:
+    said = re.compile(r"^(\w+)\b.*#.*measured: docs/([\w-]+)\.md", re.MULTILINE)
+    pointers = [found for path in MODULES for found in said.findall(path.read_text())]
+    assert len(pointers) >= 3
+    for name, document in pointers:
+        assert f"`{name}`" in (ROOT / "docs" / f"{document}.md").read_text(), name
+
+
+@pytest.mark.parametrize("path", NAMING, ids=lambda path: path.stem)
+def test_the_tests_that_a_document_names_exist(path: Path) -> None:
+    known = {found.name for found in (ROOT / "tests").rglob("*.py")}
+    for found in re.findall(r"tests/[\w/]+(?:\.py)?|\btest_\w+\.py", path.read_text()):
+        assert (ROOT / found).exists() or found in known, found
+
+
+NAMED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "corpus/README.md")
+DOCUMENTS = [*(ROOT / name for name in NAMED), *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -97,11 +216,58 @@ def test_links_within_the_project_lead_somewhere(path: Path) -> None:
 
 
 def test_the_counts_of_the_changelog_are_those_of_the_tables() -> None:
-    from fuzzer.ops import OPS
+    from fuzzer.language.ops import OPS
 
     text = " ".join((ROOT / "CHANGELOG.md").read_text().split())
     assert f"{len(OPS)} operations" in text
     assert f"{sum(bool(spec.differentiable) for spec in OPS.values())} of them differentiable" in text
+
+
+# ---------------------------------------------------------------- examples of what can be added
+
+EXAMPLES = [(title, block) for title in re.findall(r"^## (.*)", GUIDE, re.MULTILINE)
+            for block in re.findall(r"```python\n(.*?)```", section(GUIDE, title), re.DOTALL)]  # fmt: skip
+
+
+def read_globally(code: CodeType) -> set[str]:
+    """The names outside of itself that code reads, in its functions too."""
+    own = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*(read_globally(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+
+
+@pytest.mark.parametrize("block", [block for _, block in EXAMPLES], ids=[title for title, _ in EXAMPLES])
+def test_an_example_uses_what_is_there_and_ends_in_a_row_such_as_its_table_holds(block: str) -> None:
+    lines = block.splitlines()
+    assert len(lines) <= 21  # the first says where it belongs: a file, and the table
+    path, table = re.fullmatch(r"# ([\w/.]+)(?:, .*?in ([A-Z]+).*)?", lines[0]).groups()  # type: ignore[union-attr]
+    names: dict[str, Any] = {}
+    if (ROOT / path).exists():
+        module = importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+        names = {name: dict(held) if isinstance(held, dict) else held for name, held in vars(module).items()}
+    else:  # a decorator would enter the example among the commands
+        lines = [line for line in lines if not line.startswith("@")]
+    *body, last = ast.parse("\n".join(lines)).body
+    exec(compile(ast.Module(body if table else [*body, last], []), path, "exec"), names)
+    assert not read_globally(compile("\n".join(lines), path, "exec")) - names.keys() - set(dir(builtins))
+    if table:
+        assert isinstance(last, ast.Expr)
+        (row,) = eval(compile(ast.Expression(last.value), path, "eval"), names)
+        assert type(row) is type(names[table][0])
+
+
+def test_the_guide_has_an_example_of_all_that_is_a_row_a_function_or_a_file() -> None:
+    told = {"An op", "A kernel", "An oracle", "A reducer", "A route", "A setting", "A type of device", "A command"}
+    assert {title for title, _ in EXAMPLES} == told
+
+
+def test_the_op_of_the_example_is_drawn_and_runs() -> None:
+    (block,) = (block for title, block in EXAMPLES if title == "An op")
+    (row,) = eval(block.partition("\n")[2].strip(), dict(vars(matmul)))
+    assert row.source == "torch.rnn_tanh_cell"
+    for number in range(8):
+        draft = Draft(random.Random(number), Limits(), "f32")
+        node = draw_node(draft, row)
+        assert torch.rnn_tanh_cell(*(draft.env[name] for name in node.uses)).isfinite().all()
 
 
 # ---------------------------------------------------------------- programs that documents and the corpus show
@@ -125,7 +291,7 @@ def test_a_seed_says_what_it_is_for_types_and_runs_in_eager(path: Path) -> None:
     assert program.comment[-1] == "expect: agree"
     check_cotangents(program, infer(program))
     eager = Subject("eager", "cpu")
-    found = report(program, Task(place=Place(eager, eager)), Journal(None))
+    found = report_program(program, Task(place=Place(eager, eager)), Journal(None))
     assert (found.verdict, found.rejected) == ("agree", "")
     assert found.detectable > 0
 

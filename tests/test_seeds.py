@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from fuzzer.diagnose import examine_all
 from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.messages import Place, Report, Subject
+from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.execution.worker import Task
-from fuzzer.ops import OPS, families
-from fuzzer.program import Program
-from fuzzer.routes import ROUTES
-from fuzzer.text import parse, show
+from fuzzer.execution.verify import examine_all
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.ops import OPS, ops_by_family
+from fuzzer.language.program import Program
+from fuzzer.language.routes import ROUTES
+from fuzzer.language.text import parse, show
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "seeds"
 SEEDS = {path.stem: parse(path.read_text()) for path in sorted(CORPUS.glob("*.prog"))}
@@ -25,7 +25,7 @@ GEMS = {path.stem: parse(path.read_text()) for path in sorted((CORPUS / "flag_ge
 
 
 def test_there_is_a_seed_for_each_family_of_ops_and_each_route() -> None:
-    assert {OPS[node.op].family for program in SEEDS.values() for node in program.nodes} == set(families())
+    assert {OPS[node.op].family for program in SEEDS.values() for node in program.nodes} == set(ops_by_family())
     assert {program.route.name for program in SEEDS.values()} == set(ROUTES)
 
 

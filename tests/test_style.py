@@ -13,82 +13,36 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# The pipeline. A module imports only what stands before it; the modules of one package may import each other.
+# The folders, from the ground up: a module imports only from its own folder and those that stand before it.
 ORDER = (
-    "fuzzer.private",
-    "fuzzer.program",
-    "fuzzer.text",
-    "fuzzer.verdict",
-    "fuzzer.ops",
-    "fuzzer.settings",
-    "fuzzer.knobs",
-    "fuzzer.values",
-    "fuzzer.regions",
-    "fuzzer.interpret",
-    "fuzzer.infer",
-    "fuzzer.transcribe",
-    "fuzzer.routes",
-    "fuzzer.draft",
-    "fuzzer.generate",
-    "fuzzer.vocabulary",
-    "fuzzer.strategies",
-    "fuzzer.graft",
-    "fuzzer.mutate",
-    "fuzzer.trace",
-    "fuzzer.features",
-    "fuzzer.structure",
-    "fuzzer.frontier",
-    "fuzzer.arithmetic",
-    "fuzzer.cancellation",
-    "fuzzer.accumulations",
+    "fuzzer.language",
+    "fuzzer.generation",
     "fuzzer.rounding",
-    "fuzzer.floors",
-    "fuzzer.derivative",
-    "fuzzer.picture",
-    "fuzzer.execution.messages",
-    "fuzzer.oracles",
-    "fuzzer.faults",
+    "fuzzer.judgement",
+    "fuzzer.coverage",
+    "fuzzer.planted",
     "fuzzer.execution",
-    "fuzzer.sides",
-    "fuzzer.corpus",
-    "fuzzer.audit",
-    "fuzzer.credit",
-    "fuzzer.price",
-    "fuzzer.guidance",
-    "fuzzer.schedule",
     "minimizer",
-    "fuzzer.store",
-    "fuzzer.longhand",
-    "fuzzer.export",
-    "fuzzer.issue",
-    "fuzzer.generated",
-    "fuzzer.dissect",
-    "fuzzer.ablate",
-    "fuzzer.evidence",
-    "fuzzer.memcheck",
-    "fuzzer.releases",
-    "fuzzer.diagnose",
-    "fuzzer.canaries",
-    "fuzzer.doctor",
-    "fuzzer.answers",
+    "fuzzer.findings",
+    "fuzzer.diagnosis",
     "fuzzer.campaign",
-    "fuzzer.view",
-    "fuzzer.bench",
-    "fuzzer.cli",
+    "fuzzer.guidance",
+    "fuzzer.commands",
+    "benches",
 )
-PACKAGES = {"fuzzer", "minimizer"}
+PACKAGES = {"fuzzer": ROOT, "minimizer": ROOT, "benches": ROOT / "scripts"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
-    for package in sorted(PACKAGES):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+    for package, folder in sorted(PACKAGES.items()):
+        for path in sorted((folder / package).rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
 def place(module: str) -> str | None:
-    """The entry of ORDER that a module belongs to: the narrowest."""
-    return max((entry for entry in ORDER if module == entry or module.startswith(entry + ".")), key=len, default=None)
+    """The folder of ORDER that a module lies in."""
+    return next((folder for folder in ORDER if f"{module}.".startswith(f"{folder}.")), None)
 
 
 def imported(module: str, path: Path) -> set[str]:
@@ -102,7 +56,7 @@ def imported(module: str, path: Path) -> set[str]:
             parents = package.split(".")
             above = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
             source = ".".join(part for part in (above, node.module or "") if part)
-            # `from fuzzer import text` imports a module, `from fuzzer.text import show` a name
+            # `from fuzzer import text` imports a module, `from fuzzer.language.text import show` a name
             found |= {f"{source}.{alias.name}" if source in PACKAGES else source for alias in node.names}
     return {name for name in found if name.split(".")[0] in PACKAGES}
 
@@ -111,17 +65,60 @@ MODULES = [(name, path) for name, path in modules() if name != "fuzzer"]
 
 
 @pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_a_module_imports_only_what_comes_before_it_in_the_pipeline(module: str, path: Path) -> None:
+def test_no_folder_imports_a_higher_one(module: str, path: Path) -> None:
     own = place(module)
-    assert own is not None, f"{module} has no place in the pipeline: give it one in ORDER, and in docs/how-it-works.md"
+    assert own is not None, f"{module} lies in no folder of ORDER"
     for name in sorted(imported(module, path)):
         other = place(name)
-        assert other is not None, f"{module} imports {name}, which has no place in ORDER"
-        assert ORDER.index(other) <= ORDER.index(own), f"{module} imports {name}, which comes later in the pipeline"
+        assert other is not None, f"{module} imports {name}, which lies in no folder of ORDER"
+        assert ORDER.index(other) <= ORDER.index(own), f"{module} imports {name}, a folder above its own"
+
+
+GUIDANCE = "fuzzer.guidance"
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_guidance_has_one_door_and_only_commands_and_benches_go_in(module: str, path: Path) -> None:
+    names = {name for name in imported(module, path) if place(name) == GUIDANCE}
+    own = place(module)
+    if own == "fuzzer.commands":
+        assert names <= {GUIDANCE}, f"{module} imports {names - {GUIDANCE}}, not the package itself"
+    elif own not in (GUIDANCE, "benches"):
+        assert not names, f"{module} imports {names}"
+
+
+# Modules whose tests have another name, and why.
+ELSEWHERE = {
+    "language/ops/*.py": "tables: test_ops draws from every entry",
+    "rounding/kernels/*.py": "rows: test_kernels holds every one, test_arithmetic runs every kernel",
+    "language/routes/accumulate.py": "a row: test_routes runs every route",
+    "language/routes/aoti.py": "a row: test_routes runs every route",
+    "language/routes/autograd.py": "a row: test_routes runs every route",
+    "language/routes/backward_twice.py": "a row: test_routes runs every route",
+    "language/routes/compiled_autograd.py": "a row: test_routes runs every route",
+    "language/routes/vjp.py": "a row: test_routes runs every route",
+}
+
+
+def test_a_modules_tests_have_its_name_and_stand_in_its_folder() -> None:
+    of_product = [path for name, path in MODULES if not name.startswith("benches") and path.name != "__init__.py"]
+    own = [
+        path.relative_to(ROOT if path.is_relative_to(ROOT / "minimizer") else ROOT / "fuzzer") for path in of_product
+    ]
+    without = [path for path in own if not (ROOT / "tests" / path.with_name(f"test_{path.name}")).is_file()]
+    assert [str(path) for path in without if not any(path.match(pattern) for pattern in ELSEWHERE)] == []
+    assert [pattern for pattern in ELSEWHERE if not any(path.match(pattern) for path in without)] == [], "needless"
+
+
+def test_every_folder_of_tests_is_a_folder_of_what_they_test() -> None:
+    folders = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")} - {Path()}
+    places = [ROOT / "fuzzer", ROOT, ROOT / "scripts"]
+    assert [str(folder) for folder in sorted(folders) if not any((place / folder).is_dir() for place in places)] == []
 
 
 def test_the_program_and_its_text_know_no_torch() -> None:
-    code = "import sys, fuzzer.program, fuzzer.text, fuzzer.verdict, fuzzer.store; sys.exit('torch' in sys.modules)"
+    modules = "fuzzer.language.program, fuzzer.language.text, fuzzer.judgement.verdict, fuzzer.findings.store"
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""What a program is given, watched: its storage bit by bit, gaps included, and bands of memory around it."""
+"""Guard bands: detects writes to a program's inputs, gaps of their storage included, and to the memory around them."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import torch
 
 # A whole number of the 512 bytes to which CUDA's allocator aligns, so a guarded tensor is aligned as any other.
 BAND_BYTES = 1024
-PATTERN = 0xA5
+_PATTERN = 0xA5
 
 
 class Guard:
-    """The memory in which tensors were housed, and what it held at first."""
+    """Memory for a program's inputs, and a copy of what it held at first."""
 
     def __init__(self) -> None:
         self.held: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # by the storage's address: bytes now and then
 
-    def house(self, flat: torch.Tensor) -> torch.Tensor:
-        """The same numbers, one after the other, in a storage of exactly their size that has a band on either side."""
+    def allocate(self, flat: torch.Tensor) -> torch.Tensor:
+        """A copy of a flat tensor in a storage of exactly its size, with a band of BAND_BYTES on either side."""
         size = flat.numel() * flat.element_size()
         if size == 0:
             return flat
-        around = torch.full((BAND_BYTES + size + BAND_BYTES,), PATTERN, dtype=torch.uint8, device=flat.device)
+        around = torch.full((BAND_BYTES + size + BAND_BYTES,), _PATTERN, dtype=torch.uint8, device=flat.device)
         inside = around[BAND_BYTES:-BAND_BYTES].view(flat.dtype).copy_(flat)
         housed: torch.Tensor = torch.from_dlpack(inside)  # type: ignore[attr-defined]
         self.held[housed.data_ptr()] = around, around.clone()
         return housed
 
-    def touched(self, named: dict[str, torch.Tensor]) -> Iterator[str]:
-        """Of these tensors those whose storage was written to (`x0`), and whose bands were (`around x0`)."""
+    def written(self, named: dict[str, torch.Tensor]) -> Iterator[str]:
+        """The names of those of these tensors whose storage was written (`x0`), or whose bands were (`around x0`)."""
         places = {name: tensor.untyped_storage().data_ptr() for name, tensor in named.items()}
         held = {name: self.held[at] for name, at in places.items() if at in self.held}
         # all at once first: each look at a GPU's memory waits for the GPU, which other processes share

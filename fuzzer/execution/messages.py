@@ -1,118 +1,34 @@
-"""What travels between the campaign and its workers: Place, Observation, Trial."""
+"""What travels between the campaign and its workers: Task and Report."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-from fuzzer.features import Features
-from fuzzer.floors import Model
-from fuzzer.program import Program, Recipe
-from fuzzer.trace import Ref, Trace
-from fuzzer.verdict import Verdict
-
-RAN, RAISED, DIED, TIMED_OUT, PENDING = "ran", "raised", "died", "timed out", "not run yet"
-
-
-class UsageError(ValueError):
-    """A command line that asks for what does not exist; one line for people."""
-
-
-# Backends that compile nothing: eager, and eager with FlagGems' Triton operators in place of ATen's.
-UNCOMPILED = ("eager", "flag_gems")
+from fuzzer.coverage.features import Features
+from fuzzer.judgement.trial import Place
+from fuzzer.judgement.verdict import Verdict
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.program import Attributes, Recipe, Route
 
 
 @dataclass(frozen=True)
-class Subject:
-    """One side of a comparison: a torch.compile backend, or one of UNCOMPILED, on a device.
+class Task:
+    """What a campaign fixes for all its programs."""
 
-    threads   that torch's CPU operators may use (`torch.set_num_threads`); only the side on trial may have more than 1.
-    """
-
-    backend: str = "inductor"
-    device: str = "cpu"
-    threads: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.backend}@{self.device}" + (f"/{self.threads}" if self.threads > 1 else "")
-
-
-def parse_subject(text: str, device: str) -> Subject:
-    """`backend`, `backend@device` or `backend@device/threads`. Raises UsageError."""
-    backend, separator, where = text.partition("@")
-    where, divided, threads = (where if separator else device).partition("/")
-    if not backend or where.split(":")[0] not in ("cpu", "cuda") or (divided and not threads.isdecimal()):
-        raise UsageError(f"{text!r} is not a backend or backend@device with a device of cpu or cuda")
-    return Subject(backend, where, max(1, int(threads or 1)))
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a trial runs: the reference side (eager unless compared otherwise) and the subject on trial."""
-
-    reference: Subject = Subject("eager", "cpu")
-    subject: Subject = Subject("inductor", "cpu")
-
-    @property
-    def devices(self) -> list[str]:
-        """Of both sides."""
-        return [self.reference.device, self.subject.device]
-
-
-@dataclass(frozen=True)
-class Raised:
-    """An exception: its type, message, and the innermost torch functions of its traceback."""
-
-    kind: str
-    message: str
-    frames: tuple[str, ...] = ()
-
-
-@dataclass
-class Observation:
-    """What one run left behind. Tensors stay on the device that made them; gradients by leaf name, None kept.
-
-    outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
-    written  what the leaves that the program may write to hold in the end, by name.
-    touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, or in whose guard bands
-             something was written (`around x0`), with the phase in which that was first seen.
-    again    the same compiled code run once more on the same inputs; None where that was not done.
-    cpu_seconds  of the run, compiling included: this process and its children.
-    peak     bytes of memory taken at the run's peak beyond what was in use before; None where it was not measured.
-    atomics  whether generated code adds with atomics, in no set order; None where no code was seen.
-    admitted  where `again` differs: what torch says of that (`worker.admitted`); "" where it says nothing.
-    fired    planted faults that changed what was compiled (`faults.rare`).
-    """
-
-    outcome: str
-    outputs: list[Any] = field(default_factory=list)
-    gradients: dict[str, Any] = field(default_factory=dict)
-    phase: str = ""
-    raised: Raised | None = None
-    signal: str = ""
-    frame: str = ""
-    stderr: str = ""
-    seconds: float = 0.0
-    written: dict[str, Any] = field(default_factory=dict)
-    touched: dict[str, str] = field(default_factory=dict)
-    again: Observation | None = None
-    cpu_seconds: float = 0.0
-    peak: int | None = None
-    atomics: bool | None = None
-    admitted: str = ""
-    fired: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A candidate before any was compiled: CPU seconds, and the ops in it; of one that was refused in drawing, the op
-    at fault."""
-
-    seconds: float
-    ops: tuple[str, ...]
-    refused: bool = False
+    place: Place = Place()
+    seed: int = 0
+    limits: Limits = Limits()
+    routes: tuple[str, ...] = (Route().name,)
+    fixed: Attributes = ()
+    ops: tuple[str, ...] = ()  # names; none means all
+    fresh: bool = False  # inductor's caches off, for verification and canaries
+    canary: str = ""  # the name of a planted fault (`fuzzer.planted`); it acts on one side's run and nowhere else
+    final: bool = True  # verdicts survive the rounding model's final look; exploration is content with suspects
+    also: tuple[str, ...] = ()  # oracles that speak only where they are asked (`oracles.ASKED`)
+    features: bool = False  # report what each program exercises
+    lines: float = 0.0  # the share of programs for which features include the compiler's lines (`lines.record_lines`)
+    campaign: str = ""  # its name: a worker reports a line of the compiler once for each
+    lacking: tuple[str, ...] = ()  # parts that inductor lacks (`private.without_part`), to find the part at fault
 
 
 @dataclass(frozen=True)
@@ -122,16 +38,15 @@ class Report:
     text       the program; "" where none was drawn (reason says why).
     verdicts   what the oracles said, worst first; none means agree.
     rejected   why torch or the generator refused the program; "" where it ran.
-    detectable, elements   gradient elements whose error would show, of all compared.
+    detectable, elements   gradient elements in which an error would exceed the floor, of all compared.
     gradients  that were compared and are not zero everywhere.
     seconds    by phase: generate, reference, subject; of judge those of the CPU; cpu: the CPU's of all together.
-    redrawn    programs drawn before this one in whose gradients no fault could have shown; they were not compiled.
+    redrawn    programs drawn before this one without a detectable gradient; they were not compiled.
     recorded   what the program's values held, by name, where that was asked for.
-    notes      what a closer look found, a line each by name;  files  longer texts of it (`dissect`).
+    notes      results of diagnosis, one line each by name;  files  longer texts of it (`dissect`).
     stderr     the tail of the worker's stderr, for deaths.
-    features   what it exercises, as numbers, by family, where that was asked for.
-    candidate, scores   which of several drawings this is, and the novelty of each; None where torch refused it.
-    tried      what became of each.
+    features   ids of what it exercises, by family, where that was asked for.
+    candidate  which of several drawings of its number this is.
     fired      planted faults that changed what was compiled.
     """
 
@@ -149,8 +64,6 @@ class Report:
     files: dict[str, str] = field(default_factory=dict)
     features: Features = field(default_factory=dict)
     candidate: int = 0
-    scores: tuple[float | None, ...] = ()
-    tried: tuple[Tried, ...] = ()
     fired: tuple[str, ...] = ()
 
     @property
@@ -159,53 +72,3 @@ class Report:
         if self.rejected:
             return "rejected"
         return self.verdicts[0].signature.verdict if self.verdicts else "agree"
-
-
-@dataclass
-class Trial:
-    """A program, the place where it ran, and what was observed there.
-
-    reference  the reference side's observation, with its trace and the Refs of outputs then gradients.
-    subject    the observation of the compiled run.
-    final      whether a verdict must survive the rounding model's final look, or the second is enough (a suspect).
-    also       names of oracles that speak only where they are asked (`verdict.ASKED`).
-    bare       the observation of a compiled run without the program's settings, where `settings_agree` is asked.
-    """
-
-    program: Program
-    place: Place
-    reference: Observation
-    subject: Observation
-    trace: Trace | None = None
-    targets: dict[str, Ref] = field(default_factory=dict)
-    final: bool = True
-    also: tuple[str, ...] = ()
-    bare: Observation | None = None
-    known: dict[Any, Any] = field(default_factory=dict)
-
-    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """compute() the first time, then what it gave: oracles share what they derive from one trial."""
-        if key not in self.known:
-            self.known[key] = compute()
-        return self.known[key]
-
-    @functools.cached_property
-    def model(self) -> Model:
-        """The rounding model of the reference's trace. Raises Unreplayable."""
-        assert self.trace is not None
-        devices = (self.place.reference.device, self.place.subject.device)
-        device = next((d for d in devices if d.startswith("cuda")), devices[0])
-        return Model(self.trace, list(self.targets.values()), device)
-
-    def judging(self, other: Observation) -> Trial:
-        """The same trial with another observation on trial; what is known of the reference alone is kept."""
-        known = {key: v for key, v in self.known.items() if not (isinstance(key, tuple) and key[0] == "judged")}
-        trial = replace(self, subject=other, known=known)
-        trial.__dict__["model"] = self.model
-        return trial
-
-    def named(self, observation: Observation) -> dict[str, Any]:
-        """The observation's tensors by name: `v3` for an output, `x0` for a leaf that is written to, `x0.grad` for a
-        gradient (None if there is none)."""
-        outputs = {o.value: t for o, t in zip(self.program.outputs, observation.outputs, strict=True)}
-        return outputs | observation.written | {f"{name}.grad": t for name, t in observation.gradients.items()}

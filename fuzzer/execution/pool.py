@@ -30,32 +30,38 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from fuzzer.execution import worker
-from fuzzer.execution.messages import DIED, TIMED_OUT, Observation, Report, Trial
-from fuzzer.execution.worker import Task, read_journal
-from fuzzer.oracles import worker_survives
-from fuzzer.text import ParseError, parse
+from fuzzer.execution.accelerator import can_fork, count_devices, use_device
+from fuzzer.execution.journal import read_journal, use_journal
+from fuzzer.execution.messages import Report, Task
+from fuzzer.judgement.oracles import worker_survives
+from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Trial
+from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
+from fuzzer.language.text import ParseError, parse
 
 # What changes a compile from outside the program's text.
 HIDDEN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
-          "TORCH_BISECT", "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "CUDA_LAUNCH_BLOCKING", "OMP_", "MKL_")  # fmt: skip
+          "TORCH_BISECT", "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "OMP_", "MKL_",
+          *(start for device in ROWS for start in device.hidden))  # fmt: skip
 WORKER_ENVIRONMENT = {
     "TORCHINDUCTOR_COMPILE_THREADS": "1",  # the pool is the parallelism
     "TORCHINDUCTOR_VEC_ISA_OK": "1",  # trust /proc/cpuinfo instead of compiling a probe in every process
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # without it a look for GPUs in the fork server breaks CUDA in its children
+    "PYTHONSAFEPATH": "1",  # nothing is imported from the working folder
     "MALLOC_PERTURB_": "165",  # freed memory is overwritten: a kernel that writes nothing cannot inherit an answer
+    **{name: value for device in ROWS for name, value in device.environment},
 }
 # Compiled code is only freed with its process; at about 1.5 MB a program, 200 programs are 300 MB.
-PROGRAMS_PER_WORKER = 200
+_PROGRAMS_PER_WORKER = 200
 # A compile takes 1 to 2 s; the slowest legal ones measured (cumprod's backward) 40 s.
 DEADLINE_SECONDS = 90.0
 # Address space for data of one CPU worker. A runaway allocation becomes an exception instead of the machine's end.
-MEMORY_BYTES = 12 * 2**30
-STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
-STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
+_WORKER_BYTES = 12 * 2**30
+_STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
+_STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 
 
+_IMPORT_FOLDER = Path(__file__).resolve().parents[2]
 _starting = threading.Lock()  # the environment is the process's, and pools are made from several threads
 
 
@@ -67,6 +73,14 @@ def clean_environment() -> dict[str, str]:
     """This process's environment without hidden compiler switches, with the workers' own."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(HIDDEN)}
     return kept | WORKER_ENVIRONMENT
+
+
+def server_environment() -> dict[str, str]:
+    """`clean_environment` of a fork server: it finds this backfuzz where that is not installed, too."""
+    clean = clean_environment()
+    if _IMPORT_FOLDER.name in ("site-packages", "dist-packages"):
+        return clean
+    return clean | {"PYTHONPATH": os.pathsep.join(filter(None, (clean.get("PYTHONPATH"), str(_IMPORT_FOLDER))))}
 
 
 @contextlib.contextmanager
@@ -83,32 +97,29 @@ def environment(wanted: dict[str, str]) -> Iterator[None]:
 
 
 def check_devices(devices: list[str]) -> None:
-    """Raise NoMachine where a CUDA device is asked for and there is none (asked of NVML, without touching CUDA)."""
-    import torch
-
-    if any(d.startswith("cuda") for d in devices):
-        with environment(clean_environment()):
-            count = torch.cuda.device_count()
-        if count == 0:
-            raise NoMachine(
-                "no CUDA device: nvidia-smi shows none, or this torch is built without CUDA; use --device cpu"
-            )
-        for device in devices:
-            index = device.partition(":")[2]
-            if index and int(index) >= count:
-                raise NoMachine(f"no device {device}: this machine has {count} GPU(s)")
+    """Raise NoMachine where a device is asked for that is not there. Touches none."""
+    for device in devices:
+        kind, _, index = device.partition(":")
+        if kind == HOST.type:
+            continue
+        there, name = count_devices(kind), kind.upper()
+        if there == 0:
+            raise NoMachine(f"no {name} device: none is found, or this torch is built without {name}; use --device cpu")
+        if index and int(index) >= there:
+            raise NoMachine(f"no device {device}: this machine has {there} GPU(s)")
 
 
 def check_flag_gems(device: str) -> None:
-    """Raise NoMachine where FlagGems' operators cannot run: they are Triton's, for CUDA, and a package of their own."""
-    if not device.startswith("cuda"):
-        raise NoMachine(f"flag_gems runs on a CUDA device, not on {device}")
+    """Raise NoMachine where FlagGems' operators cannot run: they are Triton's, and a package of their own."""
+    if device_row(device).code != "triton":
+        raise NoMachine(f"flag_gems runs where Triton does, not on {device}")
     if importlib.util.find_spec("flag_gems") is None:
         raise NoMachine("no flag_gems: pip install 'backfuzz[flag_gems]' brings it")
 
 
-def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> None:
-    """Runs first in every worker: its own directory, caches, stderr, GPU and memory limit."""
+def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
+    """Runs first in every worker: its own directory, caches, stderr, memory limit, and one of so many devices of this
+    kind, in turn."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     own = Path(scratch) / f"worker-{os.getpid()}"
     own.mkdir(parents=True, exist_ok=True)
@@ -122,26 +133,24 @@ def start_worker(scratch: str, turns: Any, gpus: int, limit_memory: bool) -> Non
     os.environ.pop(
         "MALLOC_PERTURB_", None
     )  # in force here since the fork server started; the C++ compiler need not pay
-    if limit_memory:
-        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    if device_row(kind).limited:
+        resource.setrlimit(resource.RLIMIT_DATA, (_WORKER_BYTES, _WORKER_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable(all_threads=False)
     warnings.simplefilter("ignore")
     import torch
 
-    from fuzzer.private import preload, print_native_stacks
+    from fuzzer.language.private import preload, print_native_stacks
 
     preload()
     print_native_stacks()
     torch.set_num_threads(1)
-    if gpus:
+    if there:
         with turns.get_lock():
             number = turns.value
             turns.value += 1
-        torch.cuda.set_device(number % gpus)
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
-    worker.use_journal(own / "journal")
+        use_device(device_row(kind), number, there)
+    use_journal(own / "journal")
     # a worker that ends by itself leaves nothing; what it left when it died is read by the parent
     multiprocessing.util.Finalize(None, shutil.rmtree, (own, True), exitpriority=10)
 
@@ -164,10 +173,11 @@ class Pool:
     ):
         check_devices(devices)
         self.workers, self.deadline, self.fresh, self.gpu = workers, deadline, fresh, gpu
-        self.cuda = any(d.startswith("cuda") for d in devices)
+        self.kind = (accelerator(devices) or HOST).type
         self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch)).resolve()  # g++ runs elsewhere
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["fuzzer.execution.preload"])
+        # `backfuzz`: whoever imports it first gets our `fuzzer`
+        self.context.set_forkserver_preload(["backfuzz", *(["fuzzer.execution.preload"] if can_fork() else [])])
         self.deaths = 0
         self.tokens = itertools.count()
         self.owners: dict[Future[Report], tuple[str, Callable[..., Report], Any]] = {}
@@ -175,16 +185,13 @@ class Pool:
         self._open()
 
     def _open(self) -> None:
-        import torch
-
-        with _starting, environment(clean_environment()):
-            gpus = torch.cuda.device_count() if self.cuda else 0
+        with _starting, environment(server_environment()):
             turns = self.context.Value("i", self.gpu)
             self.pool = ProcessPool(
                 max_workers=self.workers,
-                max_tasks=1 if self.fresh else PROGRAMS_PER_WORKER,
+                max_tasks=1 if self.fresh else _PROGRAMS_PER_WORKER,
                 initializer=start_worker,
-                initargs=(str(self.scratch), turns, gpus, not self.cuda),
+                initargs=(str(self.scratch), turns, self.kind, count_devices(self.kind)),
                 context=self.context,  # type: ignore[arg-type]
             )
             # the fork server takes its environment from here, once
@@ -204,11 +211,11 @@ class Pool:
             token = str(next(self.tokens))
             arguments = (token, function, task, what)
             try:
-                future = self.pool.schedule(worker.run, args=arguments, timeout=self.deadline)
+                future = self.pool.schedule(worker.run_task, args=arguments, timeout=self.deadline)
             except (BrokenProcessPool, RuntimeError):
                 self.pool.stop()
                 self._open()
-                future = self.pool.schedule(worker.run, args=arguments, timeout=self.deadline)
+                future = self.pool.schedule(worker.run_task, args=arguments, timeout=self.deadline)
             self.owners[future] = token, function, what
             return future
 
@@ -219,7 +226,7 @@ class Pool:
             return future.result()
         except ProcessExpired as death:
             self.deaths += 1
-            if death.exitcode == worker.POISONED:  # its CUDA context was lost before; this task never began
+            if death.exitcode == worker.CONTEXT_LOST:  # its device was lost before; this task never began
                 return self.result(self.submit(function, task, what), task)
             return self._obituary(task, token, DIED, _signal_name(death.exitcode))
         except TimeoutError:
@@ -245,7 +252,7 @@ class Pool:
         own = self._owner(token)
         journal = (own / "journal").read_text() if (own / "journal").exists() else ""
         stderr = _tail(own / "stderr")
-        frame = top_frame(_tail(own / "stderr", STACKS_TAIL))
+        frame = top_frame(_tail(own / "stderr", _STACKS_TAIL))
         shutil.rmtree(own, ignore_errors=True)
         text, phase = read_journal(journal)
         try:
@@ -292,7 +299,7 @@ def _signal_name(code: int | None) -> str:
     return f"exit status {code}"
 
 
-def _tail(path: Path, length: int = STDERR_TAIL) -> str:
+def _tail(path: Path, length: int = _STDERR_TAIL) -> str:
     if not path.exists():
         return ""
     return path.read_bytes()[-length:].decode(errors="replace")

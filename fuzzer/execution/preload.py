@@ -10,7 +10,7 @@ import tempfile
 
 from fuzzer.execution import worker  # noqa: F401
 from fuzzer.execution.pool import environment
-from fuzzer.private import know_machine, preload
+from fuzzer.language.private import know_machine, preload
 
 preload()
 with tempfile.TemporaryDirectory() as folder, environment({**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}):

@@ -1,4 +1,4 @@
-"""What a run uses: CPU seconds, and memory at its peak."""
+"""CPU seconds and peak memory of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import torch
 
-PROCESS = Path("/proc/self")
+from fuzzer.language.devices import HOST, device_row
+
+_PROCESS = Path("/proc/self")
 
 
 def cpu_seconds() -> float:
@@ -18,14 +20,14 @@ def cpu_seconds() -> float:
 
 
 class Peak:
-    """Memory in use at the peak of a `with` block beyond what was in use before it: `taken`, in bytes.
+    """Peak memory of a `with` block beyond what was in use before it, in `bytes`.
 
-    Of the GPU where the device is one, else of the process. None where the machine does not tell (it is no Linux).
+    Of the accelerator where the device is one, else of the process. None where it cannot be measured (no Linux).
     """
 
     def __init__(self, device: str):
         self.device = device
-        self.taken: int | None = None
+        self.bytes: int | None = None
 
     def __enter__(self) -> Peak:
         self.start = self._reset()
@@ -33,19 +35,19 @@ class Peak:
 
     def __exit__(self, *rest: object) -> None:
         if self.start is not None:
-            self.taken = max(0, self._highest() - self.start)
+            self.bytes = max(0, self._highest() - self.start)
 
     def _reset(self) -> int | None:
-        if self.device.startswith("cuda"):
-            torch.cuda.reset_peak_memory_stats(self.device)
-            return torch.cuda.memory_allocated(self.device)
+        if device_row(self.device) is not HOST:
+            torch.accelerator.reset_peak_memory_stats(self.device)
+            return torch.accelerator.memory_allocated(self.device)
         with contextlib.suppress(OSError):
-            (PROCESS / "clear_refs").write_text("5")  # the highest mark becomes what is in use now
+            (_PROCESS / "clear_refs").write_text("5")  # the highest mark becomes what is in use now
             return self._highest()
         return None
 
     def _highest(self) -> int:
-        if self.device.startswith("cuda"):
-            return torch.cuda.max_memory_allocated(self.device)
-        status = (PROCESS / "status").read_text()
+        if device_row(self.device) is not HOST:
+            return torch.accelerator.max_memory_allocated(self.device)
+        status = (_PROCESS / "status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024

@@ -1,0 +1,1 @@
+"""The loop: draw, run, judge; minimize, verify, diagnose, store."""

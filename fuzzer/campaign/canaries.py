@@ -1,0 +1,195 @@
+"""CANARIES: for every oracle, planted faults that it must flag, beside the benign run of the same program.
+
+An oracle is trusted only after it rang for its canary and every oracle stayed silent for the twin: the same program
+with nothing planted. The faults themselves stand in `fuzzer.planted`, the programs in corpus/canaries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fuzzer.execution.explore import examine
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
+from fuzzer.judgement.oracles import ASKED
+from fuzzer.judgement.trial import Place, Subject
+
+PROGRAMS = Path(__file__).with_name("canary_programs")  # in the source, a link to corpus/canaries
+# A worker that sleeps is killed after this; its program takes 3 s to compile on one idle core, 8 s on a busy one.
+_HANG_DEADLINE_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Canary:
+    """One expectation: with `name` (a fault of FAULTS) planted in `program`, `oracle` says `verdict`.
+
+    program  a file in corpus/canaries without its ending;  direction  what the signature must say;  quick  run at the
+    start of every campaign;  deadline  seconds;  twin  what is planted in the benign run, nothing unless the running
+    torch may have the fault itself.
+    """
+
+    name: str
+    program: str
+    oracle: str
+    verdict: str
+    direction: str = "backward"
+    quick: bool = False
+    deadline: float = DEADLINE_SECONDS
+    twin: str = ""
+
+
+@dataclass(frozen=True)
+class CanaryResult:
+    """Whether the oracle flagged the fault as expected, and whether all oracles were silent on the twin.
+
+    detail says what was seen instead, "" where all is well; seconds is the canary's own time in a worker, for a death
+    the time since all were submitted.
+    """
+
+    name: str
+    oracle: str
+    flagged: bool
+    silent: bool
+    detail: str
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return self.flagged and self.silent
+
+
+CANARIES: tuple[Canary, ...] = (
+    Canary("compiler_aborts", "three_activations", "worker_survives", "crashes", "forward", quick=True),
+    Canary("compiler_raises", "three_activations", "compile_does_not_raise", "raises", "forward", quick=True),
+    Canary("five_at_once", "three_activations", "metadata_agrees", "wrong", quick=True),
+    Canary("five_at_once", "three_activations", "inputs_untouched", "wrong", quick=True),
+    Canary("five_at_once", "three_activations", "no_new_nonfinite", "wrong", quick=True),
+    Canary("five_at_once", "three_activations", "outputs_agree", "wrong", "forward", quick=True),
+    Canary("five_at_once", "three_activations", "gradients_agree", "wrong", quick=True),
+    Canary("three_at_once", "three_activations", "rerun_is_identical", "nondeterministic", quick=True),
+    Canary("three_at_once", "three_activations", "compile_is_timely", "costly", "", quick=True),
+    Canary("three_at_once", "three_activations", "memory_is_sane", "costly", "", quick=True),
+    Canary("compiled_backward_aborts", "sigmoid", "worker_survives", "crashes"),
+    Canary("compiled_backward_segfaults", "sigmoid", "worker_survives", "crashes"),
+    Canary("compiled_backward_hangs", "sigmoid", "worker_survives", "hangs", deadline=_HANG_DEADLINE_SECONDS),
+    Canary("compiled_backward_raises", "sigmoid", "compile_does_not_raise", "raises"),
+    Canary("gradients_doubled", "sigmoid", "gradients_agree", "wrong"),
+    Canary("gradient_in_float64", "sigmoid", "metadata_agrees", "wrong"),
+    Canary("gradient_flattened", "sigmoid", "metadata_agrees", "wrong"),
+    Canary("gradient_missing", "sigmoid", "metadata_agrees", "wrong"),
+    Canary("output_in_float64", "sigmoid", "metadata_agrees", "wrong", "forward"),
+    Canary("cotangent_overwritten", "sigmoid", "inputs_untouched", "wrong"),
+    Canary("written_behind_cotangent", "sigmoid", "inputs_untouched", "wrong"),
+    Canary("compiled_backward_alternates", "sigmoid", "rerun_is_identical", "nondeterministic"),
+    Canary("compiled_backward_takes_memory", "sigmoid", "memory_is_sane", "costly", ""),
+    Canary("compile_takes_long", "sigmoid", "compile_is_timely", "costly", ""),
+    Canary("sigmoid_gradient_without_a_setting", "sigmoid_under_a_setting", "settings_agree", "wrong"),
+    Canary("relu_gradient_masked_by_minus_zero", "ties", "zero_signs_agree", "signed-zero"),
+    Canary("softplus_gradient_without_threshold", "three_activations", "no_new_nonfinite", "wrong"),
+    Canary("relu_accuracy", "relu", "outputs_agree", "wrong", "forward"),
+    Canary("sigmoid_gradient_without_complement", "sigmoid", "gradients_agree", "wrong"),
+    Canary("one_gradient_element_scaled", "sigmoid", "gradients_agree", "wrong"),
+    Canary("gradient_all_zero", "tanh_vjp", "gradients_agree", "wrong"),
+    Canary("accumulation_forgotten", "value_used_twice", "gradients_agree", "wrong"),
+    Canary("broadcast_summed_over_columns", "value_used_twice", "gradients_agree", "wrong"),
+    Canary("recomputed_of_another_value", "value_used_twice", "gradients_agree", "wrong"),
+    Canary("softmax_gradient_beyond_its_tail", "rows", "gradients_agree", "wrong"),
+    Canary("size_one_dim_of_the_first_row", "rows", "gradients_agree", "wrong"),
+    Canary("elu_gradient_beside_a_vector", "rows", "gradients_agree", "wrong"),
+    Canary("ties_not_shared", "ties", "gradients_agree", "wrong"),
+    Canary("hardtanh_gradient_at_its_limits", "ties", "gradients_agree", "wrong"),
+    Canary("relu_gradient_by_multiplication", "ties", "no_new_nonfinite", "wrong"),
+    Canary("scatter_overwrites", "scatters", "gradients_agree", "wrong"),
+    Canary("window_one_further", "scatters", "gradients_agree", "wrong"),
+    Canary("scan_not_reversed", "scatters", "gradients_agree", "wrong"),
+    Canary("product_not_transposed", "products", "gradients_agree", "wrong"),
+    Canary("average_of_padding_too", "products", "gradients_agree", "wrong"),
+    Canary("tanh_gradient_in_single_precision", "products", "gradients_agree", "wrong"),
+    Canary("layer_norm_gradient_without_mean", "products", "gradients_agree", "wrong"),
+    Canary("sigmoid_gradient_under_a_setting", "sigmoid_under_a_setting", "gradients_agree", "wrong"),
+    Canary(
+        "slice_scatter_of_2_11",
+        "slice_scatter_under_sum",
+        "gradients_agree",
+        "wrong",
+        twin="slice_scatter_since_2_12",
+    ),
+    Canary("eager_gradient_scaled", "sigmoid", "gradients_agree", "eager-suspect"),
+    Canary("product_not_rounded", "contraction", "outputs_agree", "rounding-sensitive", "forward"),
+    Canary("relu_compile_error", "relu", "compile_does_not_raise", "raises", "forward"),
+    # last, because on CUDA it costs its worker the context
+    Canary("relu_runtime_error", "relu", "compile_does_not_raise", "raises", "forward"),
+)
+
+
+def selected_canaries(quick: bool) -> tuple[Canary, ...]:
+    """All canaries, or the quick ones: one an oracle that always speaks, in four short runs and a twin."""
+    return tuple(c for c in CANARIES if c.quick or not quick)
+
+
+def read_program(name: str) -> str:
+    """The text of a canary's program."""
+    return (PROGRAMS / f"{name}.prog").read_text()
+
+
+def run_canaries(pool: Pool, device: str = "cpu", quick: bool = False) -> list[CanaryResult]:
+    """Run the canaries and, once a program, their twins, in the pool's workers."""
+    return canary_results(pool, device, selected_canaries(quick))
+
+
+def canary_results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[CanaryResult]:
+    """The result of each canary, in order."""
+    place = Place(Subject("eager", device), Subject("inductor", device))
+    benign = Task(place=place, fresh=True, also=ASKED)
+    wanted = tuple(canaries)
+    texts = {c.program: read_program(c.program) for c in wanted}
+    tasks = {c.name: replace(benign, canary=c.name) for c in wanted}
+    started = time.perf_counter()
+    # the twins first: a device-side assertion of a canary leaves its worker without a CUDA context
+    calm = {
+        pair: pool.submit(examine, replace(benign, canary=pair[1]), texts[pair[0]])
+        for pair in {(c.program, c.twin): None for c in wanted}
+    }
+    rung: dict[tuple[str, str], Future[Report]] = {}
+    for c in wanted:
+        if (c.name, c.program) not in rung:
+            with _lowered_deadline(pool, c.deadline):
+                rung[c.name, c.program] = pool.submit(examine, tasks[c.name], texts[c.program])
+    found: dict[tuple[str, str], tuple[Report, float]] = {}
+    for key, future in rung.items():
+        report = pool.result(future, tasks[key[0]])
+        found[key] = report, sum(report.seconds.values()) or time.perf_counter() - started
+    twins = {pair: pool.result(future, benign) for pair, future in calm.items()}
+    return [canary_result(c, report, twins[c.program, c.twin], seconds)
+            for c in wanted for report, seconds in [found[c.name, c.program]]]  # fmt: skip
+
+
+@contextlib.contextmanager
+def _lowered_deadline(pool: Pool, seconds: float) -> Iterator[None]:
+    """The pool's deadline lowered to this for what is submitted meanwhile."""
+    usual = pool.deadline
+    pool.deadline = min(usual, seconds)
+    try:
+        yield
+    finally:
+        pool.deadline = usual
+
+
+def canary_result(canary: Canary, report: Report, twin: Report, seconds: float) -> CanaryResult:
+    """What the reports of a canary and its twin say about the oracle."""
+    wanted = (canary.oracle, canary.verdict, canary.direction)
+    said = [v.signature for v in report.verdicts]
+    flagged = wanted in [(s.oracle, s.verdict, s.direction) for s in said]
+    silent = twin.verdict == "agree"
+    detail = []
+    if not flagged:
+        seen = report.rejected or ", ".join(map(str, said)) or "silence"
+        detail.append(f"expected {'/'.join(wanted)}, got {seen}")
+    if not silent:
+        detail.append(f"its benign twin gave {twin.rejected or ', '.join(str(v.signature) for v in twin.verdicts)}")
+    return CanaryResult(canary.name, canary.oracle, flagged, silent, "; ".join(detail), seconds)

@@ -1,0 +1,118 @@
+"""What candidates show, and the minimizer put to work on the pool: between the library and the workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import replace
+
+from fuzzer.execution.explore import examine, record_values
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.verify import examine_all
+from fuzzer.judgement.verdict import FINDINGS, Verdict
+from fuzzer.language.program import Program, Recipe
+from fuzzer.language.text import show
+from minimizer.reduce import Reduction, reduce
+from minimizer.same import DETERMINISTIC, Sameness, Shown, checker, margin
+
+_MOST_KEPT = 20_000  # kept, at about a kilobyte each
+
+
+class CandidateCache:
+    """What candidates showed, asked of the pool and kept by text: suspects of one fault shrink through the same ones.
+
+    batch     candidates run at once; all workers' without it.
+    examine   the worker's function that runs a candidate.
+    final     whether verdicts must survive the rounding model's final look, which takes eight times the replicas.
+
+    A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is kept for
+    when it is asked for again. Lanes may share this.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        task: Task,
+        batch: int | None = None,
+        examine: Callable[[Task, str], Report] = examine,
+        final: bool = False,
+    ):
+        self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=final), examine
+        self.batch = max(2, batch or pool.workers)
+        self.kept: dict[str, Shown] = {}
+        self.refused: set[str] = set()  # texts that eager refused: they were never compiled
+        self.running: dict[str, Future[Report]] = {}
+        self.lock = threading.Lock()
+
+    def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
+        texts = [show(p) for p in batch]
+        self.collect()
+        for text in sorted(set(texts), key=len):  # the shortest is compiled soonest, and may end the batch
+            self.start(text)
+        yield from map(self.result, texts)
+
+    def start(self, text: str) -> Future[Report] | None:
+        """Run a candidate, unless what it shows is known or it is running already."""
+        with self.lock:
+            if text in self.kept:
+                return None
+            if text not in self.running:
+                self.running[text] = self.pool.submit(self.examine, self.task, text)
+            return self.running[text]
+
+    def result(self, text: str) -> Shown:
+        """What a candidate shows, once it has run."""
+        future = self.start(text)
+        if future is not None:
+            wait([future])
+        with self.lock:
+            if text in self.running:
+                self._keep(text)
+            found = self.kept.get(text)
+        return self.result(text) if found is None else found  # another lane's answer may have pushed it out
+
+    def collect(self) -> None:
+        """Keep what runs showed that ended after their batch was decided: no Report waits for ever."""
+        with self.lock:
+            for text in [text for text, future in self.running.items() if future.done()]:
+                self._keep(text)
+
+    def _keep(self, text: str) -> None:
+        if len(self.kept) >= _MOST_KEPT:
+            oldest = next(iter(self.kept))
+            del self.kept[oldest]
+            self.refused.discard(oldest)
+        report = self.pool.result(self.running.pop(text), self.task)
+        self.kept[text] = _finding_errors(report)
+        if report.rejected:
+            self.refused.add(text)
+
+    def rerun(self, batch: Sequence[Program]) -> list[Shown]:
+        """Every program run once more, whatever it showed before: for what does not show in every run."""
+        return [_finding_errors(report) for report in examine_all(self.pool, [(self.task, show(p)) for p in batch])]
+
+    def record(self, program: Program) -> dict[str, Recipe]:
+        """What the program's values hold in eager."""
+        task = self.task
+        return self.pool.result(self.pool.submit(record_values, task, show(program)), task).recorded
+
+
+def _finding_errors(report: Report) -> Shown:
+    """The signatures of a report with their errors. A class that is no finding's is no reason to look further."""
+    return {v.signature: v.error for v in report.verdicts if v.signature.verdict in FINDINGS}
+
+
+def minimize_with(
+    program: Program,
+    verdict: Verdict,
+    cache: CandidateCache,
+    how: Sameness = DETERMINISTIC,
+    expired: Callable[[], bool] = lambda: False,
+    note: Callable[[str], None] = lambda line: None,
+) -> Reduction:
+    """Shrink a program while it clearly shows the verdict's signature; a batch of candidates at once."""
+    run = cache if how.n == 1 else cache.rerun
+    is_same = checker(verdict.signature, run, how, least=margin(verdict.error))
+    return reduce(program, is_same, cache.batch, record=cache.record, expired=expired, note=note)

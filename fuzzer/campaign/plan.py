@@ -1,0 +1,85 @@
+"""What a campaign was asked to do, and the place where it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzzer.execution.accelerator import device_name
+from fuzzer.execution.messages import Task
+from fuzzer.language.devices import HOST, device_row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign was asked to do. minutes or programs (or neither) bound it.
+
+    db: the ledger.  folder: for everything else.  corpus: where regressions go; None: nowhere.
+    """
+
+    task: Task
+    workers: int
+    minutes: float | None = None
+    programs: int | None = None
+    db: Path = Path("findings.db")
+    folder: Path = Path(".backfuzz")
+    corpus: Path | None = None
+    command: str = "backfuzz fuzz"
+
+    @property
+    def devices(self) -> list[str]:
+        return self.task.place.devices
+
+    @property
+    def explored(self) -> Path:
+        """Where a campaign keeps its programs."""
+        return self.folder / "corpus"
+
+    @property
+    def writes(self) -> str:
+        """What goes where, in one line."""
+        regressions = "" if self.corpus is None else f", its program to {self.corpus} (git tracks both)"
+        return f"a new finding goes to {self.db}{regressions}; everything else to {self.folder}"
+
+
+def environment_of(task: Task) -> dict[str, str]:
+    """The place and the versions it runs with, as a finding stores them."""
+    import torch
+
+    place = task.place
+    found = {
+        "backend": place.subject.backend,
+        "against": str(place.reference) if place.reference.device != place.subject.device else place.reference.backend,
+        "device": place.subject.device,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+    }
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        found["triton"] = importlib.metadata.version("triton")
+    if place.subject.threads > 1:
+        found["threads"] = str(place.subject.threads)
+    if place.subject.backend == "flag_gems":
+        found["flag_gems"] = importlib.metadata.version("flag_gems")
+    if (device := device_row(place.subject.device)) is HOST:
+        found["compiler"] = _first_line("g++", "--version")
+    else:
+        found["gpu"] = device_name(device.type)
+    return {key: value for key, value in found.items() if value}
+
+
+def corpus_environment(task: Task) -> dict[str, str]:
+    """What the features of programs depend on beside the programs."""
+    return {name: environment_of(task)[name] for name in ("torch", "backend", "device")}
+
+
+def _first_line(*command: str) -> str:
+    if shutil.which(command[0]) is None:
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip().splitlines()[0] if done.stdout.strip() else ""

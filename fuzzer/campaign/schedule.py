@@ -1,0 +1,153 @@
+"""What a campaign runs next, and what it learns from each Report.
+
+A schedule has `submit(pool, task, n)`, for the n-th program, and `learn(n, report)`. Those here draw blindly: program n
+is that of its number, whatever others showed. Schedules that choose are in the folder `guidance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+from fuzzer.campaign.corpus import Corpus
+from fuzzer.coverage.features import LINES, TRACE_FAMILIES
+from fuzzer.coverage.frontier import STALL_PROGRAMS
+from fuzzer.coverage.structure import COMPILED_FAMILIES
+from fuzzer.execution.explore import explore
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pool import Pool
+from fuzzer.judgement.trial import UsageError
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.settings import parse_assignment
+
+
+class Schedule(Protocol):
+    """What a campaign asks for its programs."""
+
+    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]: ...
+
+    def learn(self, n: int, report: Report) -> None: ...
+
+    def progress(self) -> str:
+        """What it has learned, for the campaign's line; "" where it learns nothing."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class WithoutFeedback:
+    """A schedule that learns nothing."""
+
+    def learn(self, n: int, report: Report) -> None:
+        return None
+
+    def progress(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        return None
+
+
+class BySeed(WithoutFeedback):
+    """Program n of the seed: the same programs with any number of workers."""
+
+    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+        return pool.submit(explore, task, n)
+
+
+BLIND = "blind"  # the guidance that is none, and that is shipped (measured: docs/guidance.md)
+_SAVE_EVERY = 32  # programs
+
+
+class BySeedWithCorpus(WithoutFeedback):
+    """Program n of the seed; what shows something new is kept in a corpus, and where to go on is written down there.
+
+    state   of the campaign that this one goes on with (`Corpus.state`).
+    """
+
+    def __init__(self, task: Task, corpus: Corpus, state: Mapping[str, Any] | None = None):
+        self.corpus, self.first = corpus, state["next"] if state else 0
+        self.families, self.lines = _families(task.place.subject.backend), task.lines
+        self.drawing = drawing_settings(task) | {"lines": task.lines}
+        self.pending: dict[int, Any] = {}
+        self.next = self.first
+        self.save()
+
+    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+        self.pending[number := self.number(n)] = None
+        return pool.submit(explore, self.task_with_features(task), number)
+
+    def number(self, n: int) -> int:
+        """The number of this campaign's n-th program."""
+        self.next = max(self.next, self.first + n + 1)
+        return self.first + n
+
+    def task_with_features(self, task: Task) -> Task:
+        """The task, with features told. A worker tells a corpus each line of the compiler once."""
+        return replace(task, features=True, campaign=str(self.corpus.folder))
+
+    def learn(self, n: int, report: Report) -> None:
+        self.pending.pop(self.first + n)
+        self.keep(report)
+
+    def keep(self, report: Report) -> Mapping[str, int]:
+        """Count a program into the corpus. How many features were new, by family."""
+        new = self.corpus.learn(report)
+        if self.corpus.frontier.programs % _SAVE_EVERY == 0:
+            self.save()
+        return new
+
+    def progress(self) -> str:
+        frontier = self.corpus.frontier
+        still = frontier.stalled(self.families)
+        silent = frontier.absent(self.families) + (frontier.absent(LINES, self.lines) if self.lines else [])
+        reached = sum(frontier.families[family] for family in LINES)
+        kept = f"{len(frontier.best) - reached} features, {len(self.corpus.kept)} programs kept{self._lines(reached)}"
+        flat = f", none new in {STALL_PROGRAMS} programs: {' '.join(still)}" if still else ""
+        return kept + flat + (f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else "")
+
+    def _lines(self, reached: int) -> str:
+        frontier = self.corpus.frontier
+        dried = any(frontier.saturated(family, self.lines) for family in LINES) if self.lines else False
+        since = f" (none new since program {max(frontier.last_new[f] for f in LINES)})" if dried else ""
+        return f", {reached} lines of the compiler{since}" if reached else ""
+
+    def close(self) -> None:
+        self.save()
+
+    def save(self) -> None:
+        """Write down where to go on: what is still running is run again by who does."""
+        self.corpus.save({**self.drawing, "next": min(self.pending, default=self.next), **self.state()})
+
+    def state(self) -> dict[str, Any]:
+        """What this schedule needs to go on, beside what programs are drawn from and the next number."""
+        return {}
+
+
+def _families(backend: str) -> tuple[str, ...]:
+    """The families of features that a backend shows."""
+    return (*TRACE_FAMILIES, *COMPILED_FAMILIES) if backend == "inductor" else TRACE_FAMILIES
+
+
+def drawing_settings(task: Task) -> dict[str, Any]:
+    """What a task's programs are drawn from, beside their numbers."""
+    fixed = [f"{name}={value!r}" for name, value in task.fixed]
+    drawn: dict[str, Any] = {"seed": task.seed, "limits": asdict(task.limits), "ops": task.ops, "routes": task.routes}
+    return drawn | {"fixed": fixed, "device": _kind_of_device(task)}
+
+
+def restore_drawing_settings(task: Task, drawn: dict[str, Any]) -> Task:
+    """The task with what programs were drawn from. Raises UsageError where that was another kind of device."""
+    if drawn["device"] != _kind_of_device(task):
+        raise UsageError(f"the programs were drawn for {drawn['device']}, not {_kind_of_device(task)}: --device")
+    bounds: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in drawn["limits"].items()}
+    task = replace(
+        task, seed=drawn["seed"], limits=Limits(**bounds), fixed=tuple(map(parse_assignment, drawn["fixed"]))
+    )
+    return replace(task, ops=tuple(drawn["ops"]), routes=tuple(drawn["routes"]))
+
+
+def _kind_of_device(task: Task) -> str:
+    return task.place.subject.device.split(":")[0]

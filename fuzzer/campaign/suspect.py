@@ -1,0 +1,141 @@
+"""One suspect: minimized, verified, diagnosed, stored."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fuzzer.campaign.interestingness import CandidateCache, minimize_with
+from fuzzer.campaign.plan import Plan
+from fuzzer.diagnosis.diagnose import diagnose
+from fuzzer.execution.pipeline import without_settings
+from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, verify
+from fuzzer.findings.store import open_store
+from fuzzer.judgement.oracles import about_bare
+from fuzzer.judgement.verdict import Finding, Signature, without_paths
+from fuzzer.language.program import Program
+from fuzzer.language.text import parse, show
+from minimizer.reduce import Reduction
+from minimizer.same import sameness
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A program whose trial did not agree, waiting for triage."""
+
+    text: str
+    signature: Signature
+
+    @functools.cached_property
+    def ops(self) -> frozenset[str]:
+        return ops_of(self.text)
+
+
+def ops_of(text: str) -> frozenset[str]:
+    """The names of the ops in a program's text."""
+    return frozenset(node.op for node in parse(text).nodes)
+
+
+@dataclass(frozen=True)
+class TriageOutcome:
+    """What triage made of a suspect: a finding (new or known), or why there is none."""
+
+    finding: Finding | None
+    new: bool
+    note: str
+    others: tuple[Program, ...] = ()
+    reduction: Reduction | None = None
+    unfinished: bool = False  # the time was up before the program was minimal: no finding, the suspect is kept
+
+
+def triage_suspect(
+    suspect: Suspect,
+    plan: Plan,
+    cache: CandidateCache,
+    place: dict[str, str],
+    campaign: str = "",
+    expired: Callable[[], bool] = lambda: False,
+) -> TriageOutcome:
+    """Minimize, verify and diagnose one suspect; store it when it is new."""
+    if about_bare((suspect.signature.oracle,)):
+        return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
+    pool = cache.pool
+    task = replace(plan.task, fixed=())
+    # a hang costs its deadline each time
+    times = 1 if suspect.signature.verdict == "hangs" else RUNS
+    again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
+    seen = [v for report in again if (v := matching(report, suspect.signature)) is not None]
+    if not seen:
+        return TriageOutcome(None, False, f"did not show again ({again[0].verdict})")
+    how = sameness(len(seen), times)
+    # the first is cheaper, and may slip to what rounding explains after all
+    for looks in (cache, CandidateCache(pool, task, cache.batch, final=True)):
+        reduction = minimize_with(parse(suspect.text), seen[0], looks, how, expired)
+        if reduction.why == "deadline":
+            return TriageOutcome(
+                None, False, "no time was left to minimize it", reduction.others, reduction, unfinished=True
+            )
+        text = show(reduction.program)
+        shown = examine_all(pool, [(replace(task, fresh=True), text)])[0]
+        verdict = matching(shown, suspect.signature)
+        if verdict is not None:
+            break
+    else:
+        return TriageOutcome(None, False, f"the minimal program is no longer wrong with caches off ({shown.verdict})")
+    found = Finding(verdict.signature, "", suspect.text, text, place, 0, 0)
+    with open_store(plan.db) as store:
+        if found.id in {f.id for f in store.list()}:
+            return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
+    verified = verify(text, task, verdict.signature, plan.workers, plan.devices, plan.folder)
+    if verified.reproduced < verified.runs or verified.verdict is None:
+        note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
+        return TriageOutcome(None, False, note, reduction.others, reduction)
+    finding = _finding(suspect, text, verified, place, campaign, reduction, seen[0].detail)
+    with open_store(plan.db) as store:  # what is verified is safe before the rest, which takes minutes
+        new = store.add(finding)
+    if new:
+        if plan.corpus is not None:
+            _keep_regression(plan.corpus, finding)
+        finding = diagnose(finding, task, pool, plan.folder, expired)
+        with open_store(plan.db) as store:
+            store.set_diagnosis(finding)
+    return TriageOutcome(finding, new, reduction.why, reduction.others, reduction)
+
+
+def _finding(
+    suspect: Suspect,
+    text: str,
+    verified: Verification,
+    place: dict[str, str],
+    campaign: str,
+    reduction: Reduction,
+    before: str,
+) -> Finding:
+    verdict = verified.verdict
+    assert verdict is not None
+    return Finding(
+        verdict.signature,
+        without_paths(verdict.detail),
+        suspect.text,
+        text,
+        place,
+        verified.reproduced,
+        verified.runs,
+        verdict.comparisons,
+        campaign=campaign,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
+        before=without_paths(before),
+    )
+
+
+def _keep_regression(corpus: Path, finding: Finding) -> None:
+    """Every verified finding leaves a .prog: what it showed and where, then the minimal program."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    where = f"torch {finding.place.get('torch', '?')}, {finding.place.get('device', '?')}"
+    head = [f"{finding.signature} ({where})", f"expect: {finding.signature.verdict} there, agree where it is fixed"]
+    program = replace(parse(finding.program), comment=tuple(head))
+    (corpus / f"{finding.id}.prog").write_text(show(program))

@@ -1,0 +1,64 @@
+"""What a campaign counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzzer.execution.messages import Report
+from fuzzer.judgement.verdict import CLASSES, FINDINGS
+
+
+@dataclass
+class Totals:
+    """Counts of a campaign; `summary` is the JSON object that `fuzz --json` prints last."""
+
+    drawn: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    classes: Counter[str] = field(default_factory=Counter)
+    redrawn: int = 0
+    detectable: int = 0
+    elements: int = 0
+    elements_seen: int = 0
+    new: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    legal: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    phases: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def programs(self) -> int:
+        """Programs that ran."""
+        return self.drawn - self.classes["rejected"]
+
+    def count(self, report: Report) -> None:
+        self.drawn += 1
+        self.classes[report.verdict] += 1
+        if report.rejected:
+            self.rejected[report.rejected.split(":")[0]] += 1
+        self.legal.update(str(v.signature) for v in report.verdicts if v.signature.verdict == "agree")
+        self.redrawn += report.redrawn
+        self.detectable += report.detectable > 0
+        self.elements_seen += report.detectable
+        self.elements += report.elements
+        self.phases.update(report.seconds)
+
+    def summary(self) -> dict[str, Any]:
+        compared = max(self.programs, 1)
+        phases = {name: round(spent, 1) for name, spent in sorted(self.phases.items())}
+        return {
+            "programs": self.programs,
+            "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
+            "detectable_share": round(self.detectable / compared, 4),
+            "detectable_elements_share": round(self.elements_seen / max(self.elements, 1), 4),
+            "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),
+            "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
+            "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
+            "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
+            "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
+            "legal_differences": dict(self.legal),
+            "seconds": round(self.seconds, 1),
+            "cpu_seconds": phases.pop("cpu", 0.0),
+            "worker_seconds": phases,
+        }

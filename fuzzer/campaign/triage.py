@@ -1,0 +1,178 @@
+"""Suspects in order of urgency, on threads beside exploration, until they are findings."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
+from dataclasses import replace
+
+from fuzzer.campaign.interestingness import CandidateCache
+from fuzzer.campaign.plan import Plan, environment_of
+from fuzzer.campaign.suspect import Suspect, ops_of, triage_suspect
+from fuzzer.campaign.totals import Totals
+from fuzzer.execution.pool import NoMachine, Pool
+from fuzzer.execution.verify import examine_all
+from fuzzer.findings.store import StoreError, open_store
+from fuzzer.judgement.verdict import CLASSES, FINDINGS, Finding
+from fuzzer.language.program import Program
+from fuzzer.language.text import show
+
+# Signatures are coarse: several faults share one. A suspect that holds the ops of a known finding of its signature is
+# most likely that finding again: those are minimized only until this many suspects of the signature in a row brought
+# nothing new. Any other suspect gets its turn much longer.
+MOST_FRUITLESS_COVERED = 2
+MOST_FRUITLESS = 12
+MOST_WAITING = 8  # of one signature
+# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
+# of them would mostly try candidates that are never needed.
+_SHARE_OF_WORKERS = 4
+_MOST_LANES = 4
+
+
+class Triage:
+    """Turns suspects into findings, the worst class first, on the campaign's pool.
+
+    Several lanes (threads) work side by side where there are workers enough, no two of them on one signature.
+    """
+
+    def __init__(self, plan: Plan, pool: Pool, campaign: str, totals: Totals, say: Callable[[str], None]):
+        self.plan, self.pool, self.campaign, self.totals, self.say = plan, pool, campaign, totals, say
+        self.place = environment_of(plan.task)
+        self.cache = CandidateCache(pool, plan.task, plan.workers // _SHARE_OF_WORKERS)
+        self.waiting: list[Suspect] = []
+        self.changed = threading.Condition()
+        self.busy: list[Suspect] = []
+        lanes = max(1, min(_MOST_LANES, plan.workers // _SHARE_OF_WORKERS))
+        self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes)]
+        self.closing = False
+        self.deadline: float | None = None
+        self.fruitless: Counter[str] = Counter()  # suspects of a signature in a row that brought nothing new
+        self.findings: list[Finding] = []
+        with open_store(plan.db) as store:
+            self.known = {(f.signature, ops_of(f.program)) for f in store.list()}
+        self.failed: list[Suspect] = []
+        self.error: Exception | None = None
+
+    def start(self) -> None:
+        for lane in self.lanes:
+            lane.start()
+
+    def is_alive(self) -> bool:
+        return any(lane.is_alive() for lane in self.lanes)
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait this long for a lane to end; without a time, for all of them."""
+        for lane in [lane for lane in self.lanes if lane.is_alive()][: None if seconds is None else 1]:
+            lane.join(seconds)
+
+    def enqueue(self, suspect: Suspect) -> None:
+        """Queue a suspect, unless its signature is exhausted; of too many, the least urgent goes."""
+        with self.changed:
+            if self.given_up(suspect) or suspect in (*self.waiting, *self.busy):
+                return
+            self.waiting.append(suspect)
+            self.waiting.sort(key=self.priority)
+            alike = [s for s in self.waiting if s.signature == suspect.signature]
+            if len(alike) > MOST_WAITING:
+                self.waiting.remove(alike[-1])
+            self.changed.notify()
+
+    def priority(self, suspect: Suspect) -> tuple[int, bool, bool, int]:
+        """Worst class first, then what is not explained yet, then the backward, which is what we are here for, then
+        what is soon minimized."""
+        signature = suspect.signature
+        backward = signature.direction == "backward"
+        return CLASSES.index(signature.verdict), self.covered_by_known(suspect), not backward, len(suspect.text)
+
+    def covered_by_known(self, suspect: Suspect) -> bool:
+        """Whether the suspect holds every op of a known finding of its signature."""
+        return any(known == suspect.signature and ops <= suspect.ops for known, ops in self.known)
+
+    def given_up(self, suspect: Suspect) -> bool:
+        """Whether the suspect would most likely end at a known program, or at none."""
+        patience = MOST_FRUITLESS_COVERED if self.covered_by_known(suspect) else MOST_FRUITLESS
+        return self.fruitless[str(suspect.signature)] >= patience
+
+    def finish(self, seconds: float) -> None:
+        """No more suspects will come; end within this time, leaving the rest for later."""
+        with self.changed:
+            self.closing = True
+            self.deadline = time.monotonic() + seconds
+            self.changed.notify_all()
+
+    def expired(self) -> bool:
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+    def run(self) -> None:
+        """One lane: suspects until there are no more, or no time."""
+        while (suspect := self._next()) is not None:
+            try:
+                self._one(suspect)
+            except (StoreError, NoMachine, BrokenExecutor) as error:  # carried to the main thread, which raises it
+                with self.changed:
+                    self.error = error
+                    self.waiting.insert(0, suspect)  # it is kept with those that wait
+                return
+            except Exception as error:  # a fault of ours in one suspect is no reason to end a campaign of weeks
+                self.fruitless[str(suspect.signature)] += 1
+                self.failed.append(suspect)
+                self.say(
+                    f"triage itself failed on {suspect.signature}: {type(error).__name__}: {error} (please report it)"
+                )
+            finally:
+                with self.changed:
+                    self.busy.remove(suspect)
+                    self.changed.notify_all()
+
+    def _next(self) -> Suspect | None:
+        with self.changed:
+            while True:
+                self.waiting = sorted((s for s in self.waiting if not self.given_up(s)), key=self.priority)
+                if self.expired() or self.error is not None:
+                    return None
+                taken = {s.signature for s in self.busy}
+                free = next((s for s in self.waiting if s.signature not in taken), None)
+                if free is not None:
+                    self.waiting.remove(free)
+                    self.busy.append(free)
+                    return free
+                if self.closing and not self.waiting:
+                    return None
+                self.changed.wait(1.0)
+
+    def _one(self, suspect: Suspect) -> None:
+        key = str(suspect.signature)
+        outcome = triage_suspect(suspect, self.plan, self.cache, self.place, self.campaign, self.expired)
+        if outcome.unfinished:
+            with self.changed:
+                self.waiting.append(suspect)
+            return
+        self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
+        if outcome.finding is not None:
+            self.known.add((outcome.finding.signature, ops_of(outcome.finding.program)))
+        if outcome.finding is None:
+            self.say(f"not a finding: {key}: {outcome.note}")
+        elif outcome.new:
+            self.totals.new[outcome.finding.signature.verdict] += 1
+            self.findings.append(outcome.finding)
+            self.say(describe(outcome.finding))
+        else:
+            self.totals.known[outcome.finding.signature.verdict] += 1
+            self.say(f"in the ledger already: {describe(outcome.finding)}")
+        for other in outcome.others[:4]:
+            self._offer_slip(other)
+
+    def _offer_slip(self, program: Program) -> None:
+        """A candidate that showed another finding while this one shrank."""
+        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), show(program))])[0]
+        if report.verdicts and report.verdict in FINDINGS:
+            self.enqueue(Suspect(report.text, report.verdicts[0].signature))
+
+
+def describe(finding: Finding) -> str:
+    """A finding in a few lines for the terminal."""
+    lines = [f"{finding.signature.verdict} {finding.id}: {finding.signature}", f"  {finding.detail[:300]}"]
+    return "\n".join(lines + [f"  | {line}" for line in finding.program.splitlines()])

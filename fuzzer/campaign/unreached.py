@@ -1,0 +1,119 @@
+"""What no program of a campaign reached: the compiler's files and functions, as an audit of the generator."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+
+from fuzzer.campaign.corpus import Corpus
+from fuzzer.coverage.features import LINES, feature_id
+from fuzzer.coverage.lines import compiler_files, line_word
+from fuzzer.judgement.trial import UsageError
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of a file, by its qualified name and first line; how many lines of its body, and of those reached.
+
+    The body is without functions inside, which stand for themselves.
+    """
+
+    name: str
+    line: int
+    lines: int
+    reached: int
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of the compiler. Lines outside of functions run on import, whoever imports, and are not counted."""
+
+    name: str
+    lines: int
+    reached: int
+    functions: tuple[Function, ...]
+
+    @property
+    def unreached(self) -> tuple[Function, ...]:
+        """The functions of which no line was reached."""
+        return tuple(function for function in self.functions if not function.reached)
+
+    def row(self) -> dict[str, Any]:
+        """As plain values."""
+        never = [f"{function.name}:{function.line}" for function in self.unreached]
+        counts = {"lines": self.lines, "lines_reached": self.reached, "functions": len(self.functions)}
+        return {"file": self.name, **counts, "never": never}
+
+
+def audit(corpus: Corpus) -> list[File]:
+    """Every file of the compiler that has functions, and what the corpus' programs reached of it.
+
+    Raises UsageError where no lines were recorded, or those of another torch.
+    """
+    if (other := corpus.place.get("torch")) != torch.__version__:
+        raise UsageError(f"{corpus.folder} was made with torch {other}, this is {torch.__version__}, of other lines")
+    known = corpus.frontier.best
+    if not any(corpus.frontier.families[family] for family in LINES):
+        raise UsageError(f"no lines of the compiler were recorded for {corpus.folder}; fuzz --lines does that")
+    every = (
+        functions_of_file(Path(path), name, lambda text: feature_id(LINES[0], text) in known)
+        for path, name in compiler_files().items()
+    )
+    return [file for file in every if file.functions]
+
+
+def functions_of_file(path: Path, name: str, reached: Callable[[str], bool]) -> File:
+    """A file's functions. reached: of a line in the words of a feature."""
+    found = list(_functions(compile(path.read_bytes(), str(path), "exec", dont_inherit=True)))
+    hit = {line: reached(line_word(name, line)) for _, lines in found for line in lines}
+    own = [(code, lines) for code, lines in found if not code.co_name.startswith("<")]  # lambdas and comprehensions
+    functions = (
+        Function(code.co_qualname.replace(".<locals>", ""), code.co_firstlineno, len(lines), sum(hit[n] for n in lines))
+        for code, lines in own
+    )
+    return File(name, len(hit), sum(hit.values()), tuple(sorted(functions, key=lambda f: f.line)))
+
+
+def _functions(code: CodeType) -> Iterator[tuple[CodeType, set[int]]]:
+    """The functions inside, and the lines of their bodies."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_flags & inspect.CO_OPTIMIZED:  # no body of a class
+                lines = {line for _, _, line in inner.co_lines() if line}
+                yield inner, lines - {inner.co_firstlineno} or lines  # the line of `def` is no part, unless it is all
+            yield from _functions(inner)
+
+
+def audit_totals(audited: Sequence[File]) -> dict[str, int]:
+    """Lines, functions and files, and how many of each were reached."""
+    return {
+        "lines": sum(file.lines for file in audited),
+        "lines_reached": sum(file.reached for file in audited),
+        "functions": sum(len(file.functions) for file in audited),
+        "functions_reached": sum(len(file.functions) - len(file.unreached) for file in audited),
+        "files": len(audited),
+        "files_reached": sum(file.reached > 0 for file in audited),
+    }
+
+
+_WIDTH = 120  # of the text, in columns
+
+
+def report_lines(audited: Sequence[File]) -> Iterator[str]:
+    """The audit as lines of text: what was reached of each file, and the functions that nobody reached."""
+    total = audit_totals(audited)
+    yield ", ".join(f"{total[f'{w}_reached']} of {total[w]} {w}" for w in ("lines", "functions", "files")) + " reached"
+    for file in (file for file in audited if file.reached):
+        functions = f"{len(file.functions) - len(file.unreached)} of {len(file.functions)} functions"
+        yield f"{file.name}: {file.reached} of {file.lines} lines, {functions}" + "; never:" * bool(file.unreached)
+        names = " ".join(f"{function.name}:{function.line}" for function in file.unreached)
+        yield from textwrap.wrap(names, _WIDTH, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    for file in (file for file in audited if not file.reached):
+        yield f"{file.name}: none of {len(file.functions)} functions"

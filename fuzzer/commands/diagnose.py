@@ -1,0 +1,73 @@
+"""`backfuzz diagnose`: what is at fault, found out again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import db_option, json_option, where_option, workers_option
+from fuzzer.commands.reference import finding_task
+from fuzzer.judgement.verdict import Finding
+
+
+@main.command()
+@click.argument("references", nargs=-1, required=True, metavar="ID...")
+@where_option
+@workers_option
+@db_option
+@json_option
+@exit_codes
+def diagnose(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
+    """Find out again what is at fault in findings of the ledger, where they were found or on --device, and store it.
+
+    Takes about a minute a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
+    finding or ledger; 3 this machine cannot run it; 130 interrupted.
+    """
+    from fuzzer.findings.store import encode, open_store
+
+    with open_store(db, create=False) as store:
+        findings = [store.get(reference) for reference in references]
+    rows = []
+    for finding in findings:
+        found = diagnose_one(finding, device, workers)
+        if found is None:
+            click.echo(f"{finding.id}: it does not show here (found with torch {finding.place.get('torch')})", err=True)
+            continue
+        with open_store(db) as store:
+            store.set_diagnosis(found)
+        rows.append(encode(found))
+        if not as_json:
+            click.echo(f"{found.id}  {found.signature}\n" + "\n".join(diagnosis_lines(found)))
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(0 if len(rows) == len(findings) else COULD_NOT_RUN)
+
+
+def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> Finding | None:
+    """The finding with a new diagnosis; None where it does not show."""
+    from fuzzer.diagnosis.diagnose import diagnose
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.pool import Pool
+    from fuzzer.execution.verify import RUNS, examine_all, matching
+
+    task = finding_task(finding, device, None, None)
+    devices = task.place.devices
+    folder = Path(".backfuzz")
+    folder.mkdir(parents=True, exist_ok=True)
+    with Pool(workers or default_workers(devices), devices, scratch=folder) as pool:
+        shown = [matching(r, finding.signature) for r in examine_all(pool, [(task, finding.program)] * RUNS)]
+        return diagnose(finding, task, pool, folder) if any(shown) else None
+
+
+def diagnosis_lines(finding: Finding) -> list[str]:
+    """What is at fault, for the terminal."""
+    if not finding.diagnosis:
+        return ["not diagnosed yet: backfuzz diagnose " + finding.id]
+    lines = [f"  {name}: {text}" for name, text in finding.diagnosis.items()]
+    return [*lines, f"  attachments (in `backfuzz export`): {', '.join(finding.attachments) or 'none'}"]

@@ -1,0 +1,57 @@
+"""`backfuzz features`: what programs exercise."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import db_option, device_option, json_option, references_argument, workers_option
+from fuzzer.commands.place import make_task
+from fuzzer.commands.reference import load_program
+
+
+@main.command()
+@references_argument
+@device_option
+@workers_option
+@db_option
+@json_option
+@exit_codes
+def features(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
+    """Print what programs exercise, in words, by family: what campaigns count.
+
+    Exit codes: 0 printed; 2 a program could not run; 3 this machine cannot run it; 130 interrupted.
+    """
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.explore import report_words
+    from fuzzer.execution.pool import Pool
+
+    loaded = [load_program(reference, db) for reference in references]
+    task = make_task(device, "inductor", None, fresh=True)
+    where = task.place.subject.device
+    with Pool(min(workers or default_workers([where]), len(loaded)), [where]) as pool:
+        futures = [pool.submit(report_words, task, text) for _, text, _ in loaded]
+        reports = [pool.result(future, task) for future in futures]
+    rows = []
+    for (label, _, _), report in zip(loaded, reports, strict=True):
+        words = {family: text.splitlines() for family, text in report.files.items()}
+        rows.append({"program": label, "rejected": report.rejected, "features": words})
+        if not as_json:
+            _feature_lines(label, report.rejected, words)
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(COULD_NOT_RUN if any(row["rejected"] for row in rows) else 0)
+
+
+def _feature_lines(label: str, rejected: str, words: dict[str, list[str]]) -> None:
+    """Print a program's features for people."""
+    told = ", ".join(f"{len(found)} {family}" for family, found in words.items())
+    click.echo(f"{label}: {rejected or told}", err=bool(rejected))
+    for family, found in words.items():
+        click.echo("".join(f"  {family:9} {word}\n" for word in found), nl=False)

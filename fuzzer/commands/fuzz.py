@@ -1,0 +1,184 @@
+"""`backfuzz fuzz`: a campaign."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.campaign.schedule import BLIND
+from fuzzer.commands.exits import DIFFERS, INTERRUPTED, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import (
+    also_option,
+    backend_option,
+    compare_option,
+    db_option,
+    device_option,
+    json_option,
+    workers_option,
+)
+from fuzzer.commands.place import make_task
+from fuzzer.findings.checkout import regressions
+from fuzzer.guidance import ARMS
+from fuzzer.judgement.trial import UsageError
+
+
+@main.command()
+@click.option("--minutes", type=click.FloatRange(min=0), default=None, help="Stop drawing after this time.")
+@click.option("--programs", type=click.IntRange(1), default=None, help="Stop after drawing this many programs.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Same seed, same programs, any number of workers; with --guidance what comes back decides too.",
+)
+@device_option
+@workers_option
+@backend_option
+@compare_option
+@click.option(
+    "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
+)
+@click.option(
+    "--ops",
+    "ops_",
+    default=None,
+    metavar="NAMES",
+    help="Ops to draw from, with commas: names, or `core` (42 that most models are made of). Default: all.",
+)
+@click.option(
+    "--guidance",
+    type=click.Choice([BLIND, *ARMS]),
+    default=None,
+    help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
+    f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
+    f"that it is expected to take. The choices are logged. Default: {BLIND}.",
+)
+@click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
+@click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
+@click.option(
+    "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a campaign's choices.jsonl."
+)
+@click.option(
+    "--lines/--no-lines",
+    default=None,
+    help="Record which lines of the compiler are reached, for `status --coverage`. Default: where Python can, of one "
+    "program in 4 from 3.12 on (of all where lines guide), before (with coverage.py) of one in 16.",
+)
+@click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
+@also_option
+@db_option
+@json_option
+@click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new finding.")
+@exit_codes
+def fuzz(
+    minutes: float | None,
+    programs: int | None,
+    seed: int,
+    device: str | None,
+    workers: int | None,
+    backend: str,
+    compare: tuple[str, str] | None,
+    routes: str | None,
+    ops_: str | None,
+    guidance: str | None,
+    unguided: bool,
+    resume: bool,
+    again: Path | None,
+    lines: bool | None,
+    complex_: bool,
+    assignments: Sequence[str],
+    also: tuple[str, ...],
+    db: Path,
+    as_json: bool,
+    fail_on_finding: bool,
+) -> None:
+    """Draw programs, run them compiled and in eager, report what cannot be rounding.
+
+    Without --minutes or --programs it runs until Ctrl-C, which stops it cleanly; a second Ctrl-C kills it.
+
+    Exit codes: 0 it ran; 1 with --fail-on-finding and a new finding; 2 usage; 3 this machine cannot run it; 130
+    interrupted.
+    """
+    from fuzzer.campaign.loop import Campaign
+    from fuzzer.campaign.plan import Plan
+    from fuzzer.campaign.view import Lines, Live
+    from fuzzer.commands.source import find_source, share_of_lines
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.generation.vocabulary import parse_ops
+    from fuzzer.language import settings
+    from fuzzer.language.ops.spec import Limits
+    from fuzzer.language.program import DIFFERENTIABLE, FLOATS
+
+    chosen = _named_routes(routes)
+    fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
+    limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
+    task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
+    task = task if ops_ is None else replace(task, ops=parse_ops(ops_))
+    _check_routes(task)
+    command = "backfuzz " + shlex.join(sys.argv[1:])
+    workers = workers or default_workers(task.place.devices)
+    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command)
+    source = find_source(plan, guidance, unguided, resume, again)
+    task = replace(source.task, lines=share_of_lines(lines, source))
+    most = programs if source.programs is None else min(programs or source.programs, source.programs)
+    plan = replace(plan, task=task, programs=most)
+    view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
+    campaign = Campaign(plan, view.say, lambda own: source.schedule(task, own))
+    _install_interrupt(campaign, view.say)
+    with view:
+        totals = campaign.run(view.update)
+    view.end(totals)
+    if as_json:
+        click.echo(json.dumps(totals.summary()))
+    if campaign.stopping:
+        corpus = f"its corpus: {command if resume else command + ' --resume'}"
+        onward = corpus if source.corpus else f"another seed: {command} --seed {seed + 1}"
+        click.echo(f"stopped; go on with {onward}", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
+
+
+def _named_routes(text: str | None) -> tuple[str, ...]:
+    """The routes of a list with commas; without one those that any backend can take. Raises UsageError."""
+    from fuzzer.language.routes import ANY_BACKEND, ROUTES
+
+    given = ",".join(ANY_BACKEND) if text is None else text
+    chosen = tuple(part.strip() for part in given.split(",") if part.strip())
+    if not chosen:
+        raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
+    for route in chosen:
+        if route not in ROUTES:
+            raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
+    return chosen
+
+
+def _check_routes(task: Any) -> None:
+    """Raises UsageError where the backend on trial cannot take one of the task's routes."""
+    from fuzzer.language.routes import check_backend
+
+    for route in task.routes:
+        check_backend(route, task.place.subject.backend)
+
+
+def _install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:
+    """First Ctrl-C: stop cleanly and keep everything. Second: kill."""
+
+    def stop(*_: Any) -> None:
+        if campaign.stopping:
+            os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(INTERRUPTED)
+        campaign.stopping = True
+        say("stopping: what is running ends first, everything is kept (Ctrl-C again kills)")
+
+    signal.signal(signal.SIGINT, stop)

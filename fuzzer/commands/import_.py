@@ -1,0 +1,72 @@
+"""`backfuzz import`: a Python function written as a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import exit_codes
+from fuzzer.commands.group import main
+from fuzzer.judgement.trial import UsageError
+
+
+@main.command(name="import")
+@click.argument("reference", metavar="FILE.py[:FUNCTION]")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The file to write. Default: FUNCTION.prog.")
+@exit_codes
+def import_(reference: str, out: Path | None) -> None:
+    """Write a Python function as a program: it is called once, and every torch call that it makes becomes a node.
+
+    FILE.py is run; the tuple `inputs` in it holds the tensors that FUNCTION is called with. FUNCTION may be left out
+    where the file defines one function, and may be a torch.nn.Module. Inputs and parameters become leaves, with their
+    types and layouts; with their values too where they have at most 64 elements.
+
+    Exit codes: 0 written; 2 something in the function cannot be expressed (all of it is named), or usage.
+    """
+    from fuzzer.language.text import show
+    from fuzzer.language.transcribe import Inexpressible, transcribe
+
+    path, _, wanted = reference.partition(":")
+    name, function, inputs = _user_function(path, wanted)
+    try:
+        program, drawn = transcribe(function, inputs)
+    except Inexpressible as error:
+        for call in error.calls:
+            click.echo(f"cannot be expressed: {call}", err=True)
+        raise UsageError(
+            f"{reference}: {len(error.calls)} call(s) that no op says; `backfuzz ops` lists the ops"
+        ) from None
+    told = (f"{', '.join(drawn)} hold drawn values, not those of the function's inputs.",) if drawn else ()
+    target = out or Path(f"{name}.prog")
+    if out is None and target.exists():
+        raise UsageError(f"{target} exists; --out names another file, or this one to replace it")
+    target.write_text(show(replace(program, comment=(f"The function {name} of {Path(path).name}.", *told))))
+    click.echo(str(target))
+
+
+def _user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tuple[Any, ...]]:
+    """(name, function, inputs) of a Python file. Raises UsageError."""
+    import runpy
+
+    import torch
+
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no such file; `backfuzz import` takes FILE.py or FILE.py:FUNCTION")
+    try:
+        space = runpy.run_path(path, run_name="backfuzz_import")
+    except Exception as error:  # the user's own code
+        raise UsageError(f"{path} raised {type(error).__name__}: {error}") from None
+    inputs = space.get("inputs")
+    if not (isinstance(inputs, tuple | list) and inputs and all(isinstance(t, torch.Tensor) for t in inputs)):
+        raise UsageError(f"{path}: it has no tuple of tensors called `inputs` to call the function with")
+    own = [key for key, v in space.items() if callable(v) and getattr(v, "__module__", "") == "backfuzz_import"]
+    if not wanted and len(own) != 1:
+        raise UsageError(f"{path} defines {', '.join(own) or 'no function'}: name one, {path}:FUNCTION")
+    function = space.get(wanted or own[0])
+    if not callable(function):
+        raise UsageError(f"{path}: no function {wanted!r}; it defines {', '.join(own) or 'none'}")
+    return wanted or own[0], function, tuple(inputs)

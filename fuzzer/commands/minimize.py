@@ -1,0 +1,108 @@
+"""`backfuzz minimize`: programs shrunk, verified and stored."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import (
+    also_option,
+    compare_option,
+    db_option,
+    found_backend_option,
+    json_option,
+    references_argument,
+    where_option,
+    workers_option,
+)
+from fuzzer.commands.reference import finding_task, load_program
+from fuzzer.findings.checkout import regressions
+from fuzzer.judgement.verdict import FINDINGS
+
+
+@main.command()
+@references_argument
+@where_option
+@found_backend_option
+@compare_option
+@also_option
+@workers_option
+@db_option
+@json_option
+@exit_codes
+def minimize(
+    references: Sequence[str],
+    device: str | None,
+    backend: str | None,
+    compare: tuple[str, str] | None,
+    also: tuple[str, ...],
+    workers: int | None,
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Shrink programs that differ; verify and store what comes out. Prints the minimal program.
+
+    Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it; 130
+    interrupted.
+    """
+    rows = [_minimize_one(reference, device, backend, compare, also, workers, db, as_json) for reference in references]
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(0 if all(row["finding"] for row in rows) else COULD_NOT_RUN)
+
+
+def _minimize_one(
+    reference: str,
+    device: str | None,
+    backend: str | None,
+    compare: Any,
+    also: tuple[str, ...],
+    workers: int | None,
+    db: Path,
+    quiet: bool,
+) -> dict[str, Any]:
+    from fuzzer.campaign.interestingness import CandidateCache
+    from fuzzer.campaign.plan import Plan, environment_of
+    from fuzzer.campaign.suspect import Suspect, triage_suspect
+    from fuzzer.campaign.triage import describe
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.pool import Pool
+    from fuzzer.execution.verify import examine_all
+
+    label, text, finding = load_program(reference, db)
+    text = finding.original if finding is not None else text
+    task = finding_task(finding, device, backend, compare, also)
+    plan = Plan(
+        task,
+        workers or default_workers(task.place.devices),
+        db=db,
+        corpus=regressions(db),
+        command=f"backfuzz minimize {reference}",
+    )
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool:
+        report = examine_all(pool, [(task, text)])[0]
+        row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
+        row |= {"finding": None, "minimal": None, "queries": 0}
+        if report.verdicts and report.verdict in FINDINGS:
+            suspect = Suspect(text, report.verdicts[0].signature)
+            outcome = triage_suspect(suspect, plan, CandidateCache(pool, task), environment_of(task))
+            found, reduction = outcome.finding, outcome.reduction
+            row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
+            row["note"] = outcome.note
+            row["queries"] = reduction.queries if reduction else 0
+            if found is not None and not quiet:
+                click.echo(describe(found))
+    row["seconds"] = round(time.monotonic() - started, 1)
+    if row["finding"] is None and not quiet:
+        click.echo(f"{label}: {row['class']}; nothing to store ({row['note'] or 'it agrees'})")
+    return row

@@ -1,0 +1,49 @@
+"""`backfuzz ops`: what programs are made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import json_option
+
+
+@main.command()
+@click.option("--complex", "complex_", is_flag=True, help="Only those that take complex numbers in the running torch.")
+@json_option
+@exit_codes
+def ops(complex_: bool, as_json: bool) -> None:
+    """List the operations that programs are made of.
+
+    Exit codes: 0 always.
+    """
+    from fuzzer.generation.vocabulary import SETS, complex_form
+    from fuzzer.language.ops import OPS
+    from fuzzer.language.ops.spec import SAME
+
+    rows: list[dict[str, Any]] = []
+    for spec in filter(lambda s: s.takes_complex, map(complex_form, OPS)) if complex_ else OPS.values():
+        first = spec.operands[0].dtypes
+        rows.append(
+            {
+                "name": spec.name,
+                "family": spec.family,
+                "sets": [name for name, members in SETS.items() if spec.name in members],
+                "source": spec.source,
+                "dtypes": [] if first == SAME else list(first),
+                "attributes": [a.name for a in spec.attributes],
+                "differentiable": spec.differentiable,
+                "entries": list(spec.entries),
+            }
+        )
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        sets = " ".join(row["sets"])
+        click.echo(f"{row['family']:14} {row['name']:24} {sets:5} {row['source']}({', '.join(row['attributes'])})")
+    click.echo(f"{len(rows)} op(s), {sum(bool(r['differentiable']) for r in rows)} differentiable")

@@ -1,0 +1,64 @@
+"""Options that several verbs take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fuzzer.language.devices import DEVICE_NAMES
+
+
+def _known_oracles(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, where each is of an oracle that is silent unless asked for. Raises BadParameter."""
+    if names:
+        from fuzzer.judgement.oracles import ASKED  # it needs torch, which takes longer than showing a help text
+
+        unknown = [name for name in names if name not in ASKED]
+        if unknown:
+            raise click.BadParameter(f"{unknown[0]!r} is none that is silent unless asked for: {', '.join(ASKED)}")
+    return names
+
+
+db_option = click.option(
+    "--db", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True, help="The ledger."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+device_option = click.option("--device", default=None, help=f"One of {DEVICE_NAMES}. Default: a GPU if there is one.")
+where_option = click.option(
+    "--device", default=None, help="Of both sides. Default: the finding's own; for a file, a GPU if there is one."
+)
+found_backend_option = click.option(
+    "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
+)
+backend_option = click.option(
+    "--backend",
+    default="inductor",
+    show_default=True,
+    help="On trial: a torch.compile backend, or flag_gems: eager with FlagGems' operators.",
+)
+compare_option = click.option(
+    "--compare",
+    nargs=2,
+    metavar="A B",
+    default=None,
+    help="Compare any two sides, each `backend` or `backend@device`; the first is the reference. "
+    "The second may be `backend@cpu/8`: with 8 threads.",
+)
+also_option = click.option(
+    "--also",
+    multiple=True,
+    metavar="ORACLE",
+    callback=_known_oracles,
+    help="An oracle that is silent unless asked for (repeatable).",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=None,
+    help="Processes. Default: one a core, two with a GPU, fewer where RAM or GPU memory has less than a GiB for each.",
+)
+corpus_option = click.option(
+    "--corpus", type=click.Path(path_type=Path), default=Path(".backfuzz/corpus"), show_default=True, help="Its folder."
+)
+references_argument = click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")

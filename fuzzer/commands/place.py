@@ -1,0 +1,50 @@
+"""Where a command runs programs: its device, its two sides, and the task that workers get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fuzzer.judgement.trial import UNCOMPILED, Place, UsageError, parse_subject
+from fuzzer.language.devices import DEVICE_NAMES, is_device
+
+
+def pick_device(device: str | None) -> str:
+    """The device asked for; else the machine's accelerator, else cpu. None is touched."""
+    if device is not None:
+        if not is_device(device):
+            raise UsageError(f"--device takes {DEVICE_NAMES}, not {device!r}")
+        return device
+    from fuzzer.execution.accelerator import default_device_type
+
+    return default_device_type()
+
+
+def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Place:
+    """The two sides of a trial. Raises UsageError for an unknown backend, NoMachine where flag_gems cannot run."""
+    from fuzzer.execution.pool import check_flag_gems
+
+    if compare:
+        place = Place(parse_subject(compare[0], device), parse_subject(compare[1], device))
+    else:
+        place = Place(parse_subject("eager", device), parse_subject(backend, device))
+    import torch
+
+    known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
+    for side in (place.reference, place.subject):
+        if not is_device(side.device):
+            raise UsageError(f"a device is one of {DEVICE_NAMES}, not {side.device!r}")
+        if side.backend not in known:
+            raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
+    if place.reference.backend != "eager":
+        raise UsageError(f"the reference side records ATen operations, so it is eager, not {place.reference.backend!r}")
+    if place.reference.threads > 1:
+        raise UsageError(f"the reference side runs with one thread, not {place.reference}")
+    if place.subject.backend == "flag_gems":
+        check_flag_gems(place.subject.device)
+    return place
+
+
+def make_task(device: str | None, backend: str, compare: tuple[str, str] | None, **fields: Any) -> Any:
+    from fuzzer.execution.messages import Task
+
+    return Task(place=_make_place(pick_device(device), backend, compare), **fields)

@@ -1,0 +1,46 @@
+"""`backfuzz status`: what a campaign has seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import corpus_option, json_option
+
+
+@main.command()
+@corpus_option
+@click.option("--coverage", is_flag=True, help="The compiler's files and functions too that no program reached.")
+@json_option
+@exit_codes
+def status(corpus: Path, coverage: bool, as_json: bool) -> None:
+    """Say what a campaign has seen: the last one, or the one whose corpus is named.
+
+    Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
+    """
+    from fuzzer.campaign.corpus import Corpus, load_corpus
+    from fuzzer.campaign.unreached import audit, audit_totals, report_lines
+
+    found = load_corpus(corpus, Corpus)
+    state = found.state()
+    seen = found.frontier
+    families = {name: {"features": n, "last_new": seen.last_new[name]} for name, n in sorted(seen.families.items())}
+    audited = audit(found) if coverage else []
+    row: dict[str, Any] = {"corpus": str(corpus), "place": found.place, "programs": seen.programs}
+    row |= {"kept": len(found.kept), "lines_share": state.get("lines", 0.0), "families": families}
+    if as_json:
+        row |= {"coverage": audit_totals(audited) | {"by_file": [file.row() for file in audited]}} if coverage else {}
+        click.echo(json.dumps(row))
+        return
+    place = ", ".join(f"{name} {value}" for name, value in found.place.items())
+    click.echo(f"{corpus}: {seen.programs} programs, {len(found.kept)} kept ({place})")
+    for name, family in families.items():
+        click.echo(f"  {name:9} {family['features']:6} features, the last new one with program {family['last_new']}")
+    if coverage:
+        click.echo(f"the compiler's lines were recorded of {row['lines_share']:.0%} of the programs")
+        click.echo("\n".join(report_lines(audited)))

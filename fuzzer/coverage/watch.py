@@ -1,0 +1,78 @@
+"""Watch inductor compile: the graphs that it received, the code that it wrote, its counters.
+
+The hooks themselves stand in `language.private`, with the torch versions that they were tried on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fuzzer.coverage.lines import trace_this_thread
+from fuzzer.coverage.structure import CompiledGraph, compiled_words
+from fuzzer.language.private import counters, inner_graphs, kernels_in_work, output_code, readable
+from fuzzer.language.routes import ROUTES
+
+
+@dataclass
+class Watch:
+    """What inductor did while it was watched.
+
+    graphs    in the order in which it received them. Code from its cache has no `kernels`; AOTInductor's has no code.
+    counted   by how much each of its counters grew.
+    error     of a hook; `words` raises it.
+    seconds   CPU that the hooks took, by hook.
+    """
+
+    graphs: list[CompiledGraph] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+    error: Exception | None = None
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def words(self) -> dict[str, frozenset[str]]:
+        """The words of what was compiled, by family of `structure`. Raises `error`."""
+        if self.error is not None:
+            raise self.error
+        return compiled_words(self.graphs, self.counted)
+
+
+@contextlib.contextmanager
+def watch_inductor(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
+    """Watch the compiles of one program under a route. phase: gives "backward" while its backward runs."""
+    watch, before = Watch(), counters()
+
+    def direction(backward: bool) -> str:
+        if ROUTES[route].joint:
+            return "joint"
+        return "backward" if backward or phase() == "backward" else "forward"
+
+    def received(module: object, backward: bool) -> bool:
+        trace_this_thread()
+        with _errors_kept(watch, "graphs"):
+            watch.graphs.append(CompiledGraph(direction(backward), readable(module)))
+        return True
+
+    def written(code: str) -> None:
+        with _errors_kept(watch, "kernels"):
+            if watch.graphs:  # else AOTAutograd had all of it in its cache: this worker has shown it before
+                watch.graphs[-1].code += code
+                watch.graphs[-1].kernels = kernels_in_work()
+
+    with inner_graphs(received), output_code(written):
+        yield watch
+    watch.counted = {name: number - before.get(name, 0) for name, number in counters().items()}
+
+
+@contextlib.contextmanager
+def _errors_kept(watch: Watch, what: str) -> Iterator[None]:
+    """Keep a hook's error in `watch.error`, since the compiler would take it for its own; and the hook's CPU time."""
+    started = time.thread_time()
+    try:
+        yield
+    except Exception as error:  # raised by `words`
+        watch.error = error
+    finally:
+        watch.seconds[what] += time.thread_time() - started

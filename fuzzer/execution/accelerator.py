@@ -1,0 +1,116 @@
+"""Accelerators: how many there are, which one to run on, free memory filled with NaN, results copied to the host.
+
+The process that starts workers never initialises a device: what needs that is asked by a process of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import subprocess
+import sys
+from dataclasses import replace
+
+import torch
+
+from fuzzer.judgement.comparison import within_storage
+from fuzzer.judgement.trial import Observation
+from fuzzer.language.devices import DEVICES, HOST, Device, device_row, synchronise
+from fuzzer.rounding.trace import moved_to
+
+# Blocks that are filled with NaN: their elements, as powers of two, and how many of each.
+_POWERS, _BLOCKS = (7, 9, 11, 13, 15, 18), 6
+# A line a device, bytes free and its name; some modules of torch cannot say how a device is called.
+_QUERY = """
+import sys, torch
+module = torch.get_device_module(sys.argv[1])
+for index in range(module.device_count()):
+    free, _ = torch.accelerator.get_memory_info(index)
+    print(free, getattr(module, "get_device_name", lambda _: "")(index))
+"""
+QUERY_SECONDS = 60.0  # importing torch from a cold disk takes 20
+
+
+def count_devices(type: str) -> int:
+    """How many devices of this type the running torch can use; 0 where it is built for another."""
+    built = torch.accelerator.current_accelerator()
+    return torch.accelerator.device_count() if built is not None and built.type == type else 0
+
+
+def default_device_type() -> str:
+    """The type of device to run on by default: the accelerator's where the machine has one, else cpu."""
+    return next((name for name in DEVICES if count_devices(name)), HOST.type)
+
+
+def can_fork() -> bool:
+    """Whether children of a process that has imported the compiler, which looks for accelerators, can use them."""
+    built = torch.accelerator.current_accelerator()
+    return built is None or (built.type in DEVICES and device_row(built.type).forks and torch.version.hip is None)
+
+
+def query_devices(type: str) -> list[tuple[int, str]]:
+    """Bytes free and the name of each device of a type; none where that cannot be said."""
+    if not count_devices(type):
+        return []
+    command = (sys.executable, "-P", "-c", _QUERY, type)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return []
+    lines = (line.partition(" ") for line in done.stdout.splitlines())
+    return [(int(free), name) for free, _, name in lines if free.isdecimal()]
+
+
+def free_memory(type: str) -> int:
+    """Bytes free on all devices of this type, which workers use in turn; sys.maxsize where that is unknown."""
+    found = query_devices(type)
+    return min(free for free, _ in found) * len(found) if found else sys.maxsize
+
+
+@functools.cache
+def device_name(type: str) -> str:
+    """The name of the first device of this type, such as NVIDIA H200; "" where that is unknown."""
+    return next((name for _, name in query_devices(type)), "")
+
+
+def use_device(row: Device, number: int, of: int) -> None:
+    """Run on device `number` modulo `of` from now on, with TF32 off."""
+    torch.accelerator.set_device_index(number % of)
+    torch.set_float32_matmul_precision("highest")
+    for switch in row.tf32:
+        path, _, name = switch.rpartition(".")
+        setattr(operator.attrgetter(path)(torch), name, False)
+
+
+def context_is_usable(device: str) -> bool:
+    """Whether the device still computes after an error; an illegal access ends its context."""
+    try:
+        synchronise(device)
+    except RuntimeError:
+        return False
+    return True
+
+
+def poison(device: str) -> None:
+    """Fill the accelerator's free memory with NaN, so that a kernel that writes nothing cannot inherit a right answer.
+
+    On the CPU the worker's MALLOC_PERTURB_ does this for every free.
+    """
+    if device_row(device) is not HOST:
+        blocks = [torch.full((2**power,), float("nan"), device=device) for power in _POWERS for _ in range(_BLOCKS)]
+        synchronise(device)
+        del blocks
+
+
+def on_host(seen: Observation) -> Observation:
+    """The observation with its tensors on the CPU, where they are judged. One that reaches beyond its storage cannot be
+    read, and stays."""
+    found = [*seen.outputs, *seen.gradients.values(), *seen.written.values()]
+    far = [t for t in found if t is not None and device_row(t.device) is not HOST and within_storage(t)]
+    near = {id(t): moved for t, moved in zip(far, moved_to(HOST.type, [t.detach() for t in far]), strict=True)}
+    return replace(
+        seen,
+        outputs=[near.get(id(t), t) for t in seen.outputs],
+        gradients={name: near.get(id(t), t) for name, t in seen.gradients.items()},
+        written={name: near.get(id(t), t) for name, t in seen.written.items()},
+    )

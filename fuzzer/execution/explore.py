@@ -1,0 +1,110 @@
+"""The functions that the pool runs in workers: (task, argument) to Report, for a program by number or by text."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+
+from fuzzer.execution.journal import journal
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pipeline import (
+    REFUSED,
+    OnJudged,
+    is_detectable,
+    keep_report,
+    record_reference,
+    refusal,
+    report_and_words,
+    report_program,
+    report_trial,
+    run_both,
+)
+from fuzzer.execution.usage import cpu_seconds
+from fuzzer.generation.generate import generate
+from fuzzer.generation.knobs import USUAL, Knobs
+from fuzzer.generation.vocabulary import vocabulary
+from fuzzer.judgement.oracles import asked_by_share
+from fuzzer.judgement.trial import Trial
+from fuzzer.language import interpret
+from fuzzer.language.program import Program
+from fuzzer.language.text import parse, show
+
+
+def program_task(task: Task, index: int) -> Task:
+    """The task of program number `index`: by that number alone some are asked oracles that have a share, and of some
+    lines are recorded (`lines` is then 1, else 0)."""
+
+    def drawn(what: str, share: float) -> bool:
+        return random.Random(f"{task.seed}/{index}/{what}").random() < share
+
+    return replace(task, also=(*task.also, *asked_by_share(drawn)), lines=float(drawn("lines", task.lines)))
+
+
+def draw_program(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL) -> Program:
+    """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected."""
+    rng = random.Random(f"{task.seed}/{index}/{attempt}")
+    device, other = (side.device.split(":")[0] for side in (task.place.subject, task.place.reference))
+    known = vocabulary(task.limits, task.ops)
+    return generate(rng, known, task.limits, task.routes, device, task.fixed, device != other, knobs)
+
+
+# How often a program is drawn again because no gradient is detectable; then it is compiled all the same.
+MAX_REDRAWS = 3
+
+
+def explore(task: Task, index: int, on_judged: OnJudged = keep_report) -> Report:
+    """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
+    task, log = program_task(task, index), journal()
+    for attempt in range(MAX_REDRAWS + 1):
+        text, started = "", time.perf_counter()
+        log.begin(f"# program {index} of seed {task.seed}, not drawn yet")
+        try:
+            program = draw_program(task, index, attempt)
+            text, drawn = show(program), time.perf_counter() - started
+            trial, judging = record_reference(program, task, log), cpu_seconds()
+            if attempt < MAX_REDRAWS and not is_detectable(trial, log):
+                continue
+            judged = cpu_seconds() - judging
+        except REFUSED as error:
+            return replace(refusal(text, error), redrawn=attempt, candidate=attempt)
+        found = report_trial(trial, task, log, on_judged)
+        found.seconds.update(generate=drawn, judge=judged + found.seconds.get("judge", 0.0))
+        return replace(found, redrawn=attempt, candidate=attempt)
+    raise AssertionError("the last drawing is compiled, whatever it shows")
+
+
+# ---------------------------------------------------------------- programs given as text
+
+
+def examine(task: Task, text: str) -> Report:
+    """Report on this program. Raises ParseError."""
+    return report_program(parse(text), task, journal())
+
+
+def report_words(task: Task, text: str) -> Report:
+    """What this program exercises: the Report's `files` are its words, one a line, by family. Raises ParseError."""
+    try:
+        trial = record_reference(parse(text), task, journal())
+    except REFUSED as error:
+        return refusal(text, error)
+    told, words = report_and_words(trial, replace(task, features=True), journal())
+    return replace(told, files={family: "\n".join(sorted(found)) for family, found in words.items()})
+
+
+def run_trial(task: Task, text: str) -> Trial:
+    """Both sides of this program, run and not judged. Raises ParseError and what stands in REFUSED."""
+    trial = run_both(parse(text), task, journal())
+    journal().phase("look")
+    return trial
+
+
+def record_values(task: Task, text: str) -> Report:
+    """The Report's `recorded` are recipes of the program's values on the reference side. Raises ParseError."""
+    program, log = parse(text), journal()
+    log.begin(text)
+    log.phase("reference forward")
+    try:
+        return Report(text, recorded=interpret.value_recipes(program, task.place.reference.device))
+    except Exception as error:  # what is not recorded is not proposed
+        return Report(text, rejected=f"it cannot be recorded: {error!r}")

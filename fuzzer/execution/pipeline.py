@@ -1,0 +1,233 @@
+"""One trial in steps: record, ask whether a wrong gradient would be detected, run again, compile, judge.
+
+`record_reference` runs the reference side under a recording, which is enough to say what the program exercises and
+whether a wrong gradient could be detected (`is_detectable`). `rerun_reference` runs the reference side again where
+nothing records, `compile_subject` the side on trial, `judge_trial` asks the oracles. Exploration, replay, verification,
+reduction and diagnosis all go this way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from fuzzer.coverage.features import Words, feature_ids
+from fuzzer.execution.exercise import watch_features
+from fuzzer.execution.journal import Journal
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.observe import observe
+from fuzzer.execution.usage import cpu_seconds
+from fuzzer.generation.generate import Rejected
+from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, verdicts
+from fuzzer.judgement.trial import PENDING, RAN, Observation, Subject, Trial
+from fuzzer.language import routes
+from fuzzer.language.infer import IllTyped, check_draws
+from fuzzer.language.interpret import UnknownOp
+from fuzzer.language.private import output_code, reset_compiler, without_part
+from fuzzer.language.program import Attributes, Program
+from fuzzer.language.regions import UnknownRegion
+from fuzzer.language.settings import SAME_DRAWS, UnknownSetting, in_force
+from fuzzer.language.text import show
+from fuzzer.language.values import UnknownRecipe
+from fuzzer.planted import planted
+from fuzzer.rounding.record import Recorder
+from fuzzer.rounding.replay import Unreplayable
+
+
+class Refused(ValueError):
+    """A program that did not run on the reference side, with the reason."""
+
+
+# Errors that end a program before it is judged; its Report is a refusal.
+REFUSED = (
+    Rejected, Refused, IllTyped, UnknownOp, UnknownRegion, UnknownSetting, UnknownRecipe, routes.UnknownRoute,
+    Unreplayable,
+)  # fmt: skip
+
+
+def refusal(text: str, error: Exception) -> Report:
+    """The Report of a program that one of REFUSED ended."""
+    why = "the trace cannot be replayed: " if isinstance(error, Unreplayable) else ""
+    return Report(text, rejected=f"{why}{error}")
+
+
+# ---------------------------------------------------------------- the reference side
+
+
+def record_reference(program: Program, task: Task, journal: Journal) -> Trial:
+    """A program logged, checked and recorded on the reference side. Raises what stands in REFUSED."""
+    journal.begin(show(program))
+    routes.route_of(program)
+    if task.place.subject.backend != "eager":
+        routes.check_backend(program.route.name, task.place.subject.backend)
+    check_draws(program)
+    recorder = Recorder()
+    reset_compiler()
+    seen = _observe_reference(program, task, journal, recorder)
+    targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, seen.outputs, strict=True)}
+    targets |= {name: recorder.ref(t) for name, t in seen.written.items()}
+    gradients = {f"{n}.grad": recorder.ref(t) for n, t in seen.gradients.items() if t is not None}
+    pending = Observation(PENDING)
+    return Trial(program, task.place, seen, pending, recorder.trace, targets | gradients, task.final)
+
+
+def is_detectable(trial: Trial, journal: Journal) -> bool:
+    """Whether an error in some gradient element would exceed its floor. Raises Unreplayable."""
+    journal.phase("reference judge")
+    with torch.no_grad():
+        return detectable(trial)[0] > 0
+
+
+def rerun_reference(trial: Trial, task: Task, journal: Journal) -> Trial:
+    """The trial with the reference side run without a recorder. Raises Refused.
+
+    It runs twice: under a dispatch mode some backwards take the formula that they have for the compiler (cumprod's and
+    prod's, torch 2.11), and what eager itself computes is what a person sees without one.
+    """
+    trial.reference = _observe_reference(trial.program, task, journal)
+    return trial
+
+
+def _observe_reference(program: Program, task: Task, journal: Journal, recorder: Recorder | None = None) -> Observation:
+    """One run of the reference side. Raises Refused."""
+    with planted(task.canary, "reference") as tamper:
+        seen = observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
+        if seen.raised is not None:
+            raise Refused(f"{seen.phase} raised {seen.raised.kind}: {seen.raised.message.splitlines()[:1]}")
+        return tamper(seen) if recorder is None else seen
+
+
+# ---------------------------------------------------------------- the side on trial
+
+
+def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
+    """The trial with the side that is on trial run too; without the program's settings as well, where that is asked."""
+    trial.also = task.also
+    trial.subject = _run_compiled(trial.program, trial, task, journal)
+    bare = without_settings(trial.program)
+    if about_bare(task.also) and bare != trial.program:
+        journal.begin(show(bare))
+        reset_compiler()
+        trial.bare = _run_compiled(bare, trial, task, journal)
+    return trial
+
+
+def without_settings(program: Program) -> Program:
+    """The program under torch's defaults, but for what makes both sides draw the same."""
+    return replace(program, settings=tuple(pair for pair in program.settings if pair == SAME_DRAWS))
+
+
+def _run_compiled(program: Program, trial: Trial, task: Task, journal: Journal) -> Observation:
+    """The side that is on trial, under the program's settings, with what the task plants or leaves out."""
+    # a planted fault is in no cache key, and the benign run of the same program must not meet its code
+    uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(in_force((*program.settings, *uncached)))
+        tamper = stack.enter_context(planted(task.canary, "subject"))
+        for name in task.lacking:
+            stack.enter_context(without_part(name))
+        codes: list[str] = []
+        stack.enter_context(output_code(codes.append))
+        seen = tamper(observe(program, task.place.subject, journal.phase))
+        if codes:
+            seen.atomics = any("atomic_add" in code for code in codes)
+        if seen.again is not None:
+            seen.again = tamper(seen.again)
+            if differing_tensors(trial.named(seen), trial.named(seen.again)):
+                seen.admitted = _determinism_note(program, trial, task.place.subject, journal)
+    return seen
+
+
+def _determinism_note(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
+    """Of a program whose two runs differ: that they do not under torch.use_deterministic_algorithms, or torch's warning
+    of the operation without a deterministic algorithm; "" for neither."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    reset_compiler()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            seen = observe(program, subject, journal.phase)
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    if seen.again is not None and not differing_tensors(trial.named(seen), trial.named(seen.again)):
+        return "two runs are equal under torch.use_deterministic_algorithms"
+    told = (str(warning.message).partition(".")[0] for warning in said)
+    return next((f"torch says: {text}" for text in told if "deterministic" in text), "")
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+# Called with the Report of a trial while its tensors are there; gives the Report, or one with more in it.
+OnJudged = Callable[[Report, Trial], Report]
+
+
+def keep_report(report: Report, trial: Trial) -> Report:
+    return report
+
+
+def judge_trial(trial: Trial, journal: Journal) -> Report:
+    """What the oracles say of a trial. Raises Unreplayable."""
+    journal.phase("judge")
+    started = cpu_seconds()
+    with torch.no_grad():
+        found = tuple(verdicts(trial))
+        seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
+    seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
+    seconds["judge"] = cpu_seconds() - started
+    told = Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds)
+    return replace(told, gradients=nonzero_gradients(trial), fired=trial.subject.fired)
+
+
+def nonzero_gradients(trial: Trial) -> int:
+    """The number of gradients that both sides have and that are not zero everywhere on the reference side."""
+    theirs = trial.subject.gradients
+    mine = ((name, g) for name, g in trial.reference.gradients.items() if g is not None)
+    return sum(bool(g.any()) for name, g in mine if theirs.get(name) is not None)
+
+
+# ---------------------------------------------------------------- all of it
+
+
+def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
+    """The reference side of a program, recorded and run again. Raises what stands in REFUSED."""
+    return rerun_reference(record_reference(program, task, journal), task, journal)
+
+
+def run_both(program: Program, task: Task, journal: Journal) -> Trial:
+    """Both sides of a program, run and not judged. Raises what stands in REFUSED."""
+    return compile_subject(run_reference(program, task, journal), task, journal)
+
+
+def report_trial(trial: Trial, task: Task, journal: Journal, on_judged: OnJudged = keep_report) -> Report:
+    """The Report of a trial whose reference side was recorded: run again, compiled, judged."""
+    return report_and_words(trial, task, journal, on_judged)[0]
+
+
+def report_and_words(
+    trial: Trial, task: Task, journal: Journal, on_judged: OnJudged = keep_report
+) -> tuple[Report, Words]:
+    """`report_trial`, and the words of what the program exercises; none where the task asks for no features."""
+    text = show(trial.program)
+    journal.begin(text)
+    with watch_features(trial.program.route.name, task, journal) as exercised:
+        try:
+            told = judge_trial(compile_subject(rerun_reference(trial, task, journal), task, journal), journal)
+        except REFUSED as error:
+            return refusal(text, error), {}
+    words = exercised(trial)
+    return on_judged(replace(told, features=feature_ids(words)), trial), words
+
+
+def report_program(program: Program, task: Task, journal: Journal, on_judged: OnJudged = keep_report) -> Report:
+    """The Report of a program: recorded, run again, compiled, judged."""
+    try:
+        trial = record_reference(program, task, journal)
+    except REFUSED as error:
+        return refusal(show(program), error)
+    return report_trial(trial, task, journal, on_judged)

@@ -1,0 +1,1 @@
+"""The ledger, and what a person is handed of a finding."""

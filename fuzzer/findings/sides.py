@@ -1,0 +1,80 @@
+"""Sides: where the two sides of a finding ran, and how a script says so."""
+
+from __future__ import annotations
+
+import functools
+
+from fuzzer.judgement.trial import UNCOMPILED
+from fuzzer.judgement.verdict import Finding
+from fuzzer.language.devices import accelerator
+from fuzzer.language.ops import OPS, REAL
+from fuzzer.language.program import COMPLEX, Dtype, Program, statements
+from fuzzer.language.routes import ROUTES
+
+
+class Sides:
+    """A finding's two sides; what the script calls each, and what in its program the script must know of.
+
+    moves   the type of device that tensors are moved to, if any;  needs  lines before anything runs.
+    """
+
+    def __init__(self, finding: Finding, program: Program):
+        self.finding, self.program = finding, program
+        here = finding.place.get("device", "cpu")
+        self.backend, self.device = _side(finding.place.get("backend", "inductor"), here)
+        self.against, self.base = _side(finding.place.get("against", "eager"), here)
+        self.moves = accelerator((self.device, self.base))
+        # as in the trial: TF32 keeps 10 bits of the factors
+        convolves = any(node.op.startswith("conv") for node in program.nodes)
+        switches = self.moves.tf32 if self.moves and convolves else ()
+        self.needs = [f"torch.{switch} = False" for switch in switches]
+        self.gems = self.backend == "flag_gems"
+
+    @property
+    def compiled(self) -> str:
+        """The compiled side's run."""
+        return self.compiled_on(self.inputs(self.device))
+
+    def compiled_on(self, inputs: str) -> str:
+        """The compiled side's run on these inputs."""
+        start = "in_flag_gems(gradients, " if self.gems else "gradients("
+        return f"{start}{self.given(self.backend)}, *{inputs})"
+
+    @property
+    def eager(self) -> str:
+        """The reference side's run."""
+        return f"gradients({self.given(self.against)}, *{self.inputs(self.base)})"
+
+    def inputs(self, device: str) -> str:
+        return f'inputs("{device}")' if self.moves else "inputs()"
+
+    def given(self, backend: str) -> str:
+        """What `gradients` is given first: the function as this backend runs it, or what compiles it."""
+        route = self.program.route
+        given = ROUTES[route.name].script.given
+        if backend in UNCOMPILED:
+            return given(self.program, None)
+        options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
+        return given(self.program, options + (", dynamic=True" if dict(route.options).get("dynamic") else ""))
+
+    @functools.cached_property
+    def complex(self) -> bool:
+        """Whether complex numbers occur."""
+        found = {leaf.dtype for leaf in self.program.leaves} | self.named
+        found |= {o.cotangent.dtype for o in self.program.outputs if o.cotangent is not None}
+        return not found.isdisjoint(COMPLEX) or any(node.op not in REAL for node in self.program.nodes)
+
+    @functools.cached_property
+    def draws(self) -> bool:
+        """Whether random numbers are drawn."""
+        return any(OPS[node.op].random for node in self.program.nodes)
+
+    @functools.cached_property
+    def named(self) -> set[str]:
+        """The dtypes that the program's nodes and regions name."""
+        return {value.name for s in statements(self.program.body) for _, value in s.attrs if isinstance(value, Dtype)}
+
+
+def _side(text: str, device: str) -> tuple[str, str]:
+    backend, _, own = text.partition("@")
+    return backend, (own or device).partition(":")[0]

@@ -1,0 +1,1 @@
+"""How a program is drawn: knobs, vocabulary, draft, generator."""

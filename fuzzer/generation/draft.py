@@ -1,0 +1,117 @@
+"""A program while it is being drawn: what is bound, the values that it has in eager, and what may be done with them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fuzzer.generation.knobs import USUAL, Knobs
+from fuzzer.language.interpret import apply, materialise
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.program import Leaf, Node, TensorType, writes
+
+# "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
+_UNWRITABLE_VIEWS = ("as_strided", "unfold")
+# Their schemas call the results new memory, which they are not: compiled code sees no write to one through the other.
+_DENIED_VIEWS = ("unsafe_split", "unsafe_chunk")
+
+
+@dataclass
+class Draft:
+    """A program being written: what is bound, its real value, and what depends on a leaf that requires grad.
+
+    uses    how often each value is read, counted anew from the last write to its memory.
+    dead    names that an in-place node wrote to.
+    anchor  the value that the next node's first operand shall be, where it fits.
+    target  the value that the node being drawn writes to.
+    may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
+    knobs   how it is drawn where nothing else decides.
+    """
+
+    rng: random.Random
+    limits: Limits
+    dtype: str
+    may_write_leaves: bool = True
+    leaves: list[Leaf] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    env: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, TensorType] = field(default_factory=dict)
+    tracked: set[str] = field(default_factory=set)
+    uses: dict[str, int] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    anchor: str = ""
+    target: str = ""
+    knobs: Knobs = USUAL
+
+    def mark(self) -> tuple[int, int, frozenset[str]]:
+        return len(self.leaves), len(self.nodes), frozenset(self.tracked)
+
+    def undo(self, mark: tuple[int, int, frozenset[str]]) -> None:
+        """Forget what was drawn after `mark`; what was written in place since gets its values back."""
+        undone = self.nodes[mark[1] :]
+        gone = [leaf.name for leaf in self.leaves[mark[0] :]] + [name for node in undone for name in node.outs]
+        del self.leaves[mark[0] :], self.nodes[mark[1] :]
+        for name in gone:
+            for table in (self.env, self.types):
+                table.pop(name, None)
+        self.tracked = set(mark[2])
+        if any(writes(node) for node in undone):
+            self.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in self.leaves]))
+            for node in self.nodes:
+                apply(node, self.env)
+        self.uses.clear()
+        self.dead.clear()
+        for node in self.nodes:
+            self.count(node)
+
+    def count(self, node: Node) -> None:
+        """Note what a node reads, and what it makes dead or unread by writing."""
+        for name in node.uses:
+            self.uses[name] = self.uses.get(name, 0) + 1
+        target = writes(node)
+        if target is not None:
+            self.dead.add(target)
+            for name in self.sharing(target):
+                self.uses[name] = 0
+
+    def readable(self) -> Iterator[tuple[str, TensorType]]:
+        """The values that an operand may be: what a node writes to it does not read through another operand."""
+        locked = self.memory(self.target) if self.target else None
+        for name, t in self.types.items():
+            if name not in self.dead and self.memory(name) != locked:
+                yield name, t
+
+    def sharing(self, name: str) -> list[str]:
+        """The live values in the memory of this one, itself among them."""
+        memory = self.memory(name)
+        return [other for other in self.types if other not in self.dead and self.memory(other) == memory]
+
+    def memory(self, name: str) -> int:
+        return self.env[name].untyped_storage()._cdata
+
+    def views(self, name: str) -> Iterator[Node]:
+        """The nodes that made this value a view, the last one first."""
+        made = {out: node for node in self.nodes for out in node.outs}
+        while name in made and made[name].uses and self.memory(made[name].uses[0]) == self.memory(name):
+            yield made[name]
+            name = made[name].uses[0]
+
+    def written_memory(self) -> set[int]:
+        return {self.memory(name) for name in self.dead}
+
+    def may_write(self, name: str) -> bool:
+        """Whether autograd and the compilers let an in-place op write here.
+
+        Not where a leaf requires grad; nor where two leaves share memory, which AOTAutograd refuses ("does not yet
+        handle non-differentiable view input mutations"); nor through views that functionalization refuses; nor into
+        memory of which a view is denied.
+        """
+        if any(node.op in _UNWRITABLE_VIEWS for node in self.views(name)):
+            return False
+        denied = (out for node in self.nodes if node.op in _DENIED_VIEWS for out in node.outs)
+        if any(self.memory(out) == self.memory(name) for out in denied):
+            return False
+        here = [leaf for leaf in self.leaves if self.memory(leaf.name) == self.memory(name)]
+        return not here or (self.may_write_leaves and len(here) == 1 and not here[0].requires_grad)

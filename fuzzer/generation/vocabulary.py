@@ -1,0 +1,115 @@
+"""The ops that programs are drawn from, complex numbers among their operands where they are asked for.
+
+Which ops take complex numbers is asked of the running torch: an op does where enough draws of it run in eager,
+forward and backward.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fuzzer.generation.generate import Draft, Rejected, draw_node
+from fuzzer.language.interpret import UnknownOp, apply, materialise
+from fuzzer.language.ops import OPS, REAL
+from fuzzer.language.ops.spec import REQUIRED, Limits, OpSpec
+from fuzzer.language.program import COMPLEX, Node
+
+# Ops under one name. core: what most models are made of, each backward formula and layout of a kind once; every op that
+# may close a program is in it.
+SETS: dict[str, tuple[str, ...]] = {
+    "core": (
+        "exp", "log", "sigmoid", "tanh", "pow_scalar",
+        "relu", "gelu", "silu",
+        "add", "sub", "mul", "div", "maximum",
+        "where",
+        "sum", "mean", "amax", "var",
+        "softmax",
+        "layer_norm",
+        "matmul", "linear",
+        "conv2d",
+        "max_pool2d", "avg_pool2d",
+        "gather", "index_select",
+        "slice_scatter", "scatter_add", "index_add",
+        "reshape", "transpose", "permute", "expand", "narrow", "select",
+        "cat",
+        "pad",
+        "cumsum",
+        "embedding",
+        "flip",
+        "cross_entropy",
+    ),
+}  # fmt: skip
+
+# An op is drawn until so many draws ran, or so many were refused: of nearly every op torch refuses none or all.
+_MIN_RAN, _MAX_REFUSED = 3, 6
+
+
+def parse_ops(text: str) -> tuple[str, ...]:
+    """The ops that a list with commas names: sets and single ops. Raises UnknownOp."""
+    found: list[str] = []
+    for name in (part.strip() for part in text.split(",")):
+        if name not in SETS and name not in OPS:
+            raise UnknownOp(f"no op or set of ops {name!r}; sets are {', '.join(SETS)}, `backfuzz ops` lists the ops")
+        found += SETS.get(name, (name,))
+    return tuple(dict.fromkeys(found))
+
+
+def vocabulary(limits: Limits, names: Sequence[str] = ()) -> dict[str, OpSpec]:
+    """The ops of these names (none: all), such that they take complex operands where the limits have complex dtypes."""
+    if set(COMPLEX).isdisjoint(limits.dtypes):
+        return {name: OPS[name] for name in names} if names else REAL
+    return {name: complex_form(name) for name in names or OPS}
+
+
+@functools.cache
+def complex_form(name: str) -> OpSpec:
+    """The op of this name, with complex operands where torch computes it and its gradient on them."""
+    wide = OPS[name].widened()
+    return wide if _takes_complex(wide) else OPS[name]
+
+
+def _takes_complex(spec: OpSpec) -> bool:
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+        torch.manual_seed(0)
+        ran = refused = 0
+        while ran < _MIN_RAN and refused < _MAX_REFUSED:
+            if _runs_on_complex(spec, ran + refused):
+                ran += 1
+            else:
+                refused += 1
+    return ran == _MIN_RAN
+
+
+def _runs_on_complex(spec: OpSpec, number: int) -> bool:
+    """Whether a draw of the op on complex leaves runs in eager, as drawn or with its attributes at their defaults."""
+    draft = Draft(random.Random(f"{spec.name} {number}"), Limits(max_size=6, max_numel=64, dtypes=COMPLEX), COMPLEX[0])
+    try:
+        node = draw_node(draft, spec)
+    except Rejected:
+        return False
+    required = {a.name for a in spec.attributes if a.default is REQUIRED}
+    plain = replace(node, attrs=tuple(pair for pair in node.attrs if pair[0] in required))
+    complex_leaf = any(leaf.dtype in COMPLEX for leaf in draft.leaves)
+    return complex_leaf and any(_runs(draft, attempt) for attempt in (node, plain))
+
+
+def _runs(draft: Draft, node: Node) -> bool:
+    """Whether a node on the draft's leaves runs in eager, forward and backward."""
+    env: dict[str, Any] = dict(materialise(draft.leaves))
+    leaves = [env[leaf.name] for leaf in draft.leaves if leaf.requires_grad]
+    try:
+        apply(node, env)
+        results = [env[name] for name in node.outs if env[name].requires_grad]
+        if results and leaves:
+            ones = [torch.ones_like(t) for t in results]
+            torch.autograd.grad(results, leaves, ones, allow_unused=True)
+    except Exception:  # torch's refusal, of whatever type, is the answer
+        return False
+    return True

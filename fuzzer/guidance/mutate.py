@@ -1,0 +1,353 @@
+"""MUTATORS: (program, rng, donor) -> Program, one function each.
+
+A mutator changes one thing and cares for nothing else: `mutate` makes the result a program again and runs it in eager
+(`redraft.try_mutator`), so that what torch refuses is refused before anything is compiled. A mutator that finds nothing
+to change raises Rejected, or LookupError by choosing from nothing.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import torch
+
+from fuzzer.generation.draft import Draft
+from fuzzer.generation.generate import (
+    CLOSING,
+    DTYPE_WEIGHTS,
+    Rejected,
+    broadcast_strides,
+    draw_cotangent,
+    draw_layout,
+    draw_regions,
+    draw_values,
+    weighted,
+)
+from fuzzer.guidance.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
+from fuzzer.language import settings as compiler_settings
+from fuzzer.language.infer import infer
+from fuzzer.language.ops import OPS, REAL
+from fuzzer.language.ops.spec import Draw, Limits, OpSpec
+from fuzzer.language.program import (
+    FLOATS,
+    NORMAL,
+    Leaf,
+    Node,
+    Program,
+    Recipe,
+    contiguous,
+    map_nodes,
+    substitute_node,
+    substitute_operands,
+    writes,
+)
+from fuzzer.language.routes import ANY_BACKEND, ROUTES, draw_route
+from fuzzer.language.values import GENERAL
+
+Mutator = Callable[[Program, random.Random, Program], Program]
+_TRIES = 12
+_SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # 1, primes, and one beside each vector width
+
+
+def _with_leaf(program: Program, old: Leaf, new: Leaf) -> Program:
+    return replace(program, leaves=tuple(new if leaf is old else leaf for leaf in program.leaves))
+
+
+def _with_node(program: Program, old: Node, new: Node) -> Program:
+    return replace(program, body=substitute_node(program.body, old, new))
+
+
+def _unshared_leaves(program: Program) -> list[Leaf]:
+    """Leaves that neither view another nor are viewed."""
+    bases = {leaf.base for leaf in program.leaves}
+    return [leaf for leaf in program.leaves if leaf.base is None and leaf.name not in bases]
+
+
+def _drawn_node(
+    program: Program, rng: random.Random, specs: Sequence[OpSpec], at: int, anchor: str
+) -> tuple[Program, Node]:
+    """The program with the leaves that a new node needs, and the node, drawn after the first `at` ones."""
+    draft = draft_of(program, rng, at)
+    node = append_node(draft, rng.choice(specs), anchor)
+    return replace(program, leaves=tuple(draft.leaves)), fresh_names(node, program)
+
+
+def _with_node_inserted(program: Program, node: Node, at: int, instead: str = "") -> Program:
+    """The program with a node more; what follows reads its first result instead of this name."""
+    names = {instead: node.outs[0]} if instead else {}
+    after = [substitute_operands(n, names) for n in program.nodes[at:]]
+    outputs = tuple(replace(o, value=node.outs[0]) if o.value == instead else o for o in program.outputs)
+    return replace(program, body=(*program.nodes[:at], node, *after), outputs=outputs)
+
+
+def _random_value(program: Program, rng: random.Random) -> tuple[int, str]:
+    """A result, and how many nodes there are up to its own."""
+    at, node = rng.choice(list(enumerate(program.nodes, 1)))
+    return at, rng.choice(node.outs)
+
+
+_PURE = [spec for spec in REAL.values() if not spec.effects and not spec.random]
+_VIEWS = [spec for spec in _PURE if spec.family == "view" and spec.results == 1]
+_REDUCTIONS = {name: weight for name, weight in CLOSING.items() if name in REAL}
+
+
+# ---------------------------------------------------------------- the graph
+
+
+def swap_operand(program: Program, rng: random.Random, donor: Program) -> Program:
+    """A node reads another value of the same dtype and shape."""
+    types = infer(program)
+    at, node = rng.choice(list(enumerate(program.nodes)))
+    place, name = rng.choice([(i, a) for i, a in enumerate(node.args) if isinstance(a, str)])
+    known = [leaf.name for leaf in program.leaves] + [out for n in program.nodes[:at] for out in n.outs]
+    like = (types[name].dtype, types[name].shape)
+    other = rng.choice([n for n in known if n != name and (types[n].dtype, types[n].shape) == like])
+    return _with_node(program, node, replace(node, args=(*node.args[:place], other, *node.args[place + 1 :])))
+
+
+def insert_node(program: Program, rng: random.Random, donor: Program) -> Program:
+    """Another op stands between a value and those that read it."""
+    at, name = _random_value(program, rng)
+    grown, node = _drawn_node(program, rng, _PURE, at, name)
+    return _with_node_inserted(grown, node, at, name)
+
+
+def delete_node(program: Program, rng: random.Random, donor: Program) -> Program:
+    """What read a node reads its first operand, or a new leaf of the result's type where shapes differ."""
+    types = infer(program)
+    node = rng.choice([n for n in program.nodes if not writes(n)])
+    leaves, names = list(program.leaves), {}
+    for out in node.outs:
+        same = [n for n in node.uses if (types[n].dtype, types[n].shape) == (types[out].dtype, types[out].shape)]
+        if same:
+            names[out] = rng.choice(same)
+            continue
+        t, names[out] = types[out], f"new_{out}"
+        values = draw_values(rng, t.dtype, ())
+        leaves.append(
+            Leaf(names[out], t.dtype, t.shape, contiguous(t.shape), 0, t.differentiable, values, rng.randrange(1000))
+        )
+    body = map_nodes(program.body, lambda n: None if n is node else substitute_operands(n, names))
+    outputs = tuple(o for o in program.outputs if o.value not in node.outs)
+    return replace(program, leaves=tuple(leaves), body=body, outputs=outputs)
+
+
+def replace_node(program: Program, rng: random.Random, donor: Program) -> Program:
+    """Another op of the family, on the same first operand."""
+    at, node = rng.choice([(i, n) for i, n in enumerate(program.nodes) if n.uses and not writes(n)])
+    others = [s for s in _PURE if s.family == OPS[node.op].family and s.name != node.op]
+    grown, new = _drawn_node(program, rng, others, at, node.uses[0])
+    if len(new.outs) != len(node.outs):
+        raise Rejected("another number of results")
+    return _with_node(grown, node, replace(new, outs=node.outs))
+
+
+def splice(program: Program, rng: random.Random, donor: Program) -> Program:
+    """The donor after the program: it reads values of the program in place of leaves of their dtype and shape."""
+    other = rename_apart(donor, program)
+    types = infer(program)
+    results = [out for node in program.nodes for out in node.outs]
+    joined: dict[str, str] = {}
+    for leaf in _unshared_leaves(other):
+        fitting = [n for n in results if (types[n].dtype, types[n].shape) == (leaf.dtype, leaf.shape)]
+        if fitting and leaf.requires_grad and rng.random() < 0.7:
+            joined[leaf.name] = rng.choice(fitting)
+    leaves = (*program.leaves, *(leaf for leaf in other.leaves if leaf.name not in joined))
+    outputs = (*program.outputs, *(o for o in other.outputs if o.value not in joined))
+    return replace(
+        program,
+        leaves=leaves,
+        body=(*program.body, *map_nodes(other.body, lambda n: substitute_operands(n, joined))),
+        outputs=outputs,
+    )
+
+
+def fan_out(program: Program, rng: random.Random, donor: Program) -> Program:
+    """One more node reads a value, so that its gradient is a sum."""
+    at, name = _random_value(program, rng)
+    return _with_node_inserted(*_drawn_node(program, rng, _PURE, at, name), at)
+
+
+def append_reduction(program: Program, rng: random.Random, donor: Program) -> Program:
+    """An output is reduced or permuted first: its backward hands on a cotangent of stride 0, or a permuted one."""
+    name = rng.choice([o.value for o in program.outputs if o.cotangent])
+    grown, node = _drawn_node(program, rng, [OPS[weighted(rng, _REDUCTIONS)]], len(program.nodes), name)
+    return _with_node_inserted(grown, node, len(program.nodes), name)
+
+
+def wrap_in_view(program: Program, rng: random.Random, donor: Program) -> Program:
+    """Those that read a value read a view of it."""
+    at, name = _random_value(program, rng)
+    grown, node = _drawn_node(program, rng, _VIEWS, at, name)
+    return _with_node_inserted(grown, node, at, name)
+
+
+def wrap_in_region(program: Program, rng: random.Random, donor: Program) -> Program:
+    """Regions are drawn anew, a few times where none came of it."""
+    bare = replace(program, body=program.nodes)
+    drawn_anew = (draw_regions(bare, rng) for _ in range(_TRIES // 3))
+    return next((found for found in drawn_anew if found not in (bare, program)), program)
+
+
+# ---------------------------------------------------------------- parameters and leaves
+
+
+def redraw_attribute(program: Program, rng: random.Random, donor: Program) -> Program:
+    """One attribute of a node is drawn again, corners first, as the op's entry draws it."""
+    types = infer(program)
+    node = rng.choice([n for n in program.nodes if OPS[n.op].attributes])
+    attribute = rng.choice(OPS[node.op].attributes)
+    operands = [
+        tuple(types[n] for n in a if n is not None) if isinstance(a, tuple) else a and types[a] for a in node.args
+    ]
+    given = {a.name: a.default for a in OPS[node.op].attributes} | dict(node.attrs)
+    value = attribute.draw(Draw(rng, Limits(), operands, given))
+    attrs = {**dict(node.attrs), attribute.name: value}
+    if type(value) is type(attribute.default) and value == attribute.default:
+        del attrs[attribute.name]
+    ordered = tuple((a.name, attrs[a.name]) for a in OPS[node.op].attributes if a.name in attrs)
+    return _with_node(program, node, replace(node, attrs=ordered))
+
+
+def resize(program: Program, rng: random.Random, donor: Program) -> Program:
+    """All dimensions of one size get another, in every leaf."""
+    size = rng.choice(sorted({size for leaf in program.leaves for size in leaf.shape}))
+    new = rng.choice([s for s in (*_SIZES, size + 1, max(size - 1, 0), 2 * size) if s != size])
+
+    def resized(leaf: Leaf) -> Leaf:
+        if size not in leaf.shape:
+            return leaf
+        shape = tuple(new if s == size else s for s in leaf.shape)
+        if leaf.base is not None or leaf.values.name == "data":
+            raise Rejected("a leaf that cannot be resized")
+        stride, offset = (contiguous(shape), 0) if leaf.stride == contiguous(leaf.shape) else draw_layout(rng, shape)
+        values = Recipe("below", (new,)) if leaf.values == Recipe("below", (size,)) and new else leaf.values
+        return replace(leaf, shape=shape, stride=stride, offset=offset, values=values)
+
+    leaves = tuple(map(resized, program.leaves))
+    if max(leaf.type.numel for leaf in leaves) > Limits().max_numel:
+        raise Rejected("too many elements")
+    return replace(program, leaves=leaves)
+
+
+def recast_leaves(program: Program, rng: random.Random, donor: Program) -> Program:
+    """Leaves of one floating dtype get another; half of the time one leaf alone does."""
+    old = rng.choice([leaf.dtype for leaf in program.leaves if leaf.dtype in FLOATS])
+    new = weighted(rng, {name: w for name, w in DTYPE_WEIGHTS.items() if name in FLOATS and name != old})
+    alone = rng.choice([leaf for leaf in program.leaves if leaf.dtype == old]) if rng.random() < 0.5 else None
+    if alone is not None and alone not in _unshared_leaves(program):
+        raise Rejected("a leaf that shares its storage")
+    leaves = (replace(x, dtype=new) if x.dtype == old and alone in (None, x) else x for x in program.leaves)
+    return replace(program, leaves=tuple(leaves))
+
+
+def restride_leaf(program: Program, rng: random.Random, donor: Program) -> Program:
+    """A leaf lies otherwise in memory."""
+    leaf = rng.choice([leaf for leaf in _unshared_leaves(program) if leaf.shape])
+    stride, offset = draw_layout(rng, leaf.shape) if rng.random() < 0.7 else (broadcast_strides(rng, leaf.shape), 0)
+    return _with_leaf(program, leaf, replace(leaf, stride=stride, offset=offset))
+
+
+def refill_leaf(program: Program, rng: random.Random, donor: Program) -> Program:
+    """A leaf holds other values: such as its readers' entries ask for, or general ones."""
+    leaf = rng.choice([leaf for leaf in program.leaves if leaf.type.differentiable and leaf.base is None])
+    readers = [OPS[node.op] for node in program.nodes if leaf.name in node.uses]
+    suited = sorted({value for spec in readers for operand in spec.operands for value in operand.values})
+    recipe = Recipe(rng.choice([*suited, *GENERAL])) if rng.random() < 0.8 else NORMAL
+    return _with_leaf(program, leaf, replace(leaf, values=recipe, seed=rng.randrange(1000)))
+
+
+def toggle_requires_grad(program: Program, rng: random.Random, donor: Program) -> Program:
+    """A leaf requires grad, or no longer does."""
+    leaf = rng.choice([leaf for leaf in program.leaves if leaf.type.differentiable])
+    return _with_leaf(program, leaf, replace(leaf, requires_grad=not leaf.requires_grad))
+
+
+# ---------------------------------------------------------------- how the gradient gets compiled
+
+
+def redraw_cotangent(program: Program, rng: random.Random, donor: Program) -> Program:
+    """An output's cotangent has other values and, where the route lets it act, another layout."""
+    at = rng.choice([i for i, o in enumerate(program.outputs) if o.cotangent])
+    output = program.outputs[at]
+    assert output.cotangent is not None
+    new = draw_cotangent(Draft(rng, Limits(), "f32"), output.cotangent.type, program.route.name)
+    return replace(program, outputs=(*program.outputs[:at], replace(output, cotangent=new), *program.outputs[at + 1 :]))
+
+
+def reroute(program: Program, rng: random.Random, donor: Program) -> Program:
+    """Another route."""
+    return replace(program, route=draw_route(rng, [name for name in ANY_BACKEND if name != program.route.name]))
+
+
+def change_setting(program: Program, rng: random.Random, donor: Program) -> Program:
+    """One setting more, another value, or one less; what it needs comes with it."""
+    current = dict(program.settings)
+    if current and rng.random() < 0.3:
+        gone = rng.choice(sorted(current))
+        return replace(program, settings=tuple((k, v) for k, v in program.settings if k != gone))
+    known = [s for s in compiler_settings.SETTINGS if s.devices and compiler_settings.exists(s.name)]
+    setting = rng.choice([s for s in known if ROUTES[program.route.name].takes(s)])
+    changed = {**current, **dict(setting.needs), setting.name: rng.choice(setting.values)}
+    return replace(program, settings=tuple(sorted(changed.items())))
+
+
+MUTATORS: tuple[Mutator, ...] = (
+    swap_operand,
+    insert_node,
+    delete_node,
+    replace_node,
+    splice,
+    fan_out,
+    append_reduction,
+    wrap_in_view,
+    wrap_in_region,
+    redraw_attribute,
+    resize,
+    recast_leaves,
+    restride_leaf,
+    refill_leaf,
+    toggle_requires_grad,
+    redraw_cotangent,
+    reroute,
+    change_setting,
+)
+BY_NAME = {mutator.__name__: mutator for mutator in MUTATORS}
+HAVOC = "havoc"  # two to five mutators, one after another
+MUTATOR_NAMES = (*BY_NAME, HAVOC)
+
+
+def mutate(
+    program: Program,
+    rng: random.Random,
+    donor: Program,
+    device: str = "cpu",
+    by: str = "",
+    allowed: Callable[[Program], bool] = lambda program: len(program.nodes) <= 8,
+) -> Program:
+    """A program that is another and runs in eager. Raises Rejected after some tries.
+
+    by  one of NAMES; "": any mutator.  allowed: asked before torch is.
+    """
+
+    def change() -> Program:
+        made = rng.choice(mutators)(mutant, rng, donor)
+        if not allowed(made):
+            raise Rejected("not allowed")
+        return made
+
+    wanted = rng.randint(2, 5) if by == HAVOC else 1
+    mutators = [BY_NAME[by]] if by in BY_NAME else MUTATORS
+    with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
+        torch.manual_seed(0)
+        mutant = program
+        for _ in range(_TRIES * wanted):
+            found = try_mutator(change, rng, device)
+            if found is None or found in (program, mutant):
+                continue
+            mutant, wanted = found, wanted - 1
+            if not wanted:
+                return mutant
+    raise Rejected(f"{by or 'no mutator'} made no other program")

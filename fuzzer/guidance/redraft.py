@@ -1,0 +1,130 @@
+"""A program taken up again: its nodes run as if they had just been drawn, so that more can be drawn; and what makes the
+result a program again. Mutators (`mutate`) stand on it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from fuzzer.generation.draft import Draft
+from fuzzer.generation.generate import Rejected, draw_cotangent, draw_node, dry_gradients, run_node, without_dead_nodes
+from fuzzer.language import settings as compiler_settings
+from fuzzer.language.infer import infer
+from fuzzer.language.interpret import materialise
+from fuzzer.language.ops import OPS
+from fuzzer.language.ops.spec import Limits, OpSpec
+from fuzzer.language.program import (
+    Node,
+    Output,
+    Program,
+    Region,
+    canonical,
+    rename,
+    written_leaves,
+)
+from fuzzer.language.routes import ROUTES, acts, route_of
+
+
+def draft_of(program: Program, rng: random.Random, count: int | None = None) -> Draft:
+    """A draft that holds the program's leaves and its first `count` nodes. Raises Rejected where it holds regions."""
+    if any(isinstance(s, Region) for s in program.body):
+        raise Rejected("a program with regions")
+    floating = [leaf.dtype for leaf in program.leaves if leaf.type.differentiable]
+    draft = Draft(rng, Limits(), floating[0] if floating else "f32", ROUTES[program.route.name].writes_leaves)
+    draft.leaves = list(program.leaves)
+    draft.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
+    draft.types = {leaf.name: leaf.type for leaf in program.leaves}
+    draft.tracked = {leaf.name for leaf in program.leaves if leaf.requires_grad}
+    for node in program.nodes[:count]:
+        run_node(draft, node, OPS[node.op])
+    return draft
+
+
+def append_node(draft: Draft, spec: OpSpec, anchor: str) -> Node:
+    """Draw and run one more node whose first operand is `anchor`. Raises Rejected where it cannot be."""
+    draft.anchor = anchor
+    node = draw_node(draft, spec)
+    draft.anchor = ""
+    if anchor not in node.uses:
+        raise Rejected(f"{spec.name} does not take {anchor}")
+    run_node(draft, node, spec)
+    return node
+
+
+def fresh_names(node: Node, taken: Program) -> Node:
+    """The node with results named as nothing in the program is."""
+    used = {name for n in taken.nodes for name in n.outs}
+    free = (name for i in range(10**6) if (name := f"w{i}") not in used)
+    return replace(node, outs=tuple(next(free) for _ in node.outs))
+
+
+def rename_apart(donor: Program, program: Program) -> Program:
+    """The donor under names that the program does not use."""
+    taken = {leaf.name for leaf in program.leaves} | {name for node in program.nodes for name in node.outs}
+    prefix = next(p for p in ("d", "e", "f", "g", "h") if not any(name.startswith(p) for name in taken))
+    return rename(donor, lambda name: prefix + name)
+
+
+def _with_outputs(program: Program, rng: random.Random) -> Program:
+    """The program with cotangents of their outputs' types; results that nothing reads become outputs too.
+
+    Raises Rejected where none carries a gradient, IllTyped.
+    """
+    types = infer(program)
+    draft = Draft(rng, Limits(), "f32")
+
+    def seeded(name: str) -> Output:
+        return Output(name, draw_cotangent(draft, types[name], program.route.name))
+
+    def fitting(output: Output) -> Output:
+        c, t = output.cotangent, types[output.value]
+        if c is None or (c.dtype, c.shape) == (t.dtype, t.shape):
+            return output
+        return seeded(output.value) if t.differentiable else Output(output.value)
+
+    read = {name for node in program.nodes for name in node.uses}
+    returned = {output.value for output in program.outputs}
+    loose = [n for node in program.nodes for n in node.outs if n not in read | returned and types[n].differentiable]
+    outputs = [fitting(output) for output in program.outputs] + [seeded(name) for name in loose]
+    if not any(output.cotangent for output in outputs):
+        raise Rejected("no output carries a gradient")
+    return replace(program, outputs=tuple(outputs))
+
+
+def _repaired(program: Program, rng: random.Random, device: str) -> Program:
+    """What a mutator left, as a program that runs in eager: outputs that fit, settings that its ops and route need.
+
+    Raises Rejected, IllTyped, UnknownRoute where it cannot be.
+    """
+    route = ROUTES[program.route.name]
+    drawing = any(OPS[node.op].random for node in program.nodes)
+    if (drawing and not route.draws) or (written_leaves(program) and not route.writes_leaves):
+        raise Rejected(f"route {program.route.name} does not take it")
+    if any(leaf.parameter for leaf in program.leaves) and not route.module:
+        program = replace(program, leaves=tuple(replace(leaf, parameter=False) for leaf in program.leaves))
+    known = {s.name: s for s in compiler_settings.SETTINGS}
+    kept = {
+        name: value
+        for name, value in program.settings
+        if name not in known or acts(known[name], device, program.route.name)
+    }
+    kept |= dict([compiler_settings.SAME_DRAWS]) if drawing else {}
+    program = replace(program, settings=tuple(sorted(kept.items())))
+    program = canonical(without_dead_nodes(_with_outputs(program, rng)))
+    route_of(program)
+    gradients = dry_gradients(program)
+    if not gradients or not any(g is not None and bool((g != 0).any()) for g in gradients.values()):
+        raise Rejected("eager has no gradient of it")
+    return program
+
+
+def try_mutator(change: Callable[[], Program], rng: random.Random, device: str) -> Program | None:
+    """What a mutator makes, mended; None where it makes nothing that runs."""
+    try:
+        return _repaired(change(), rng, device)
+    except (
+        ValueError,
+        LookupError,
+    ):  # it was refused (Rejected, IllTyped, ProgramError), or found nothing to choose from
+        return None

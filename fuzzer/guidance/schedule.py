@@ -1,0 +1,150 @@
+"""Schedules that choose. Choices depend on the order in which reports arrive, so they are logged: `FromLog` runs the
+programs of a log again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fuzzer.campaign.corpus import resume_corpus
+from fuzzer.campaign.schedule import BySeedWithCorpus, WithoutFeedback, restore_drawing_settings
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pool import Pool
+from fuzzer.generation.knobs import Knobs
+from fuzzer.guidance.arms import CandidateSource, Guidance
+from fuzzer.guidance.candidates import CandidateSpec, Choice, LoggedChoice, explore_logged, explore_most_novel
+from fuzzer.guidance.parents import CountingCorpus
+from fuzzer.judgement.trial import UsageError
+
+LOG_FILE, CREDITS_FILE = "choices.jsonl", "credits.json"
+
+
+class Guided(BySeedWithCorpus):
+    """Programs chosen by what was seen so far, as its Guidance says.
+
+    The log, in `folder`, holds a line with what all programs were drawn from, then one for each program: which
+    candidate, why (the novelty of each), how it was made, how many features were new, CPU seconds, and the class of its
+    trial. What choices brought is written beside it.
+    """
+
+    corpus: CountingCorpus
+
+    def __init__(
+        self,
+        task: Task,
+        folder: Path,
+        corpus: CountingCorpus,
+        guidance: Guidance,
+        state: Mapping[str, Any] | None = None,
+    ):
+        self.guidance, self.folder = guidance, folder
+        first = state["next"] if state else 0
+        self.source = CandidateSource(
+            guidance, corpus, random.Random(f"{task.seed}/{first}/offers"), task.limits.dtypes, task.ops
+        )
+        if state:
+            try:
+                self.source.restore(state["offers"])
+            except KeyError as error:
+                raise UsageError(
+                    f"the corpus is an older backfuzz's, without {error}; fuzz without --resume begins anew"
+                ) from None
+        super().__init__(task, corpus, state)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = (folder / LOG_FILE).open("w")
+        self._write(self.drawing | {"guidance": asdict(guidance)})
+
+    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+        counts, number = self.corpus.seen.packed(), self.number(n)
+        self.pending[number] = self.source.next_specs()
+        return pool.submit(explore_most_novel, self.task_with_features(task), (number, counts, self.pending[number]))
+
+    def learn(self, n: int, report: Report) -> None:
+        specs = self.pending.pop(self.first + n)
+        new = self.keep(report)
+        self.source.learn(specs, report, new)
+        self._write(_log_row(self.first + n, specs[report.candidate], report, sum(new.values())))
+
+    def progress(self) -> str:
+        return super().progress() + self.source.unproductive()
+
+    def close(self) -> None:
+        super().close()
+        self.log.close()
+        (self.folder / CREDITS_FILE).write_text(json.dumps(self.source.table(), indent=1))
+
+    def state(self) -> dict[str, Any]:
+        return {"guidance": asdict(self.guidance), "offers": self.source.state()}
+
+    def _write(self, row: dict[str, Any]) -> None:
+        self.log.write(json.dumps(row) + "\n")
+        self.log.flush()
+
+
+def _log_row(number: int, spec: CandidateSpec, report: Report, new: int) -> dict[str, Any]:
+    """A program's row of the log: what it takes to run it again, why it was chosen, and what it brought and cost.
+
+    It has the text where the program is a mutant, or its worker died, which tells nothing else.
+    """
+    found = report.scores if isinstance(report, Choice) else ()
+    scores = [score if score is None else round(score, 4) for score in found]
+    row: dict[str, Any] = {"index": number, "candidate": report.candidate, "novelty": scores, "new": new}
+    row |= {"cpu": round(report.seconds.get("cpu", 0.0), 3), "class": report.verdict}
+    if not scores:
+        return row | {"text": report.text}
+    if spec.parent:
+        return row | {"mutator": spec.mutator, "text": report.text}
+    return row | {"knobs": turned} if (turned := spec.knobs.non_default()) else row
+
+
+def _logged_choice(row: dict[str, Any]) -> LoggedChoice | None:
+    """The program of a row; None where every candidate was refused, or the worker died before it told one."""
+    text = row.get("text", "")
+    if not text and all(score is None for score in row["novelty"]):
+        return None
+    return LoggedChoice(row["index"], row["candidate"], Knobs(**row.get("knobs", {})), text)
+
+
+class FromLog(WithoutFeedback):
+    """The programs that a log names, in its order."""
+
+    def __init__(self, chosen: list[LoggedChoice]):
+        self.chosen = chosen
+
+    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+        return pool.submit(explore_logged, task, self.chosen[n])
+
+
+def guided(
+    task: Task, own: Path, folder: Path, place: dict[str, str], guidance: Guidance, resume: bool = False
+) -> Guided:
+    """A campaign's schedule, with its log in `own` and its corpus in `folder`, new or resumed. Raises UsageError."""
+    if resume:
+        corpus, state = resume_corpus(folder, place, CountingCorpus)
+        return Guided(task, own, corpus, guidance, state)
+    return Guided(task, own, CountingCorpus(folder, place).start(), guidance)
+
+
+def restore_guidance(state: dict[str, Any]) -> Guidance | None:
+    """The guidance that was saved; None where programs were drawn blindly."""
+    saved = state.get("guidance") or {"candidates": 1}
+    return None if saved["candidates"] == 1 else Guidance(**saved | {"credits": tuple(saved["credits"])})
+
+
+def read_log(path: Path, task: Task) -> tuple[Task, list[LoggedChoice]]:
+    """The task with what the log's programs were drawn from, and what was chosen. Raises UsageError."""
+    try:
+        head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
+        known = restore_drawing_settings(task, head)
+        found = [one for one in map(_logged_choice, rows) if one]
+    except UsageError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path}: not a log of choices ({LOG_FILE} in a campaign's folder): {error!r}") from None
+    return known, found

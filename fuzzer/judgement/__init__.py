@@ -1,0 +1,1 @@
+"""What was observed, and what oracles say of it."""

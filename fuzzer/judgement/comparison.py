@@ -1,0 +1,191 @@
+"""Whether tensors agree: what lies outside the rounding model's floors, its class, and its worst element.
+
+What is decided here is decided by the model (`fuzzer.rounding`), never by a tolerance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from fuzzer.judgement.pattern import fraction
+from fuzzer.judgement.trial import Trial
+from fuzzer.judgement.verdict import Comparison
+from fuzzer.language.program import extent
+from fuzzer.language.values import real_parts
+from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Spread, kind
+
+# A deviation counts as rounding-sensitive only this many times beyond what consistent rounding shows: the class is
+# for results that the model calls stable and that are not, not for the edge of a distribution.
+_SENSITIVE_FACTOR = 64.0
+_NOTABLE_UNITS = 16.0  # units of the result between eager and compiled below which nobody asks which model explains it
+
+
+@dataclass(frozen=True)
+class TensorVerdict:
+    """One tensor's judgement: the class, and masks and values for the evidence.
+
+    A complex tensor's real and imaginary parts stand along a last dimension.
+    """
+
+    name: str
+    verdict: str
+    mask: torch.Tensor
+    eager: torch.Tensor
+    compiled: torch.Tensor
+    reference: torch.Tensor
+    floor: torch.Tensor
+
+
+def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
+    """(replicas, scale, factor), ever more replicas; the final one only where something may be stored."""
+    return (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK) if trial.final else (FIRST_LOOK, SECOND_LOOK)
+
+
+def spread(trial: Trial, look: tuple[int, float, float], consistent: bool = False) -> Spread:
+    """The spread that a look shows, computed once a trial."""
+    replicas, scale, _ = look
+    return trial.once(("spread", replicas, consistent), partial(trial.model.spread, replicas, consistent, scale))
+
+
+def first_spread(trial: Trial) -> Spread:
+    """The spread of the first look."""
+    return spread(trial, FIRST_LOOK)
+
+
+def outside_floor(value: torch.Tensor, reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
+    """Where a value lies outside its floor. Infinities and NaN must match; an infinite floor admits everything."""
+    both = torch.isfinite(value) & torch.isfinite(reference)
+    apart = (value - reference).abs() > floor
+    return torch.where(both, apart, (kind(value) != kind(reference)) & torch.isfinite(floor))
+
+
+def as_float64(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The tensor as the model's references are: in float64, on their device, a complex one in parts."""
+    return real_parts(tensor.detach()).to(like.device, torch.float64)
+
+
+def judge_tensors(trial: Trial, names: list[str]) -> Iterator[TensorVerdict]:
+    """Every named tensor that lies outside its floor, with its class: wrong, eager-suspect or rounding-sensitive."""
+    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
+    order = list(trial.targets)
+    for name in names:
+        if name not in trial.targets or mine[name] is None or theirs[name] is None:
+            continue
+        if mine[name].shape != theirs[name].shape or not within_storage(theirs[name]):
+            continue  # metadata_agrees tells
+        judging = partial(_judge_one, trial, name, order.index(name), mine[name], theirs[name])
+        found = trial.once(("judged", name), judging)
+        if found is not None:
+            yield found
+
+
+def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torch.Tensor) -> TensorVerdict | None:
+    r = trial.model.reference[i].double()
+    eager, compiled = as_float64(mine, r), as_float64(theirs, r)
+    for look in looks(trial):
+        shown = spread(trial, look)
+        floor = shown.floor(FACTOR)[i]
+        wrong, suspect = (outside_floor(value, r, floor) | shown.lack(i, value) for value in (compiled, eager))
+        if not bool(wrong.any() | suspect.any()):
+            return _sensitive(trial, name, i, r, eager, compiled, _unit(mine))
+    if bool(suspect.any()):
+        return TensorVerdict(name, "eager-suspect", suspect, eager, compiled, r, floor)
+    return TensorVerdict(name, "wrong", wrong, eager, compiled, r, floor)
+
+
+def _unit(tensor: torch.Tensor) -> float:
+    return float(torch.finfo(tensor.dtype).eps) if tensor.dtype.is_floating_point or tensor.is_complex() else 0.0
+
+
+def _sensitive(
+    trial: Trial, name: str, i: int, r: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor, unit: float
+) -> TensorVerdict | None:
+    """Explained by independent rounding: is it also explained where equal operations round equally?"""
+    apart = torch.nan_to_num((compiled - eager).abs(), nan=0.0)
+    # a worthwhile difference first: the second model costs as much as the first
+    if not bool((apart > _NOTABLE_UNITS * unit * eager.abs()).any()):
+        return None
+    for shown in _coherent(trial):
+        floor = shown.floor(_SENSITIVE_FACTOR)[i]
+        mask = outside_floor(compiled, r, floor) & ~outside_floor(eager, r, floor)
+        if not bool(mask.any()):
+            return None
+    return TensorVerdict(name, "rounding-sensitive", mask, eager, compiled, r, floor)
+
+
+def _coherent(trial: Trial) -> Iterator[Spread]:
+    """Spreads of consistent replicas, ever more of them: first those that the first look had among its own."""
+    shown = first_spread(trial).coherent
+    assert shown is not None
+    yield shown
+    yield from (spread(trial, look, consistent=True) for look in looks(trial))
+
+
+def pattern(judged: TensorVerdict) -> str:
+    """The shape of the difference: all-zero, constant-ratio, nonfinite, scattered or other."""
+    c, r = judged.compiled[judged.mask], judged.reference[judged.mask]
+    if not bool(torch.isfinite(c).all()):
+        return "nonfinite"
+    if bool((judged.compiled == 0).all()):
+        return "all-zero"
+    ratio = c / r
+    if bool(torch.isfinite(ratio).all()) and float(ratio.max() - ratio.min()) <= 0.01 * float(ratio.abs().max()):
+        return "constant-ratio"
+    return "scattered" if int(judged.mask.sum()) * 10 < judged.mask.numel() else "other"
+
+
+def worst_element(judged: TensorVerdict) -> Comparison:
+    """The tensor at its worst element (largest excess over the floor)."""
+    excess = (judged.compiled if judged.verdict != "eager-suspect" else judged.eager) - judged.reference
+    excess = torch.nan_to_num(excess.abs() / judged.floor.clamp_min(1e-300), nan=torch.inf) * judged.mask
+    excess = torch.where(judged.mask, torch.nan_to_num(excess, nan=torch.inf), torch.full_like(excess, -1.0))
+    flat = int(excess.flatten().argmax())
+    index: list[int] = []
+    for size in reversed(judged.mask.shape):
+        flat, rest = divmod(flat, size)
+        index.insert(0, rest)
+    where = tuple(index)
+    return Comparison(
+        judged.name,
+        where,
+        float(judged.eager[where]),
+        float(judged.compiled[where]),
+        float(judged.reference[where]),
+        float(judged.floor[where]),
+        int(judged.mask.sum()),
+        judged.mask.numel(),
+    )
+
+
+_CANCELLED = 1e-2  # of the absolute values: a smaller sum is what rounding left over
+
+
+def ratio_text(judged: TensorVerdict) -> str:
+    """How the values compare as a whole: one ratio of all wrong elements to their reference, or that of the sums.
+
+    Of the sums only where it is a fraction of small numbers: a gradient that is 20/13 of what it should be in sum came
+    from 20 rows instead of 13. "" where there is no such ratio.
+    """
+    c, r = judged.compiled, judged.reference
+    if judged.verdict == "eager-suspect":
+        return ""
+    if pattern(judged) == "constant-ratio":
+        return f"; constant ratio {fraction(float((c[judged.mask] / r[judged.mask]).median()))}"
+    total, expected = float(c.sum()), float(r.sum())
+    if not (math.isfinite(total) and abs(expected) > _CANCELLED * float(r.abs().sum())):
+        return ""
+    told = fraction(total / expected)
+    return f"; its sum is {told} of the reference's" if "/" in told else ""
+
+
+def within_storage(tensor: torch.Tensor) -> bool:
+    """Whether every element lies in the memory that the tensor owns; to read one that does not is undefined."""
+    if tensor.numel() == 0:  # eager's empty slices may start behind the end
+        return True
+    reach = extent(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    return not tensor.numel() or reach * tensor.element_size() <= tensor.untyped_storage().nbytes()

@@ -1,0 +1,328 @@
+"""ORACLES: pure functions Trial -> Verdict | None. A new oracle is one function and one line in the list.
+
+The name states the claim. Numeric claims are decided by the rounding model (`fuzzer.rounding`), never by a tolerance.
+A detail that is about one tensor begins with its name. What an exported script looks at stands in
+`fuzzer.findings.checks`; for an oracle without a line there it compares values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+import torch
+
+from fuzzer.judgement.comparison import (
+    as_float64,
+    first_spread,
+    judge_tensors,
+    pattern,
+    ratio_text,
+    within_storage,
+    worst_element,
+)
+from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
+from fuzzer.judgement.verdict import CLASSES, Signature, Verdict, strip_digits
+from fuzzer.rounding.floors import FACTOR
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A claim about a trial, by the name of its function, and where it is asked.
+
+    claim  the verdict where the claim does not hold, else None.
+    asked  whether it is silent unless a task names it (`Task.also`).
+    share  of a campaign's programs, those on which it is asked though nobody named it: by their number alone.
+    bare   whether it is about the program without its settings: that is run for it too (`Trial.bare`), and what it
+           finds is looked into as a finding of that program.
+    """
+
+    claim: Callable[[Trial], Verdict | None]
+    asked: bool = False
+    share: float = 0.0
+    bare: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.claim.__name__
+
+
+def worker_survives(trial: Trial) -> Verdict | None:
+    """The process that compiled and ran the program is still there, in time."""
+    o = trial.subject
+    if o.outcome == DIED:
+        detail = f"the worker died in the {o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
+        return Verdict(Signature("worker_survives", "crashes", o.phase, f"{o.signal} {o.frame}".strip()), detail)
+    if o.outcome == TIMED_OUT:
+        detail = f"the {o.phase} did not end in time"
+        return Verdict(Signature("worker_survives", "hangs", o.phase, "deadline"), detail)
+    return None
+
+
+def compile_does_not_raise(trial: Trial) -> Verdict | None:
+    """What runs on the reference side does not raise on the other, in the forward or the backward."""
+    o = trial.subject
+    if o.outcome != RAISED or o.raised is None:
+        return None
+    # The message's first line names the fault; sizes and addresses in it are accidents.
+    pattern = " < ".join((o.raised.kind, *o.raised.frames))
+    detail = f"the {o.phase} raised {o.raised.kind}: {o.raised.message.splitlines()[0] if o.raised.message else ''}"
+    return Verdict(Signature("compile_does_not_raise", "raises", o.phase, strip_digits(pattern)), detail)
+
+
+def metadata_agrees(trial: Trial) -> Verdict | None:
+    """None-ness, shape and dtype of every output and gradient are the reference's, and each lies within its storage.
+
+    A gradient of zeros and None say the same: AOTAutograd returns zeros for leaves that only undifferentiated outputs
+    depend on, where eager returns None.
+    """
+    if trial.subject.outcome != RAN:
+        return None
+    theirs = trial.named(trial.subject)
+    for name, mine in trial.named(trial.reference).items():
+        other = theirs[name]
+        if (mine is None) != (other is None) and not bool((mine if other is None else other).any()):
+            continue
+        if other is not None and not within_storage(other):
+            detail = f"{name} reaches beyond its storage: {_describe(other)} of stride {list(other.stride())}"
+            return Verdict(Signature("metadata_agrees", "wrong", _direction(name), "storage"), detail)
+        told = [_describe(mine), _describe(other)]
+        if told[0] != told[1]:
+            what = "None-ness" if None in (mine, other) else "dtype" if mine.dtype != other.dtype else "shape"
+            detail = f"{name} is {told[1]}, the reference's is {told[0]}"
+            return Verdict(Signature("metadata_agrees", "wrong", _direction(name), what), detail)
+    return None
+
+
+def _direction(name: str) -> str:
+    return "backward" if name.endswith(".grad") else "forward"
+
+
+def _describe(tensor: torch.Tensor | None) -> str:
+    return "None" if tensor is None else f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def inputs_untouched(trial: Trial) -> Verdict | None:
+    """Leaves and cotangents hold what they held, but for those that the reference side writes to as well, and nothing
+    was written into the memory around them."""
+    for name, phase in trial.subject.touched.items():
+        if name not in trial.reference.touched:
+            own = name.removeprefix("around ")
+            what = "leaf" if any(leaf.name == own for leaf in trial.program.leaves) else "cotangent"
+            if own == name:
+                detail = (
+                    f"{name} does not hold what it held before the {phase}: something wrote into the {what}'s storage"
+                )
+                return Verdict(Signature("inputs_untouched", "wrong", phase, what), detail)
+            detail = f"something wrote out of bounds in the {phase}: into the memory around {own}"
+            return Verdict(Signature("inputs_untouched", "wrong", phase, f"around {what}"), detail)
+    return None
+
+
+def _numeric(trial: Trial, oracle: str, direction: str, names: list[str], nonfinite: bool) -> Verdict | None:
+    if trial.subject.outcome != RAN:
+        return None
+    found = [j for j in judge_tensors(trial, names) if (pattern(j) == "nonfinite") == nonfinite]
+    if not found:
+        return None
+    found.sort(key=lambda j: CLASSES.index(j.verdict))
+    worst = found[0]
+    comparisons = tuple(worst_element(j) for j in found)
+    shown = comparisons[0]
+    detail = (
+        f"{shown.name}{list(shown.index)}: compiled {shown.compiled:.9g}, eager {shown.eager:.9g}, "
+        f"float64 {shown.float64:.9g}, floor {shown.floor:.3g}; {shown.wrong} of {shown.total} elements"
+        f"{ratio_text(worst)}"
+    )
+    return Verdict(Signature(oracle, worst.verdict, direction, pattern(worst)), detail, comparisons)
+
+
+def _outputs(trial: Trial) -> list[str]:
+    return [name for name in trial.targets if not name.endswith(".grad")]
+
+
+def _gradients(trial: Trial) -> list[str]:
+    return [name for name in trial.targets if name.endswith(".grad")]
+
+
+def no_new_nonfinite(trial: Trial) -> Verdict | None:
+    """Where the reference is finite in every legal rounding, the compiled result is finite."""
+    for direction, names in (("forward", _outputs(trial)), ("backward", _gradients(trial))):
+        found = _numeric(trial, "no_new_nonfinite", direction, names, nonfinite=True)
+        if found is not None:
+            return found
+    return None
+
+
+def outputs_agree(trial: Trial) -> Verdict | None:
+    """Every output, and every leaf that the program writes to, lies within what legal rounding can show."""
+    return _numeric(trial, "outputs_agree", "forward", _outputs(trial), nonfinite=False)
+
+
+def gradients_agree(trial: Trial) -> Verdict | None:
+    """Every gradient lies within what legal rounding can show."""
+    return _numeric(trial, "gradients_agree", "backward", _gradients(trial), nonfinite=False)
+
+
+# ---------------------------------------------------------------- the compiled code run once more; what it cost
+
+
+def differing_tensors(mine: dict[str, torch.Tensor | None], theirs: dict[str, torch.Tensor | None]) -> list[str]:
+    """The names under which two runs gave other bits."""
+    return [name for name, tensor in mine.items() if not _same_bits(tensor, theirs[name])]
+
+
+def _same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    if not (within_storage(a) and within_storage(b)):
+        return True  # metadata_agrees tells
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(_bits(a), _bits(b))
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    # a copy, because one element with a stride of 2 counts as contiguous, and cannot be viewed as bytes
+    return plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
+
+
+def rerun_is_identical(trial: Trial) -> Verdict | None:
+    """The same compiled code gives the same bits for the same inputs, or differs by rounding where it adds in no set
+    order: with atomics, or by operations of which torch says so."""
+    again = trial.subject.again
+    names = differing_tensors(trial.named(trial.subject), trial.named(again)) if again is not None else []
+    if again is None or not names:
+        return None
+    beyond = any(j.verdict == "wrong" for t in (trial, trial.with_subject(again)) for j in judge_tensors(t, names))
+    told = {True: "adds with atomics", False: "holds no atomics", None: "was not seen"}[trial.subject.atomics]
+    detail = (
+        f"{', '.join(names)}: a second run on equal inputs gave other bits, {'not ' if beyond else ''}within "
+        f"rounding; generated code {told}; {trial.subject.admitted or 'torch calls nothing in it nondeterministic'}"
+    )
+    legal = not beyond and bool(trial.subject.atomics or trial.subject.admitted)
+    pattern = "beyond rounding" if beyond else "no set order" if legal else "no atomics"
+    verdict = "agree" if legal else "nondeterministic"
+    return Verdict(Signature("rerun_is_identical", verdict, _direction(names[-1]), pattern), detail)
+
+
+# CPU seconds. Programs as they are drawn take 1 to 16, on a busy machine; the gradient of cumprod under
+# torch 2.11, one node, took 30 to 40.
+COMPILE_SECONDS, _COMPILE_SECONDS_EACH = 25.0, 2.0
+
+
+def compile_is_timely(trial: Trial) -> Verdict | None:
+    """Compiling takes no more CPU time than many times what programs of so many nodes take."""
+    if trial.subject.outcome != RAN:
+        return None
+    spent, nodes = trial.subject.cpu_seconds, len(trial.program.nodes)
+    limit = COMPILE_SECONDS + _COMPILE_SECONDS_EACH * nodes
+    if spent <= limit:
+        return None
+    detail = f"compiled and run in {spent:.0f} CPU seconds; at most {limit:.0f} are expected of {nodes} nodes"
+    return Verdict(Signature("compile_is_timely", "costly", "", "CPU time"), detail)
+
+
+MEMORY_BYTES, _MEMORY_FACTOR = 64 * 2**20, 8
+
+
+def memory_is_sane(trial: Trial) -> Verdict | None:
+    """At its peak the compiled code takes no more memory than a multiple of all that eager computes, kept at once."""
+    again = trial.subject.again
+    if trial.trace is None or again is None or again.peak is None:
+        return None
+    made = {
+        ref.storage: trial.trace.sizes[ref.storage] * ref.dtype.itemsize for s in trial.trace.steps for ref in s.outs
+    }
+    limit = MEMORY_BYTES + _MEMORY_FACTOR * sum(made.values())
+    if again.peak <= limit:
+        return None
+    detail = (
+        f"the compiled code takes {again.peak / 2**20:.0f} MiB at its peak; at most {limit / 2**20:.0f} are expected"
+    )
+    return Verdict(Signature("memory_is_sane", "costly", "", "memory"), detail)
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def settings_agree(trial: Trial) -> Verdict | None:
+    """What is right under the program's settings is right without them."""
+    if trial.bare is None:
+        return None
+    other = trial.with_subject(trial.bare)
+    for claim in (compile_does_not_raise, metadata_agrees, no_new_nonfinite, outputs_agree, gradients_agree):
+        said = claim(other)
+        if said is not None and said.signature.verdict in ("wrong", "raises") and claim(trial) is None:
+            signature = replace(said.signature, oracle="settings_agree")
+            return Verdict(signature, f"without the program's settings: {said.detail}", said.comparisons)
+    return None
+
+
+def zero_signs_agree(trial: Trial) -> Verdict | None:
+    """A zero has the sign of eager's, where no rounding could make it anything else."""
+    if trial.subject.outcome != RAN:
+        return None
+    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
+    floors = first_spread(trial).floor(FACTOR)
+    for (name, ref), floor in zip(trial.targets.items(), floors, strict=True):
+        if theirs[name] is None or mine[name].shape != theirs[name].shape or not ref.dtype.is_floating_point:
+            continue
+        eager, compiled = as_float64(mine[name], floor), as_float64(theirs[name], floor)
+        zeros = (eager == 0) & (compiled == 0) & (floor == 0)
+        other = zeros & (torch.signbit(eager) != torch.signbit(compiled))
+        if bool(other.any()):
+            detail = f"{name}: {int(other.sum())} of {int(zeros.sum())} zeros have another sign than eager's"
+            pattern = "all" if int(other.sum()) == int(zeros.sum()) else "some"
+            return Verdict(Signature("zero_signs_agree", "signed-zero", _direction(name), pattern), detail)
+    return None
+
+
+ORACLES: tuple[Oracle, ...] = (
+    Oracle(worker_survives),
+    Oracle(compile_does_not_raise),
+    Oracle(metadata_agrees),
+    Oracle(inputs_untouched),
+    Oracle(no_new_nonfinite),
+    Oracle(outputs_agree),
+    Oracle(gradients_agree),
+    Oracle(rerun_is_identical),
+    Oracle(compile_is_timely),
+    Oracle(memory_is_sane),
+    # a compile costs as much as all else of a trial, and none of the first 224 findings came by it
+    Oracle(settings_agree, asked=True, share=1 / 64, bare=True),
+    Oracle(zero_signs_agree, asked=True),  # torch promises no sign
+)
+ASKED = tuple(oracle.name for oracle in ORACLES if oracle.asked)
+
+
+def asked_by_share(drawn: Callable[[str, float], bool]) -> tuple[str, ...]:
+    """Oracles that are asked of one program though nobody named them; drawn(name, share) says whether this is one."""
+    return tuple(oracle.name for oracle in ORACLES if oracle.share and drawn(oracle.name, oracle.share))
+
+
+def about_bare(names: Collection[str]) -> bool:
+    """Whether an oracle of these names is about the program without its settings."""
+    return any(oracle.bare and oracle.name in names for oracle in ORACLES)
+
+
+def verdicts(trial: Trial) -> list[Verdict]:
+    """What all oracles say, worst class first."""
+    wanted = (oracle for oracle in ORACLES if not oracle.asked or oracle.name in trial.also)
+    found = [v for oracle in wanted if (v := oracle.claim(trial)) is not None]
+    return sorted(found, key=lambda v: CLASSES.index(v.signature.verdict))
+
+
+def detectable(trial: Trial) -> tuple[int, int]:
+    """(elements, of all) of the gradients whose finite |r| exceeds 10 times the floor and that are compared."""
+    order = list(trial.targets)
+    compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
+    floors = first_spread(trial).floor(FACTOR)
+    seen = total = 0
+    for name in _gradients(trial):
+        if compared[name] is None:
+            continue
+        i = order.index(name)
+        r = trial.model.reference[i].double()
+        total += r.numel()
+        seen += int((torch.isfinite(r) & (r.abs() > 10 * floors[i])).sum())
+    return seen, total

@@ -1,0 +1,158 @@
+"""Verdict, Signature, Finding: what an oracle says, what must be preserved, and what is stored.
+
+Plain values; no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass, field
+
+# Worst first: a trial's class is the first of these that any oracle gave it.
+CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "rounding-sensitive",
+           "signed-zero", "costly", "agree", "rejected")  # fmt: skip
+# The classes that are stored as findings once verified.
+FINDINGS = CLASSES[: CLASSES.index("agree")]
+
+# Which side is wrong (`diagnosis.side`): the first words of a diagnosis' line `side`.
+COMPILED, EAGER, BOTH = "compiled wrong", "eager wrong", "both wrong"
+CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The provisional dedupe key, and what the minimizer preserves. Never op names, shapes, dtypes or leaf numbers.
+
+    oracle     the name of the oracle function.
+    verdict    one of CLASSES.
+    direction  "forward", "backward" or "".
+    pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
+               innermost torch functions for exceptions; signal and top native frame for deaths.
+
+    A verdict of class `agree` notes something that is legal and worth counting.
+    """
+
+    oracle: str
+    verdict: str
+    direction: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return "/".join((self.oracle, self.verdict, self.direction or "-", self.pattern))
+
+
+def parse_signature(text: str) -> Signature:
+    """The Signature whose `str` is this text."""
+    oracle, verdict, direction, pattern = text.split("/", 3)
+    return Signature(oracle, verdict, "" if direction == "-" else direction, pattern)
+
+
+# The explicit rule for a change of pattern. With few elements every difference looks regular: one element is always a
+# constant ratio of its reference. So an irregular pattern may become a regular one; never the reverse, never nonfinite.
+_IRREGULAR = ("scattered", "other")
+_MAY_BECOME = dict.fromkeys(_IRREGULAR, (*_IRREGULAR, "constant-ratio", "all-zero"))
+
+
+def follows(target: Signature, shown: Signature) -> bool:
+    """Whether a signature counts as the target: equal, or of a pattern that the target's may shrink to."""
+    if (target.oracle, target.verdict, target.direction) != (shown.oracle, shown.verdict, shown.direction):
+        return False
+    return shown.pattern == target.pattern or shown.pattern in _MAY_BECOME.get(target.pattern, ())
+
+
+def strip_digits(text: str) -> str:
+    """Exception texts vary in sizes, addresses and counters: every run of digits becomes '#'."""
+    return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
+
+
+def without_paths(text: str) -> str:
+    """Paths of this machine, shortened to the file's name."""
+    return re.sub(r"(?<![\w./~-])~?(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One tensor at its worst element: the three numbers a maintainer wants to see.
+
+    name     "x0.grad" or "v1" (an output).
+    index    position of the worst element.
+    eager, compiled, float64   the values there; float64 is the trace's replay without rounding.
+    floor    how far legal rounding can move this element (absolute, same unit as the values).
+    wrong    elements outside their floor.
+    total    elements in the tensor.
+    """
+
+    name: str
+    index: tuple[int, ...]
+    eager: float
+    compiled: float
+    float64: float
+    floor: float
+    wrong: int
+    total: int
+
+    @property
+    def error(self) -> float:
+        """How many floors the worse side lies from float64; infinite for a floor of 0 and for what is not finite."""
+        off = max(abs(self.compiled - self.float64), abs(self.eager - self.float64))
+        return off / self.floor if math.isfinite(off) and self.floor > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an oracle found: the signature, one line for people, and the numbers behind it."""
+
+    signature: Signature
+    detail: str
+    comparisons: tuple[Comparison, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """The largest error in thresholds (floors); infinite where nothing was measured or no rounding is legal."""
+        return max((c.error for c in self.comparisons), default=math.inf)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verified difference, ready to be posted. Texts are `.prog` texts.
+
+    place        backend, device, and the versions it ran with: keys backend, against, device, torch, triton, python,
+                 platform, compiler, gpu, threads (missing where they do not apply).
+    reproduced   runs in fresh processes that showed the signature again, of `runs`.
+    stages       backend -> class, in pipeline order (eager, aot_eager, aot_eager_decomp_partition, inductor).
+    ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
+    triage       new, confirmed, duplicate, fixed or dismissed; a person sets it.
+    before       what the oracle said of the original program: its error is not the minimal one's.
+    diagnosis    what is at fault, a line each by name (`diagnose.FIELDS`); a piece that was not run says why.
+    attachments  longer texts by file name: graphs with strides, generated code, drawings of the wrong elements.
+    """
+
+    signature: Signature
+    detail: str
+    original: str
+    program: str
+    place: dict[str, str]
+    reproduced: int
+    runs: int
+    comparisons: tuple[Comparison, ...] = ()
+    stages: dict[str, str] = field(default_factory=dict)
+    ablation: dict[str, str] = field(default_factory=dict)
+    campaign: str = ""
+    created: str = ""
+    triage: str = "new"
+    note: str = ""
+    before: str = ""
+    diagnosis: dict[str, str] = field(default_factory=dict)
+    attachments: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def side(self) -> str:
+        """Which side is wrong; "" where that was not asked, or is no question of numbers."""
+        return self.diagnosis.get("side", "").partition(":")[0]
+
+    @property
+    def id(self) -> str:
+        """10 hex digits: signature and canonical minimal program. Equal text under an equal signature is one fault."""
+        return hashlib.sha256(f"{self.signature}\n{self.program}".encode()).hexdigest()[:10]

@@ -1,0 +1,230 @@
+"""The only evaluator of a Program: it writes the program as the Python a person would write, and runs that.
+
+torch.compile then sees plain torch calls (no interpreter loop to trace through), and a reproducer prints the very
+lines that ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fuzzer.language import regions
+from fuzzer.language.ops import OPS
+from fuzzer.language.ops.spec import writable
+from fuzzer.language.program import (
+    Argument,
+    Dtype,
+    Leaf,
+    Node,
+    Output,
+    Program,
+    Recipe,
+    Region,
+    Statement,
+    TensorType,
+    Value,
+    extent,
+    may_alias,
+    walk,
+    writes,
+)
+from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, as_data, fill
+
+_NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
+# Sources that are properties of a tensor: read, not called.
+PROPERTIES = frozenset(
+    spec.source
+    for spec in OPS.values()
+    if spec.source.startswith("torch.Tensor.") and not callable(getattr(torch.Tensor, spec.source[13:]))
+)
+
+
+class UnknownOp(ValueError):
+    """A program names an op that stands in no table."""
+
+
+def python_value(value: Value) -> str:
+    """An attribute's value as Python source."""
+    if isinstance(value, Dtype):
+        return str(TORCH_DTYPES[value.name])
+    if isinstance(value, tuple):
+        inner = ", ".join(map(python_value, value))
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
+
+
+def _argument(arg: Argument) -> str:
+    return "[" + ", ".join(map(str, arg)) + "]" if isinstance(arg, tuple) else str(arg)
+
+
+def call(node: Node) -> str:
+    """The node's right-hand side as Python source. Raises UnknownOp."""
+    spec = OPS.get(node.op)
+    if spec is None:
+        raise UnknownOp(f"no op {node.op!r}; `backfuzz ops` lists the known ones")
+    leading = {a.name for a in spec.attributes if a.leads}
+    parts = [python_value(value) for key, value in node.attrs if key in leading]
+    for i, arg in enumerate(node.args):
+        keyword = spec.operands[i].keyword if i < len(spec.operands) else None
+        if keyword is None:
+            parts.append(_argument(arg))
+        elif arg is not None:
+            parts.append(f"{keyword}={_argument(arg)}")
+    parts += [f"{key}={python_value(value)}" for key, value in node.attrs if key not in leading]
+    if spec.source in PROPERTIES:
+        return f"{parts[0]}.{spec.source.removeprefix('torch.Tensor.')}"
+    written = f"{spec.source}({', '.join(parts)})"
+    for outer in spec.then:
+        written = f"{outer}({written})" if spec.results == 1 else f"map({outer}, {written})"
+    return written
+
+
+def line(node: Node) -> str:
+    """One assignment as Python source."""
+    written = call(node)
+    # an op with a varying number of results returns a tuple, of one result too
+    comma = "," if len(node.outs) == 1 and callable(OPS[node.op].results) else ""
+    return f"{', '.join(node.outs)}{comma} = {written}"
+
+
+def lines(body: Sequence[Statement], after: Collection[str]) -> list[str]:
+    """The body's statements as Python source; `after` are the names that are read once it has run."""
+    found: list[str] = []
+    for i, s in enumerate(body):
+        found += [line(s)] if isinstance(s, Node) else _region(s, {*_read(body[i + 1 :]), *after})
+    return found
+
+
+def _read(body: Sequence[Statement]) -> list[str]:
+    return [name for node in walk(tuple(body)) for name in node.uses]
+
+
+def _region(region: Region, after: set[str]) -> list[str]:
+    spec = regions.region_spec(region)
+    bound = [name for node in walk(region.body) for name in node.outs]
+    reads = [name for name in dict.fromkeys(_read(region.body)) if name not in bound]
+    results = [name for name in bound if name in after] or bound
+    return spec.write(region, regions.Inside(lines(region.body, results), reads, results))
+
+
+def to_source(program: Program, name: str = "f") -> str:
+    """The program as a Python function of its leaves that returns the tuple of its outputs."""
+    outputs = [o.value for o in program.outputs]
+    head = f"def {name}({', '.join(leaf.name for leaf in program.leaves)}):"
+    body = regions.indented([*lines(program.body, outputs), f"return ({', '.join(outputs)},)"])
+    return "\n".join([head, *body]) + "\n"
+
+
+def to_function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The program as a Python function: one positional argument a leaf, the outputs as a tuple."""
+    space = dict(_NAMESPACE)
+    exec(compile(to_source(program), "<program>", "exec"), space)
+    return space["f"]
+
+
+def value_recipes(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str, Recipe]:
+    """What leaves and computed values held in one eager run, as `data(...)` recipes: the same bits again.
+
+    Without values of more than `numel` elements, and without those that an in-place op may have changed later.
+    """
+    family = may_alias(program)
+    overwritten = set[str]().union(*(family[target] for node in program.nodes if (target := writes(node))))
+    bound = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
+    names = [name for name in bound if name not in overwritten]
+    everything = replace(program, outputs=tuple(map(Output, names)))
+    with torch.no_grad():
+        values = to_function(everything)(*materialise(program.leaves, device).values())
+    return {name: as_data(value) for name, value in zip(names, values, strict=True) if value.numel() <= numel}
+
+
+@functools.lru_cache(4096)
+def _compiled(text: str) -> Any:
+    return compile(text, "<node>", "exec")
+
+
+def apply(node: Node, env: dict[str, Any]) -> None:
+    """Run one node on the tensors in env and bind its results there."""
+    env.update(_NAMESPACE)
+    exec(_compiled(line(node)), env)
+    for name in node.outs:
+        if not isinstance(env[name], torch.Tensor):
+            raise TypeError(f"{node.op}: result {name} is a {type(env[name]).__name__}, not a tensor")
+
+
+def run_each(body: Sequence[Statement], run: Callable[[Node], None]) -> None:
+    """run(node) for every node in order, under what its regions enter (for the CPU)."""
+    for s in body:
+        if isinstance(s, Node):
+            run(s)
+        else:
+            with regions.region_spec(s).context(s):
+                run_each(s.body, run)
+
+
+Allocate = Callable[[torch.Tensor], torch.Tensor]  # the same numbers in a storage of the same size, elsewhere
+
+
+def materialise(
+    leaves: Sequence[Leaf], device: str = "cpu", allocate: Allocate | None = None
+) -> dict[str, torch.Tensor]:
+    """Fresh tensors for the leaves, with their exact storage geometry; views share their base's storage."""
+    tensors: dict[str, torch.Tensor] = {}
+    for leaf in leaves:
+        if leaf.base is None:
+            tensors[leaf.name] = _placed_on(leaf, device, allocate)
+        else:
+            base = tensors[leaf.base].detach()
+            tensors[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
+        if leaf.conj:
+            tensors[leaf.name] = tensors[leaf.name].conj()
+    for leaf in leaves:
+        if leaf.requires_grad:
+            tensors[leaf.name].requires_grad_()
+    return tensors
+
+
+def strided(values: torch.Tensor, stride: Sequence[int], offset: int = 0, room: int = 0) -> torch.Tensor:
+    """A tensor equal to `values` (overlaps: the last write wins) with this stride and offset, in a storage of its own.
+
+    The storage has at least `room` elements; those between the elements are zero.
+    """
+    shape = tuple(values.shape)
+    storage = torch.zeros(max(extent(shape, tuple(stride), offset), room), dtype=values.dtype)
+    view = torch.as_strided(storage, shape, tuple(stride), offset)
+    if not writable(TensorType(DTYPE_NAMES[values.dtype], shape, tuple(stride))):
+        positions = torch.as_strided(torch.arange(storage.numel()), shape, tuple(stride), offset)
+        storage[positions.flatten()] = values.flatten()
+    else:
+        view.copy_(values)
+    return view
+
+
+def _placed(leaf: Leaf) -> torch.Tensor:
+    return strided(fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape), leaf.stride, leaf.offset)
+
+
+def _placed_on(leaf: Leaf, device: str, allocate: Allocate | None) -> torch.Tensor:
+    here = _placed(leaf)
+    if device == "cpu" and allocate is None:
+        return here
+    flat = torch.as_strided(here, (here.untyped_storage().nbytes() // here.element_size(),), (1,), 0).to(device)
+    return torch.as_strided(allocate(flat) if allocate else flat, leaf.shape, leaf.stride, leaf.offset)
+
+
+def cotangents(program: Program, device: str = "cpu", allocate: Allocate | None = None) -> list[torch.Tensor]:
+    """One tensor for each differentiated output, in order, with its declared layout."""
+    found = []
+    for output in program.outputs:
+        if output.cotangent is not None:
+            c = output.cotangent
+            leaf = Leaf("c", c.dtype, c.shape, c.stride, c.offset, values=c.values, seed=c.seed)
+            found.append(_placed_on(leaf, device, allocate))
+    return found

@@ -1,0 +1,116 @@
+"""Functions of two tensors, element by element, with broadcasting and, where it is cheap to have, type promotion."""
+
+from __future__ import annotations
+
+from math import inf
+
+from fuzzer.language.ops.spec import (
+    FROM_SOURCE,
+    INDEX,
+    SAME,
+    Attribute,
+    Operand,
+    OpSpec,
+    broadcast,
+    choice,
+    nonempty,
+    real,
+)
+from fuzzer.language.program import FLOATS, Recipe
+
+FAMILY = "binary"
+
+
+def _binary(
+    name: str,
+    *attributes: Attribute,
+    source: str = "",
+    values: tuple[str, ...] = (),
+    others: tuple[str, ...] = (),
+    dtypes: tuple[str, ...] = FLOATS,
+    promotes: tuple[str, ...] | str = SAME,
+    differentiable: bool = True,
+    entries: tuple[str, ...] = FROM_SOURCE,
+    since: str = "",
+) -> OpSpec:
+    """`values` and `others` suit the first and the second operand; `promotes`: dtypes of the second."""
+    operands = (Operand(dtypes=dtypes, values=values), Operand("other", promotes, shape=broadcast, values=others))
+    source = source or f"torch.{name}"
+    params: tuple[Operand | Attribute, ...] = (*operands, *attributes)
+    return OpSpec(name, FAMILY, source, params, differentiable=differentiable, entries=entries, since=since)
+
+
+_EXTREMES = ("normal", "overflow", "subnormal")
+_ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
+
+TABLE = (
+    _binary("add", _ALPHA, values=_EXTREMES, promotes=FLOATS),
+    _binary("sub", _ALPHA, promotes=FLOATS),
+    _binary("mul", values=_EXTREMES, promotes=(*FLOATS, "i64", "bool")),
+    _binary(
+        "div",
+        choice("rounding_mode", None, None, "floor", "trunc", default=None),
+        values=("normal", "zeros", "subnormal"),
+        others=("positive", "corners"),
+        entries=(*(f"div.{mode}" for mode in ("no_rounding_mode", "floor_rounding", "trunc_rounding")), "true_divide"),
+    ),
+    _binary(
+        "pow",
+        values=("positive", "nonnegative", "overflow"),
+        others=("zeros", "integers", "normal"),
+        promotes=(*FLOATS, "i64"),
+    ),
+    _binary("float_power", values=("positive", "nonnegative"), others=("zeros", "integers", "normal")),
+    _binary("remainder", others=("positive", "corners")),
+    _binary("fmod", others=("positive", "corners")),
+    _binary("maximum", values=("ties", "integers"), others=("ties", "integers"), promotes=FLOATS),
+    _binary("minimum", values=("ties", "integers"), others=("ties", "integers")),
+    _binary("fmax", values=("ties", "integers"), others=("ties", "integers")),
+    _binary("max_binary", source="torch.max", values=("ties",), others=("ties", "integers"), entries=("max.binary",)),
+    _binary("min_binary", source="torch.min", values=("ties",), others=("ties", "integers"), entries=("min.binary",)),
+    _binary("radd", source="torch.Tensor.__radd__", promotes=FLOATS),
+    _binary("rsub_reflected", source="torch.Tensor.__rsub__", promotes=FLOATS),
+    _binary("rmul", source="torch.Tensor.__rmul__", promotes=FLOATS),
+    _binary("rdiv", source="torch.Tensor.__rdiv__", values=("positive",)),
+    _binary("rmod", source="torch.Tensor.__rmod__", values=("positive", "corners")),
+    _binary("rpow", source="torch.Tensor.__rpow__", others=("positive",)),
+    _binary("nextafter", since="2.13"),
+    OpSpec(
+        "dist",
+        FAMILY,
+        "torch.dist",
+        (
+            Operand(accepts=nonempty, values=("ties", "integers")),
+            Operand("other", SAME, shape=broadcast, values=("ties", "integers")),
+            # not 0: eager's backward breaks ("Expected a proper Tensor but got None", torch 2.11 and 2.13)
+            choice("p", 2, 2, 1, 3, 0.5, inf, -inf, default=2),
+        ),
+    ),
+    _binary("fmin", values=("ties", "integers"), others=("ties", "integers")),
+    _binary("atan2", values=("zeros", "subnormal"), others=("zeros", "subnormal")),
+    _binary("hypot", values=("zeros", "subnormal", "overflow"), others=("zeros", "subnormal")),
+    _binary("copysign", others=("signs", "zeros")),
+    _binary("logaddexp", values=("ties", "normal"), others=("ties", "normal")),
+    _binary("logaddexp2"),
+    _binary("xlogy", values=("zeros",), others=("positive", "nonnegative")),
+    _binary("xlog1py", source="torch.special.xlog1py", values=("zeros",), others=("positive", "unit")),
+    OpSpec(
+        "floor_divide",
+        FAMILY,
+        "torch.floor_divide",
+        # of integers: on floats that require grad its backward raises, and div(rounding_mode="floor") says the same
+        (
+            Operand(dtypes=("i64", "i32")),
+            Operand(
+                "other", SAME, shape=broadcast, recipe=lambda d: Recipe("between", d.rng.choice(((1, 5), (-5, -1))))
+            ),
+        ),
+        differentiable=False,
+    ),
+    OpSpec(
+        "ldexp",
+        FAMILY,
+        "torch.ldexp",
+        (Operand(), Operand("other", INDEX, shape=broadcast, recipe=lambda d: Recipe("between", (-3, 3)))),
+    ),
+)

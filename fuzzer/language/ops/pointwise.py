@@ -1,0 +1,192 @@
+"""Functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fuzzer.language.ops.spec import (
+    FROM_SOURCE,
+    WIDE,
+    Attribute,
+    Draw,
+    Edges,
+    Operand,
+    OpSpec,
+    at,
+    choice,
+    computed,
+    integer,
+    real,
+)
+from fuzzer.language.program import FLOATS, Dtype, Value
+
+FAMILY = "pointwise"
+
+
+def _unary(
+    name: str,
+    *attributes: Attribute,
+    source: str = "",
+    values: tuple[str, ...] = (),
+    edges: Edges = None,
+    dtypes: tuple[str, ...] = FLOATS,
+    results: int = 1,
+    differentiable: bool = True,
+    entries: tuple[str, ...] = FROM_SOURCE,
+) -> OpSpec:
+    params: tuple[Operand | Attribute, ...] = (Operand(dtypes=dtypes, values=values, edges=edges), *attributes)
+    return OpSpec(name, FAMILY, source or f"torch.{name}", params, results, differentiable, entries=entries)
+
+
+def _lower(d: Draw) -> Value:
+    return None if d.rng.random() < 0.3 else d.rng.choice((0.0, -1.0, -0.5, 0.1, -2.0))
+
+
+def _upper(d: Draw) -> Value:
+    """Required where there is no lower bound; may lie below it, which torch defines as the upper bound winning."""
+    if d.attrs["min"] is not None and d.rng.random() < 0.3:
+        return None
+    return d.rng.choice((0.0, 1.0, 0.5, 2.0, -1.0))
+
+
+def _exponent(d: Draw) -> Value:
+    return d.rng.choice((0, 1, 2, 3, 4, -1, -2, 0.5, -0.5, 1.5, 2.0, 0.0, 1.0, 2.5, 1 / 3))
+
+
+def _inside(d: Draw) -> Sequence[Value]:
+    """What logit's eps limits its operand to; nothing where it has none."""
+    eps = d.attrs["eps"]
+    return [] if eps is None else [float(eps), 1 - float(eps)]  # type: ignore[arg-type]
+
+
+def _multiples(d: Draw) -> Sequence[Value]:
+    other = float(d.attrs["other"])  # type: ignore[arg-type]
+    return [0.0, other, -other, 2 * other]
+
+
+_WHOLE = (0.0, 1.0, -1.0, 2.0)
+# both sides of where they leave float16's range
+_GROWING = ("normal", "overflow", "subnormal")
+
+TABLE = (
+    _unary("exp", values=_GROWING),
+    _unary("exp2", values=_GROWING),
+    _unary("expm1", values=("tiny", "overflow")),
+    _unary("log", values=("positive",)),
+    _unary("log2", values=("positive",)),
+    _unary("log10", values=("positive",)),
+    _unary("log1p", values=("positive", "unit", "tiny")),
+    _unary("sqrt", values=("positive", "nonnegative")),
+    _unary("rsqrt", values=("positive",)),
+    _unary("reciprocal", values=("positive", "corners")),
+    _unary("neg", values=("normal", "subnormal")),
+    _unary("positive"),
+    _unary("abs", values=("zeros", "ties", "subnormal")),
+    _unary("sin"),
+    _unary("cos"),
+    _unary("tan", values=("unit",)),
+    _unary("asin", values=("unit",)),
+    _unary("acos", values=("unit",)),
+    _unary("atan"),
+    _unary("sinh", values=_GROWING),
+    _unary("cosh", values=_GROWING),
+    _unary("asinh"),
+    # acosh is real above 1 only; a "positive" leaf covers both sides of that edge
+    _unary("acosh", values=("positive",)),
+    _unary("atanh", values=("unit",)),
+    _unary("erf"),
+    _unary("erfc"),
+    _unary("erfinv", values=("unit",)),
+    _unary("lgamma", values=("positive",)),
+    _unary("digamma", values=("positive",)),
+    _unary(
+        "polygamma",
+        integer("n", 0, 4),
+        source="torch.Tensor.polygamma",
+        values=("positive",),
+        entries=tuple(f"polygamma.polygamma_n_{n}" for n in range(5)),
+    ),
+    _unary(
+        "polygamma_special",
+        Attribute("n", "integer", lambda d: d.rng.choice((0, 0, 1, 2, 3)), leads=True),
+        source="torch.special.polygamma",
+        values=("positive",),
+        entries=("special.polygamma.special_polygamma_n_0",),
+    ),
+    _unary(
+        "mvlgamma",
+        integer("p", 1, 5),
+        # above (p - 1) / 2
+        values=("above_two",),
+        entries=tuple(f"mvlgamma.mvlgamma_p_{p}" for p in (1, 3, 5)),
+    ),
+    _unary("i0", source="torch.special.i0", entries=("i0",)),
+    _unary("i1e", source="torch.special.i1e", dtypes=WIDE),
+    _unary("ndtri", source="torch.special.ndtri", values=("probabilities",), dtypes=WIDE),
+    _unary("sgn", values=("zeros",), differentiable=False),
+    _unary("angle", values=("zeros",), differentiable=False),
+    _unary("real", source="torch.real"),
+    _unary("conj", source="torch.conj"),
+    _unary("conj_physical"),
+    _unary("resolve_conj"),
+    _unary("resolve_neg"),
+    _unary("fill", choice("value", 0.0, 1.0, -2.5, True), differentiable=False),
+    _unary("frexp", results=2),
+    *(_unary(name, source=f"torch.Tensor.{name}") for name in ("double", "float", "half", "bfloat16")),
+    _unary("clamp_min", real("min", -2, 2, (0.0, 0.5, -1.0)), values=("corners",), edges=at("min")),
+    _unary("clamp_max", real("max", -2, 2, (0.0, 0.5, -1.0)), values=("corners",), edges=at("max")),
+    _unary("radd_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.Tensor.__radd__"),
+    _unary("rmul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.Tensor.__rmul__"),
+    _unary("rpow_scalar", real("other", 0.1, 3, (1.0, 2.0, 0.5)), source="torch.Tensor.__rpow__"),
+    _unary("rdiv_scalar", real("other", -2, 2, (1.0, 0.0)), source="torch.Tensor.__rdiv__", values=("positive",)),
+    _unary("i0e", source="torch.special.i0e"),
+    _unary("i1", source="torch.special.i1", dtypes=WIDE),
+    _unary("erfcx", source="torch.special.erfcx", dtypes=WIDE),
+    _unary("entr", source="torch.special.entr", values=("positive", "nonnegative")),
+    _unary("ndtr", source="torch.special.ndtr"),
+    _unary("log_ndtr", source="torch.special.log_ndtr", dtypes=WIDE),
+    _unary("sigmoid"),
+    _unary("logit", choice("eps", None, 1e-3, 0.1, 0.3, default=None), values=("probabilities",), edges=_inside),
+    _unary("square", values=_GROWING),
+    _unary("sinc", values=("zeros", "unit")),
+    _unary("frac", values=("corners",), edges=at(*_WHOLE)),
+    _unary("deg2rad"),
+    _unary("rad2deg"),
+    _unary(
+        "nan_to_num",
+        choice("nan", None, 0.0, 1.5, default=None),
+        choice("posinf", None, 3.0, default=None),
+        choice("neginf", None, -3.0, default=None),
+    ),
+    _unary(
+        "clamp",
+        computed("min", "real", _lower, None),
+        computed("max", "real", _upper, None),
+        values=("corners",),
+        edges=at("min", "max"),
+    ),
+    _unary(
+        "pow_scalar",
+        computed("exponent", "real", _exponent),
+        source="torch.pow",
+        values=("positive", "nonnegative", "zeros", "overflow"),
+    ),
+    _unary("add_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.add"),
+    _unary("mul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.mul", values=_GROWING),
+    _unary("rsub", real("other", -2, 2, (0.0, 1.0)), real("alpha", -2, 2, (1.0, 0.0, 0.5), 1.0)),
+    _unary("fmod_scalar", choice("other", 1.0, 0.5, -0.75, 2.0, 3.0), source="torch.fmod", edges=_multiples),
+    _unary("remainder_scalar", choice("other", 1.0, 0.5, -0.75, 2.0, 3.0), source="torch.remainder", edges=_multiples),
+    _unary("to", computed("dtype", "dtype", lambda d: Dtype(d.rng.choice(d.limits.dtypes))), source="torch.Tensor.to"),
+    _unary("sign", values=("zeros", "subnormal"), differentiable=False),
+    _unary("trunc", values=("corners",), edges=at(*_WHOLE), differentiable=False),
+    _unary("floor", values=("corners",), edges=at(*_WHOLE), differentiable=False),
+    _unary("ceil", values=("corners",), edges=at(*_WHOLE), differentiable=False),
+    _unary(
+        "round",
+        integer("decimals", -3, 3, 0),
+        values=("corners",),
+        edges=at(0.5, 1.5, -0.5, 2.5),
+        differentiable=False,
+        entries=("round", "round.decimals_0", "round.decimals_3", "round.decimals_neg_3"),
+    ),
+)

@@ -1,0 +1,441 @@
+"""Every use of a torch API that is not public, in one place. Tried on torch 2.11.0, 2.13.0 and 2.15.0.
+
+fake_mode            torch._subclasses.FakeTensorMode with its cache_info and cache_clear: types without running
+real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, DataDependentOutputException} (tried on
+                     2.11.0 and 2.13.0)
+config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
+config_type          get_type of those modules: the declared type of a key
+know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
+reset_compiler       torch._dynamo.reset: forget what was compiled before
+replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
+decomposition, replaced_lowering  the first of those tables, torch._inductor.lowering.lowerings
+replaced_fake        torch._subclasses.fake_impls.op_implementations_dict (tried on 2.11.0 and 2.13.0)
+compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
+compile_ahead        torch.fx.experimental.proxy_tensor.make_fx, torch._inductor.aoti_* (tried on 2.11.0 and 2.13.0)
+graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
+schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
+output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
+graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
+kernels_in_work      V.graph.scheduler.nodes, IRNode.get_origins (tried on 2.11.0 and 2.13.0)
+counters             torch._dynamo.utils.counters (tried on 2.11.0 and 2.13.0)
+compile_phases       torch._dynamo.utils.ChromiumEventLogger.log_event_{start,end} (tried on 2.11.0 and 2.13.0)
+inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11.0 and 2.13.0)
+without_part         the two above, torch._inductor.lowering.{lowerings, fallback_handler},
+                     torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
+bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
+backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
+negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
+passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
+repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+CONFIGS = {
+    "inductor": "torch._inductor.config",
+    "functorch": "torch._functorch.config",
+    "dynamo": "torch._dynamo.config",
+}
+
+
+MOST_FAKES = 1 << 16  # results in torch's cache of them, at about a kilobyte each: it forgets none by itself
+
+
+def fake_mode() -> contextlib.AbstractContextManager[Any]:
+    """A mode under which tensors have a type and no data."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    # what does not type is an answer here, no reason for a traceback in the log
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    if FakeTensorMode.cache_info().size > MOST_FAKES:  # a campaign of weeks types millions of programs
+        FakeTensorMode.cache_clear()
+    return FakeTensorMode()
+
+
+def real_mode() -> contextlib.AbstractContextManager[Any]:
+    """Within `fake_mode`: tensors have data again."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    return unset_fake_temporarily()
+
+
+def needs_memory(error: Exception) -> bool:
+    """Whether a fake tensor was at fault, and not the program: values were asked for, or a fake kernel laid its result
+    out beyond its storage (FFTs over dims in another order, torch 2.11). No other refusal is tried on real tensors:
+    kernels are not to be trusted with what torch refuses in the process that everything hangs on.
+    """
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+
+    return isinstance(error, DataDependentOutputException) or str(error).startswith("setStorage")
+
+
+def config_module(prefix: str) -> Any:
+    """The config module behind a setting's prefix ("inductor", "functorch" or "dynamo"). KeyError otherwise."""
+    return importlib.import_module(CONFIGS[prefix])
+
+
+def config_type(name: str) -> Any:
+    """The type that torch declares for a setting ("inductor.max_fusion_size"); a plain type or a union of some."""
+    prefix, _, key = name.partition(".")
+    return config_module(prefix).get_type(key)
+
+
+COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd", "torch.func")
+# What the first compile of a process imports beside these.
+FIRST_COMPILE = (
+    "torch._inductor.fx_passes.fuse_attention",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm",
+    "torch._inductor.fx_passes.quantization",
+    "torch._inductor.fx_passes.serialized_patterns.bmm_pattern",
+    "torch.export._trace",
+    "sympy.physics.units",
+)
+
+
+def preload() -> None:
+    """Import what every compile needs, so that forked workers find it in memory. Touches no device."""
+    for name in COMPILER:
+        importlib.import_module(name)
+    for name in FIRST_COMPILE:
+        with contextlib.suppress(ImportError):  # what this torch does not have its compiles do not import
+            importlib.import_module(name)
+
+
+def know_machine() -> None:
+    """Find out what the first compile of every process would: the hash of torch's own files and, by compiling small
+    probes into inductor's cache folder, the CPU's vector instructions. Forked processes know it. Touches no device."""
+    from torch._inductor.codecache import torch_key
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    torch_key()
+    with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one says so
+        pick_vec_isa()
+
+
+def reset_compiler() -> None:
+    """Forget every compiled frame."""
+    torch._dynamo.reset()
+
+
+def compiled_backward(compile: Callable[..., Any], dynamic: bool) -> contextlib.AbstractContextManager[None]:
+    """Have autograd hand the graph of every backward to compile(graph), and run what that returns."""
+    from torch._dynamo import compiled_autograd
+
+    return compiled_autograd._enable(compile, dynamic)
+
+
+def compile_ahead(step: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """step(*given) as AOTInductor computes it: traced with make_fx, exported, packaged, loaded, run; then removed."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    exported = torch.export.export(make_fx(step)(*given), given)
+    with tempfile.TemporaryDirectory() as folder:
+        package = torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/step.pt2")
+        results = torch._inductor.aoti_load_package(package)(*given)
+        # a result may lie in the package's own memory, which goes with it
+        return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, results)
+
+
+def print_native_stacks() -> None:
+    """Have torch print the C++ stack on a fatal signal (used to name the native frame of a crash)."""
+    torch._C._set_print_stack_traces_on_fatal_signal(True)
+
+
+@contextlib.contextmanager
+def replaced_decomposition(op: Any, function: Callable[..., Any]) -> Iterator[None]:
+    """Have inductor decompose this ATen overload by `function` instead; restored afterwards.
+
+    Both tables that inductor chooses from are changed in place: the second is cached and handed out as it is. Neither
+    is part of a cache key, so inductor's caches must be off meanwhile.
+    """
+    from torch._inductor import decomposition
+
+    missing = object()
+    tables: list[dict[Any, Any]] = [decomposition.decompositions, decomposition.fast_random_decomps()]
+    before = [table.get(op, missing) for table in tables]
+    for table in tables:
+        table[op] = function
+    try:
+        yield
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            if known is missing:
+                del table[op]
+            else:
+                table[op] = known
+
+
+def decomposition(op: Any) -> Callable[..., Any]:
+    """How inductor decomposes this ATen overload now. KeyError where it does not."""
+    from torch._inductor.decomposition import decompositions
+
+    found: Callable[..., Any] = decompositions[op]
+    return found
+
+
+@contextlib.contextmanager
+def replaced_lowering(op: Any, function: Callable[..., Any]) -> Iterator[None]:
+    """Have inductor lower this ATen overload by function(what lowered it before, whether in a backward, *arguments)."""
+    from torch._inductor.lowering import lowerings
+    from torch._inductor.virtualized import V
+
+    before = lowerings[op]
+
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        return function(before, bool(V.graph.is_backward), *args, **kwargs)
+
+    lowerings[op] = lowered
+    try:
+        yield
+    finally:
+        lowerings[op] = before
+
+
+@contextlib.contextmanager
+def replaced_fake(op: Any, function: Callable[..., Any]) -> Iterator[None]:
+    """Have the compiler take function(*args) for the shape, dtype and strides of this ATen overload's result."""
+    from torch._subclasses.fake_impls import op_implementations_dict as table
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def fake(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return function(*args, **kwargs)
+
+    before = table.get(op)
+    table[op] = fake
+    FakeTensorMode.cache_clear()  # it remembers results by op and arguments
+    try:
+        yield
+    finally:
+        if before is None:
+            del table[op]
+        else:
+            table[op] = before
+        FakeTensorMode.cache_clear()
+
+
+@contextlib.contextmanager
+def graph_pass(change: Callable[[Any], None]) -> Iterator[None]:
+    """Have inductor call change(graph) on every graph, forward and backward, before its own passes after the split."""
+    with config_module("inductor").patch({"post_grad_custom_pre_pass": change}):
+        yield
+
+
+@contextlib.contextmanager
+def output_code(note: Callable[[str], None]) -> Iterator[None]:
+    """Have inductor call note(code) too with the Python module that it writes for every graph; restored afterwards."""
+    from torch._inductor.graph import GraphLowering
+
+    before = GraphLowering.save_output_code
+
+    def both(code: str) -> None:
+        if before is not None:
+            before(code)
+        note(code)
+
+    GraphLowering.save_output_code = staticmethod(both)
+    try:
+        yield
+    finally:
+        GraphLowering.save_output_code = staticmethod(before)
+
+
+def graph_in_work() -> tuple[bool, str]:
+    """(whether it is a backward, its text with dtypes, sizes and strides) of the graph that inductor is lowering."""
+    from torch._inductor.virtualized import V
+
+    return bool(V.graph.is_backward), readable(V.graph.module)
+
+
+def kernels_in_work() -> list[tuple[tuple[str, str], ...]]:
+    """For each kernel of the graph that inductor is lowering, the pairs of its operations of which one feeds the other.
+
+    Operations are named like "aten.mul.Tensor". Nothing where inductor takes the graph's code from its cache.
+    """
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+
+    if not isinstance(V.graph, GraphLowering) or V.graph.scheduler is None:
+        return []
+    return [_pairs(_origins(node)) for node in V.graph.scheduler.nodes if not node.is_extern()]
+
+
+def _origins(node: Any) -> list[Any]:
+    """The operations of the graph that a kernel computes."""
+    found = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
+    return [origin for origin in found if origin.op == "call_function"]
+
+
+def _pairs(origins: list[Any]) -> tuple[tuple[str, str], ...]:
+    inside = set(origins)
+    found = {(str(a.target), str(b.target)) for a in origins for b in a.users if b in inside}
+    return tuple(sorted(found))
+
+
+def counters() -> dict[str, int]:
+    """What the compiler counted in this process so far, as "inductor pattern_matcher_count"."""
+    from torch._dynamo.utils import counters as counted
+
+    return {f"{group} {name}": number for group, found in counted.items() for name, number in found.items()}
+
+
+@contextlib.contextmanager
+def compile_phases(enter: Callable[[str], None], leave: Callable[[], None]) -> Iterator[None]:
+    """Have the compiler call enter(name) and leave() around each of the phases that it times ("GraphLowering.run")."""
+    from torch._dynamo.utils import ChromiumEventLogger as Logger
+
+    start, end = Logger.log_event_start, Logger.log_event_end
+
+    def entering(self: Any, name: str, *given: Any, **named: Any) -> Any:
+        enter(name)
+        return start(self, name, *given, **named)
+
+    def leaving(self: Any, *given: Any, **named: Any) -> Any:
+        leave()
+        return end(self, *given, **named)
+
+    Logger.log_event_start, Logger.log_event_end = entering, leaving
+    try:
+        yield
+    finally:
+        Logger.log_event_start, Logger.log_event_end = start, end
+
+
+def readable(module: Any) -> str:
+    """A graph module as Python code that says the dtype, sizes and strides of every value."""
+    return str(module.print_readable(print_output=False, include_stride=True))
+
+
+@contextlib.contextmanager
+def inner_graphs(wanted: Callable[[Any, bool], bool]) -> Iterator[None]:
+    """Have inductor ask wanted(graph module, is backward) of every graph; where that is False it runs uncompiled."""
+    from torch._inductor import compile_fx
+
+    before = compile_fx._compile_fx_inner
+
+    def inner(gm: Any, example_inputs: Any, *args: Any, **options: Any) -> Any:
+        if wanted(gm, bool(options.get("is_backward"))):
+            return before(gm, example_inputs, *args, **options)
+        return compile_fx.make_boxed_func(gm)
+
+    compile_fx._compile_fx_inner = inner
+    try:
+        yield
+    finally:
+        compile_fx._compile_fx_inner = before
+
+
+FP_FUSION, GRAPHS = "fp fusion", ("forward graph", "backward graph")
+
+
+def without_part(name: str) -> contextlib.AbstractContextManager[None]:
+    """Have inductor do without something: to find out what a difference comes from.
+
+    name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that one runs uncompiled;
+           an ATen overload ("aten.mm.default"): neither decomposed nor lowered, ATen computes it. AttributeError where
+           there is none of that name.
+
+    None of this is part of a cache key, so inductor's caches must be off meanwhile.
+    """
+    if name == FP_FUSION:
+        return _without_fp_fusion()
+    if name in GRAPHS:
+        return inner_graphs(lambda module, backward: backward != (name == GRAPHS[1]))
+    packet, _, overload = name.removeprefix("aten.").rpartition(".")
+    return _left_to_aten(getattr(getattr(torch.ops.aten, packet), overload))
+
+
+@contextlib.contextmanager
+def _without_fp_fusion() -> Iterator[None]:
+    from torch._inductor.codegen.triton import TritonKernel
+
+    before = TritonKernel.__dict__["triton_meta_common"]
+
+    def meta(cls: Any) -> dict[str, Any]:
+        return {**before.__func__(cls), "enable_fp_fusion": False}
+
+    TritonKernel.triton_meta_common = classmethod(meta)
+    try:
+        yield
+    finally:
+        TritonKernel.triton_meta_common = before
+
+
+@contextlib.contextmanager
+def _left_to_aten(op: Any) -> Iterator[None]:
+    from torch._inductor import decomposition
+    from torch._inductor.lowering import fallback_handler, lowerings
+
+    tables: list[dict[Any, Any]] = [decomposition.decompositions, decomposition.fast_random_decomps(), lowerings]
+    before = [table.pop(op) if op in table else None for table in tables]
+    lowerings[op] = fallback_handler(op, add_to_fallback_set=False)
+    try:
+        yield
+    finally:
+        for table, known in zip(tables, before, strict=True):
+            table.pop(op, None)
+            if known is not None:
+                table[op] = known
+
+
+def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:
+    """What PyTorch's own bisector ends on: (backend, subsystem, number, debug info), "" and 0 where it does not know.
+
+    agrees   compiles and runs the program, each time anew, and says whether the difference is gone. None: it is gone
+             with every backend. The bisector keeps its state in files of TORCHINDUCTOR_CACHE_DIR, removes that folder,
+             and leaks into whatever compiles meanwhile: run it in a process of its own with a cache of its own.
+    """
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    found = CompilerBisector.do_bisect(agrees)
+    if found is None:
+        return None
+    return found.backend, found.subsystem or "", found.bisect_number or 0, found.debug_info or ""
+
+
+def backward_is_running() -> bool:
+    """Whether autograd is going backwards in this thread."""
+    return int(torch._C._current_graph_task_id()) != -1
+
+
+def negated(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of the tensor that reads it negated."""
+    return torch._neg_view(tensor)
+
+
+def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[Any]:
+    """Fresh inputs of a repro that PyTorch's minifier wrote, from the folder where it stored them (else random)."""
+    from torch._dynamo.debug_utils import InputReader
+
+    torch.manual_seed(0)  # what is random is the same every time
+    reader = InputReader(save_dir=folder)
+    load_args(reader)
+    return reader.args
+
+
+def schema_parameters(function: Any) -> Iterator[list[str]]:
+    """The parameters' names, in order, of each overload of the ATen operation that a torch function is named after."""
+    if isinstance(function, torch._ops.OpOverload):
+        overloads = [function]
+    else:
+        packet = getattr(torch.ops.aten, function.__name__, None)
+        overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
+    for overload in overloads:
+        yield [argument.name for argument in overload._schema.arguments]
+
+
+def passes_accuracy_check(eager: torch.Tensor, found: torch.Tensor, exact: torch.Tensor, tolerance: float) -> bool:
+    """PyTorch's own accuracy check of a compiled result, as its benchmarks call it."""
+    from torch._dynamo.utils import same
+
+    return bool(same(eager, found, exact, tol=tolerance, equal_nan=True, log_error=lambda *_: None))

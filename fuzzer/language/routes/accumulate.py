@@ -1,0 +1,36 @@
+"""Forward and backward, both twice, as in training in small batches: the second adds to the first's `.grad`."""
+
+from __future__ import annotations
+
+import torch
+
+from fuzzer.language.program import Program
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
+from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
+from fuzzer.language.settings import CUDA_GRAPHS
+
+
+def run(call: Call) -> Results:
+    compiled = call.compile(call.function)
+    for _ in range(2):
+        call.phase("forward")
+        outputs = compiled(*call.leaves.values())
+        call.phase("backward")
+        torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
+    return accumulated(call, outputs)
+
+
+def write(program: Program) -> list[str]:
+    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
+    return write_into_grad(program, "gradients", lambda call, pull: [*loop, f"    {call}", f"    {pull}"])
+
+
+ROUTE = RouteSpec(
+    run,
+    Script(write, compiled_f, into_grad=True),
+    weight=0.08,
+    options={"dynamic": False},
+    inert=(CUDA_GRAPHS,),
+    writes_leaves=False,
+    times=2,
+)

@@ -1,0 +1,46 @@
+"""One forward, its graph backwards twice into `.grad`: the gradients are the sums of two equal ones.
+
+The second must find what the first one read, and is added in place to what the first one left.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fuzzer.language.program import Attributes, Program
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
+from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
+from fuzzer.language.settings import CUDA_GRAPHS, in_force
+
+# torch refuses retain_graph where the backward may overwrite what the forward saved.
+_NOT_DONATED: Attributes = (("functorch.donated_buffer", False),)
+
+
+def run(call: Call) -> Results:
+    with in_force(_NOT_DONATED):
+        call.phase("forward")
+        outputs = call.compile(call.function)(*call.leaves.values())
+        call.phase("backward")
+        for _ in range(2):
+            torch.autograd.backward(
+                differentiated_outputs(call.program, outputs), list(call.cotangents), retain_graph=True
+            )
+    return accumulated(call, outputs)
+
+
+def write(program: Program) -> list[str]:
+    loop = ["    for _ in range(2):  # the second gradient is added to the first"]
+    return write_into_grad(
+        program, "gradients", lambda call, pull: [call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
+    )
+
+
+ROUTE = RouteSpec(
+    run,
+    Script(write, compiled_f, into_grad=True),
+    weight=0.05,
+    options={"dynamic": False},
+    settings=_NOT_DONATED,
+    inert=(CUDA_GRAPHS,),
+    times=2,
+)

@@ -1,0 +1,56 @@
+"""autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from fuzzer.language.private import compiled_backward
+from fuzzer.language.program import Program
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs, no_compile
+from fuzzer.language.routes.writing import Script, input_names, write_into_grad
+from fuzzer.language.settings import CUDA_GRAPHS
+
+
+def run(call: Call) -> Results:
+    symbolic = _is_dynamic(call.program)
+    with contextlib.nullcontext() if call.compile is no_compile else compiled_backward(call.compile, symbolic):
+        call.phase("forward")
+        outputs = call.compile(call.function)(*call.leaves.values())
+        call.phase("backward")
+        torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
+    return accumulated(call, outputs)
+
+
+def _is_dynamic(program: Program) -> bool:
+    """Whether the program is compiled with symbolic sizes."""
+    return bool(dict(program.route.options).get("dynamic"))
+
+
+def write(program: Program) -> list[str]:
+    given = ", ".join(input_names(program))
+    enabled = f"torch._dynamo.compiled_autograd._enable(compile, dynamic={_is_dynamic(program)})"
+    return [
+        *write_into_grad(program, "backward", lambda call, pull: [call, pull]),
+        "",
+        "",
+        f"def gradients(compile, {given}):",
+        "    if compile is None:",
+        f"        return backward(f, {given})",
+        f"    with {enabled}:  # compiles what autograd runs",
+        f"        return backward(compile(f), {given})",
+    ]
+
+
+def _given(program: Program, options: str | None) -> str:
+    return "None" if options is None else f"lambda g: torch.compile(g{options})"
+
+
+ROUTE = RouteSpec(
+    run,
+    Script(write, _given, imports=("torch._dynamo.compiled_autograd",), into_grad=True),
+    weight=0.07,
+    options={"dynamic": False},
+    inert=("functorch.donated_buffer", CUDA_GRAPHS),
+)

@@ -1,0 +1,109 @@
+"""Outputs and gradients in one function, `step`, by torch.func.vjp: what the routes of one graph compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fuzzer.language.program import Program
+from fuzzer.language.regions import REGIONS
+from fuzzer.language.routes.spec import Call, gradient_leaves
+from fuzzer.language.routes.writing import input_names, write_results
+
+# torch.func has no saved-tensor hooks, which checkpoint is made of.
+REGIONS_HELD = tuple(kind for kind in REGIONS if kind != "checkpoint")
+
+
+def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
+    """(step, the leaves to hand to it); step(leaves by name, cotangents) gives outputs and gradients.
+
+    Leaves that are parameters are not handed in: the step is then a module that holds them.
+    """
+    names, order = gradient_leaves(call.program), list(call.leaves)
+    positions = [i for i, o in enumerate(call.program.outputs) if o.cotangent is not None]
+
+    def step(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
+        def primal(*chosen: torch.Tensor) -> Any:
+            bound = {**given, **dict(zip(names, chosen, strict=True))}
+            outputs = call.function(*[bound[name] for name in order])
+            return tuple(outputs[i] for i in positions), outputs
+
+        _, pull, outputs = torch.func.vjp(primal, *[given[name] for name in names], has_aux=True)
+        return outputs, pull(seeds)
+
+    held = {
+        leaf.name: torch.nn.Parameter(call.leaves[leaf.name].detach(), leaf.requires_grad)
+        for leaf in call.program.leaves
+        if leaf.parameter
+    }
+    handed = {name: leaf.detach() for name, leaf in call.leaves.items() if name not in held}
+    return (_Module(step, held) if held else step), handed
+
+
+class _Module(torch.nn.Module):
+    """A step that finds some of its leaves in this module's parameters."""
+
+    def __init__(self, step: Callable[..., Any], parameters: dict[str, torch.nn.Parameter]):
+        super().__init__()
+        self.step = step
+        for name, parameter in parameters.items():
+            self.register_parameter(name, parameter)
+
+    def forward(self, given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
+        return self.step({**given, **dict(self.named_parameters())}, seeds)
+
+
+# ---------------------------------------------------------------- as a person would write it
+
+
+def held_leaves(program: Program) -> list[str]:
+    """The leaves that a module holds."""
+    return [leaf.name for leaf in program.leaves if leaf.parameter]
+
+
+def write_step(program: Program, compiler: bool) -> list[str]:
+    """`step`, and `gradients` of it; compiler: whether `gradients` is given what compiles a step, not the step."""
+    names = input_names(program)
+    leaves = [leaf.name for leaf in program.leaves]
+    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
+    outputs = [output.value for output in program.outputs]
+    seeded = [output.value for output in program.outputs if output.cotangent is not None]
+    closed = [*outputs[:1], ""] if len(outputs) == 1 else outputs
+    held = held_leaves(program)
+    step = f"Step({', '.join(held)})" if held else "step"
+    return [
+        f"def step({', '.join(names)}):",
+        f"    def primal({', '.join(wanted)}):",
+        f"        {', '.join(outputs)} = f({', '.join(leaves)})",
+        f"        return ({', '.join(seeded)},), ({', '.join(closed).rstrip()})",
+        "",
+        f"    _, pull, outs = torch.func.vjp(primal, {', '.join(wanted)}, has_aux=True)",
+        f"    return outs, pull(({', '.join(names[len(leaves) :])},))",
+        "",
+        "",
+        *(_write_module(program, held) if held else []),
+        f"def gradients({'compile' if compiler else 'step'}, {', '.join(names)}):",
+        "    with torch.no_grad():",
+        f"        ({', '.join(closed).rstrip()}), ({', '.join(f'g{i}' for i in range(len(wanted)))},) = "
+        f"{f'compile({step})' if compiler else 'step'}({', '.join(name for name in names if name not in held)})",
+        f"    return {write_results(program, wanted)}",
+    ]
+
+
+def _write_module(program: Program, held: list[str]) -> list[str]:
+    """A module of which these leaves are parameters."""
+    fixed = {leaf.name: "" if leaf.requires_grad else ", requires_grad=False" for leaf in program.leaves}
+    names = input_names(program)
+    return [
+        "class Step(torch.nn.Module):",
+        f"    def __init__(self, {', '.join(held)}):",
+        "        super().__init__()",
+        *(f"        self.{name} = torch.nn.Parameter({name}{fixed[name]})" for name in held),
+        "",
+        f"    def forward(self, {', '.join(name for name in names if name not in held)}):",
+        f"        return step({', '.join(f'self.{name}' if name in held else name for name in names)})",
+        "",
+        "",
+    ]

@@ -1,0 +1,91 @@
+"""What the routes' scripts share: a program and its gradient as the Python that a person would write, as lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fuzzer.language.interpret import lines
+from fuzzer.language.program import Program, written_leaves
+
+WIDTH = 110
+# (program, arguments of torch.compile as ", name=value" or None where nothing is compiled) -> an expression
+Given = Callable[[Program, str | None], str]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A route as a person would write it.
+
+    write      the lines that define `gradients(given, *inputs)`, which returns every output and gradient by name.
+    given      the expression for its first argument, on the side that is compiled and on the one that is not.
+    imports    modules that it needs beside torch and the settings.
+    tracked    whether autograd tracks the leaves; torch.func is handed plain tensors.
+    into_grad  whether gradients lie in `.grad`, which only the leaves of autograd's graph have.
+    """
+
+    write: Callable[[Program], list[str]]
+    given: Given
+    imports: tuple[str, ...] = ()
+    tracked: bool = True
+    into_grad: bool = False
+
+
+def input_names(program: Program) -> list[str]:
+    """Leaves by name, then the cotangents c0, c1, ... of the outputs that have one."""
+    seeded = sum(output.cotangent is not None for output in program.outputs)
+    return [leaf.name for leaf in program.leaves] + [f"c{i}" for i in range(seeded)]
+
+
+def write_function(program: Program) -> list[str]:
+    """`f`, of the leaves; it returns the outputs."""
+    outputs = [output.value for output in program.outputs]
+    body = [f"    {_as_written(line)}" for line in lines(program.body, outputs)]
+    last = f"    {outputs[0]} = "
+    if len(outputs) == 1 and body and body[-1].startswith(last):
+        body[-1] = body[-1].replace(last, "    return ", 1)
+    else:
+        body.append(f"    return {', '.join(outputs)}")
+    return [f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body]
+
+
+def _as_written(line: str) -> str:
+    """The same call in the short form that people use."""
+    line = re.sub(r"torch\.Tensor\.(\w+)\((\w+)(?:, )?", r"\2.\1(", line)
+    return line.replace("torch.nn.functional.", "F.")
+
+
+def write_results(program: Program, wanted: list[str]) -> str:
+    """A dict of outputs, written leaves and the gradients g0, g1, ... of the wanted leaves, by name."""
+    pairs = [f'"{output.value}": {output.value}' for output in program.outputs]
+    pairs += [f'"{name}": {name}' for name in written_leaves(program)]
+    pairs += [f'"{name}.grad": g{i}' for i, name in enumerate(wanted)]
+    one = "{" + ", ".join(pairs) + "}"
+    if len(one) <= WIDTH - 10:
+        return one
+    return "{\n" + "".join(f"        {pair},\n" for pair in pairs) + "    }"
+
+
+def write_into_grad(program: Program, name: str, run: Callable[[str, str], list[str]]) -> list[str]:
+    """A function of f and the inputs that leaves the gradients in `.grad`; run(forward, backward) gives its lines."""
+    names = input_names(program)
+    leaves = [leaf.name for leaf in program.leaves]
+    wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
+    seeded = [output.value for output in program.outputs if output.cotangent is not None]
+    call = f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"
+    pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
+    lines = run(call, pull) if wanted and seeded else [call]
+    if wanted and seeded:
+        targets = ", ".join(f"g{i}" for i in range(len(wanted)))
+        lines.append(f"    {targets} = {', '.join(f'{leaf}.grad' for leaf in wanted)}")
+    return [
+        f"def {name}({', '.join(['f', *names])}):",
+        *lines,
+        f"    return {write_results(program, wanted if seeded else [])}",
+    ]
+
+
+def compiled_f(program: Program, options: str | None) -> str:
+    """For routes whose `gradients` is given the function itself: f, or f compiled."""
+    return "f" if options is None else f"torch.compile(f{options})"

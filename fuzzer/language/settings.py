@@ -1,0 +1,244 @@
+"""Compiler settings: the table the generator draws from, and how a program's settings are put in force.
+
+A setting is named by config and key, `inductor.max_fusion_size`; its default is asked of torch. Any key that the
+running torch has can be set by hand (`--set`); the table holds those worth drawing.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from fuzzer.language.devices import DEVICES, devices_with_code
+from fuzzer.language.private import CONFIGS, config_module, config_type
+from fuzzer.language.program import Attributes, Value
+
+
+class UnknownSetting(ValueError):
+    """A setting that the running torch does not have, or a value that it cannot hold."""
+
+
+# Compiled code draws what eager draws only where it calls eager's kernels for it.
+SAME_DRAWS: tuple[str, Value] = ("inductor.fallback_random", True)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting worth drawing.
+
+    name     config and key.
+    values   tried beside the default, which is torch's to say (`default`).
+    devices  where it acts, and is drawn; none where it is not drawn at all, and `note` says why.
+    graphs   TRAINING or INFERENCE: the only kind in which it acts (`RouteSpec.takes`); none given: in both.
+    needs    settings that hold with it, without which it does nothing.
+    note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
+    """
+
+    name: str
+    values: tuple[Value, ...]
+    devices: tuple[str, ...] = tuple(DEVICES)
+    graphs: str = ""
+    needs: Attributes = ()
+    note: str = ""
+
+
+_CPP, _TRITON, _NOWHERE = devices_with_code("cpp"), devices_with_code("triton"), ()
+_GRAPHED = tuple(name for name, device in DEVICES.items() if device.graphs)
+TRAINING = "training"  # a forward and a backward graph, split by the partitioner
+INFERENCE = "inference"  # one graph, under no_grad
+CUDA_GRAPHS = "inductor.triton.cudagraphs"
+_PADS: Attributes = (("inductor.disable_padding_cpu", False),)
+_PADS_ALL: Attributes = (*_PADS, ("inductor.padding_stride_threshold", 0))
+_PLANS: Attributes = (("inductor.memory_planning", True),)
+_TWO_THREADS: Attributes = (("inductor.cpp.threads", 2),)  # workers have one
+
+SETTINGS: tuple[Setting, ...] = (
+    # which operations share a kernel
+    Setting("inductor.max_fusion_size", (1, 2, 3, 4)),
+    Setting("inductor.max_fusion_unique_io_buffers", (1, 2, 4)),
+    Setting("inductor.aggressive_fusion", (True,), needs=(("inductor.score_fusion_memory_threshold", 0),)),
+    Setting("inductor.score_fusion_memory_threshold", (0, 1_000_000)),
+    Setting("inductor.realize_reads_threshold", (0, 1, 16)),
+    Setting("inductor.realize_opcount_threshold", (1, 5)),
+    Setting("inductor.realize_cpu_opcount_threshold", (1, 5), _CPP),
+    Setting("inductor.realize_acc_reads_threshold", (1, 2)),
+    Setting("inductor.realize_cpu_acc_reads_threshold", (1, 2), _CPP),
+    Setting("inductor.realize_acc_reads_size_threshold", (0, 64)),
+    Setting("inductor.epilogue_fusion", (False,), _NOWHERE, note="only templates have one: max_autotune"),
+    Setting("inductor.combo_kernels", (True,), _TRITON, note="inductor groups no CPU nodes"),
+    # loops and reductions
+    Setting("inductor.pick_loop_orders", (False,)),
+    Setting("inductor.loop_ordering_after_fusion", (False,), _TRITON, note="inductor reorders no CPU nodes"),
+    Setting("inductor.unroll_reductions_threshold", (1, 32)),
+    Setting("inductor.split_reductions", (False,), _TRITON, note="on the CPU the threads split them"),
+    Setting("inductor.online_softmax", (False,), _TRITON, note="a pattern for Triton only"),
+    Setting("inductor.constant_and_index_propagation", (False,)),
+    # buffers and layouts
+    Setting("inductor.inplace_buffers", (False,)),
+    Setting("inductor.allow_buffer_reuse", (False,)),
+    Setting("inductor.reorder_for_peak_memory", (False,)),
+    Setting("inductor.reorder_for_locality", (False,), graphs=INFERENCE),
+    Setting("inductor.memory_planning", (True,), graphs=INFERENCE),
+    Setting("inductor.memory_pool", ("none", "outputs", "combined"), graphs=INFERENCE, needs=_PLANS),
+    Setting("inductor.layout_optimization", (False,)),
+    Setting("inductor.force_layout_optimization", (True,)),
+    Setting("inductor.keep_output_stride", (False,)),
+    Setting("inductor.comprehensive_padding", (False,), _TRITON, note="off on the CPU: disable_padding_cpu"),
+    Setting("inductor.disable_padding_cpu", (False,), _CPP),
+    Setting("inductor.padding_stride_threshold", (0,), needs=_PADS),
+    Setting("inductor.pad_outputs", (True,), needs=_PADS_ALL),
+    Setting("inductor.force_shape_pad", (True,), _TRITON, note="matrix products padded for tensor cores, of any size"),
+    Setting("inductor.shape_padding", (False,), _NOWHERE, note="torch pads no product as small as a program's"),
+    Setting("inductor.force_pointwise_cat", (True,)),
+    # graph passes
+    Setting("inductor.pattern_matcher", (False,)),
+    Setting("inductor.joint_graph_constant_folding", (False,)),
+    Setting("inductor.optimize_scatter_upon_const_tensor", (False,)),
+    Setting("inductor.partitioned_scatter_enabled", (True,)),
+    Setting(
+        "inductor.split_cat_fx_passes", (False,), _NOWHERE, note="torch 2.11 to 2.13 declares it and reads it nowhere"
+    ),
+    Setting("inductor.freezing", (True,), graphs=INFERENCE, note="inductor freezes only graphs without a backward"),
+    Setting("inductor.cpp_wrapper", (True,)),
+    # precision: each at most rounds where eager rounds, or at fewer places, all of which the rounding model allows
+    Setting("inductor.emulate_precision_casts", (True,)),
+    Setting("inductor.eager_numerics.division_rounding", (True,), _TRITON, note="Triton's division is exact then"),
+    Setting("inductor.eager_numerics.disable_ftz", (True,), _TRITON, note="subnormals are kept, as in eager"),
+    Setting("inductor.eager_numerics.use_pytorch_libdevice", (True,), _TRITON, note="other ulps in pow, erf"),
+    # Triton's code
+    Setting("inductor.triton.persistent_reductions", (False,), _TRITON),
+    Setting("inductor.triton.cooperative_reductions", (True,), _TRITON),
+    Setting("inductor.triton.force_cooperative_reductions", (True,), _TRITON),
+    Setting("inductor.triton.multi_kernel", (1,), _TRITON),
+    Setting("inductor.triton.prefer_nd_tiling", (True,), _TRITON),
+    Setting("inductor.triton.tile_reductions", (True,), _TRITON, needs=(("inductor.triton.prefer_nd_tiling", True),)),
+    Setting("inductor.triton.max_tiles", (1, 2, 3), _TRITON),
+    Setting(
+        "inductor.triton.mix_order_reduction_non_strict_mode", (True,), _TRITON, note="fuses sums of rows and columns"
+    ),
+    Setting(
+        "inductor.triton.mix_order_reduction", (False,), _NOWHERE, note="torch fuses so from 5 * 2**20 elements on"
+    ),
+    Setting("inductor.triton.use_block_ptr", (True,), _TRITON),
+    Setting(CUDA_GRAPHS, (True,), _GRAPHED, note="a program runs once: the warm-up run"),
+    Setting(
+        "inductor.triton.codegen_upcast_to_fp32",
+        (False,),
+        _NOWHERE,
+        note="sums and functions then round to half precision inside, which the rounding model does not allow",
+    ),
+    # C++ code
+    Setting("inductor.cpp.simdlen", (1, 256), _CPP),
+    Setting("inductor.cpp.threads", (2, 8), _CPP),
+    Setting("inductor.cpp.dynamic_threads", (True,), _CPP),
+    Setting("inductor.cpp.min_chunk_size", (1, 4096), _CPP, needs=_TWO_THREADS),
+    Setting("inductor.cpp.max_horizontal_fusion_size", (1, 2), _CPP),
+    Setting("inductor.cpp.fallback_scatter_reduce_sum", (False,), _CPP, needs=_TWO_THREADS),
+    Setting("inductor.cpp.enable_tiling_heuristics", (False,), _CPP),
+    Setting("inductor.cpp.enable_loop_tail_vec", (False,), _CPP),
+    Setting("inductor.cpp.enable_floating_point_contract_flag", ("on", "fast"), _CPP, note="fused multiply-adds"),
+    # what is saved for the backward, and how outputs come back
+    Setting("functorch.activation_memory_budget", (0.0, 0.5), graphs=TRAINING),
+    Setting("functorch.aggressive_recomputation", (True,), graphs=TRAINING),
+    Setting("functorch.recompute_views", (True,), graphs=TRAINING),
+    Setting("functorch.ban_recompute_materialized_backward", (False,), graphs=TRAINING),
+    Setting("functorch.ban_recompute_not_in_allowlist", (False,), graphs=TRAINING),
+    Setting("functorch.ban_recompute_reductions", (False,), graphs=TRAINING),
+    Setting("functorch.max_dist_from_bw", (1,), graphs=TRAINING),
+    Setting("functorch.cse", (False,), graphs=TRAINING),
+    Setting("functorch.donated_buffer", (False,), graphs=TRAINING),
+    Setting("functorch.guess_tangent_strides_as_outputs", (True, False), graphs=TRAINING),
+    Setting("functorch.view_replay_for_aliased_outputs", (False,), graphs=TRAINING),
+)
+
+
+@functools.cache
+def default(name: str) -> Value:
+    """The running torch's default of a setting. Raises UnknownSetting."""
+    return in_effect(name)
+
+
+def in_effect(name: str) -> Value:
+    """What a setting is now. Raises UnknownSetting."""
+    prefix, _, key = name.partition(".")
+    if prefix not in CONFIGS or not key:
+        raise UnknownSetting(f"no setting {name!r}: a name starts with {', '.join(f'{p}.' for p in CONFIGS)}")
+    found = config_module(prefix)
+    for part in key.split("."):
+        if not part or not hasattr(found, part):
+            raise UnknownSetting(f"this torch has no setting {name!r} (no {part!r} in {CONFIGS[prefix]})")
+        found = getattr(found, part)
+    return found
+
+
+def _check_value(name: str, value: Value) -> None:
+    """Raise UnknownSetting where the setting does not exist or its value is of another type than torch declares."""
+    usual = default(name)
+    declared = config_type(name)
+    kinds = tuple(t for t in (*get_args(declared), declared, type(usual)) if isinstance(t, type))
+    if not any(k in (bool, int, float, str) for k in kinds) or usual is None:
+        return  # containers and settings without a value: torch declares too little to decide
+    if not (type(value) in kinds or (type(value) is int and float in kinds)):
+        raise UnknownSetting(f"{name} is {usual!r} by default and cannot be {value!r}")
+
+
+def exists(name: str) -> bool:
+    """Whether the running torch has this setting."""
+    try:
+        default(name)
+    except UnknownSetting:
+        return False
+    return True
+
+
+def parse_assignment(text: str) -> tuple[str, Value]:
+    """`KEY=VALUE` of the command line, the value as a Python literal (a bare word is a string)."""
+    name, separator, given = text.partition("=")
+    if not separator:
+        raise UnknownSetting(f"--set takes KEY=VALUE, not {text!r}")
+    value: Value = given.strip()
+    with contextlib.suppress(ValueError, SyntaxError):
+        value = ast.literal_eval(given.strip())
+    _check_value(name.strip(), value)
+    return name.strip(), value
+
+
+# The share of programs without settings, and how many the others have.
+PROFILES: dict[str, tuple[float, tuple[int, int]]] = {
+    "usual": (0.5, (1, 3)),
+    "none": (1.0, (0, 0)),
+    "one": (0.0, (1, 1)),
+    "several": (0.0, (3, 6)),
+}
+
+
+def draw_settings(rng: random.Random, acting: Iterable[Setting], profile: str = "usual") -> Attributes:
+    """Settings for one program of those that act on it (`routes.acts`), as many as the profile says, and what they
+    need."""
+    without, (fewest, most) = PROFILES[profile]
+    if rng.random() < without:
+        return ()
+    known = [s for s in acting if exists(s.name)]
+    drawn: dict[str, Value] = {}
+    for setting in rng.sample(known, min(rng.randint(fewest, most), len(known))):
+        drawn = {**dict(setting.needs), **drawn, setting.name: rng.choice(setting.values)}
+    return tuple(sorted(drawn.items()))
+
+
+@contextlib.contextmanager
+def in_force(settings: Attributes) -> Iterator[None]:
+    """Run with these settings, restored afterwards. Raises UnknownSetting."""
+    grouped: dict[str, dict[str, Any]] = {}
+    for name, value in settings:
+        _check_value(name, value)
+        prefix, _, key = name.partition(".")
+        grouped.setdefault(prefix, {})[key] = value
+    with contextlib.ExitStack() as stack:
+        for prefix, changes in grouped.items():
+            stack.enter_context(config_module(prefix).patch(changes))
+        yield

@@ -1,0 +1,165 @@
+"""What is known of a trace's accumulations before anything is perturbed: which are exact, how partial sums grow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from fuzzer.rounding.arithmetic import (
+    accumulates,
+    accumulation_length,
+    accumulator,
+    divides_by_frequency,
+    is_exact,
+    is_primitive,
+    narrow_part,
+    reach,
+)
+from fuzzer.rounding.kernels import kernel
+from fuzzer.rounding.precision import epsilon, float_tensors, growth, largest_of, real_dtypes
+from fuzzer.rounding.replay import round_to
+from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, tensors_in, widened
+
+GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
+# Sums of fewer terms are not looked into: what may happen in one is within the factors of the floor.
+LONG = 32
+
+
+@dataclass
+class Accumulations:
+    """Found on the unperturbed replay, of the steps that accumulate.
+
+    exact     those that cannot round: all operands lie on so coarse a grid that every partial sum is representable.
+    growths   by what the unit of the accumulator grows with the number of terms.
+    partial   of long sums, the largest partial sums met half-way along each dimension, of each result.
+    sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result.
+    units     what the kernel's operands and result may be off by inside it.
+    """
+
+    exact: set[int] = field(default_factory=set)
+    growths: dict[int, float] = field(default_factory=dict)
+    partial: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    sizes: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+    units: dict[int, float] = field(default_factory=dict)
+
+    def initial(self, flat: torch.Tensor) -> torch.Tensor:
+        return widened(flat)
+
+    def scalar(self, value: float, dtype: torch.dtype) -> float:
+        return round_to(value, torch.float32)
+
+    def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
+        if is_exact(step) or is_primitive(step) or torch.Tag.pointwise in step.op.tags:
+            return args, kwargs
+        operands = list(float_tensors((args, kwargs)))
+        terms = accumulation_length(step)
+        if accumulates(step):
+            divides = kernel(step).divides
+            if not divides:
+                counted = _changed(step, args, kwargs, torch.ones_like)
+                terms = terms if counted is None else max(largest_of(counted), 1.0)
+            sizes = None if divides else _changed(step, args, kwargs, torch.abs)
+            # no partial sum is larger
+            most = terms * math.prod(max(float(t.abs().max()), 1.0) for t in operands if t.numel())
+            most = most if sizes is None else largest_of(sizes)
+            if sizes is not None and most > reach(step):
+                self.sizes[number] = sizes
+            if _on_grid(step, operands, most):
+                self.exact.add(number)
+            elif terms >= LONG:
+                self.partial[number] = _half_sums(step, args, kwargs)
+        self.growths[number] = _growth(step, terms, operands)
+        return args, kwargs
+
+    def results(
+        self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        return values
+
+    def growth(self, number: int, step: Step) -> float:
+        """Units of the accumulator by which a sum of the step may be off, relative to its partial sums."""
+        return self.growths.get(number, 1.0)
+
+
+def _growth(step: Step, terms: float, operands: list[torch.Tensor]) -> float:
+    """n / 8 of n equal summands added one by one, for within a binade of the partial sum each is rounded alike.
+
+    The last binade takes half of them, each off by up to half a unit of the sum and by half of that on average.
+    """
+    if kernel(step).is_tree and accumulator(step) > epsilon(torch.float32):
+        return math.sqrt(terms)
+    plain = growth(terms, accumulator(step))
+    return max(terms / 8, plain) if terms >= LONG and all(map(_repeats, operands)) else plain
+
+
+def _repeats(operand: torch.Tensor) -> bool:
+    """Whether a sample of a long operand holds few different numbers."""
+    if operand.numel() < LONG:
+        return True
+    sample = operand.flatten()[:: operand.numel() // LONG][:LONG]
+    return len(set(sample.abs().tolist())) <= LONG // 4
+
+
+def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The sizes of the step's results if its largest operand ended half-way, along one dimension or the other."""
+    given = zip(step.inputs, tensors_in((args, kwargs)), strict=True)
+    whole = max((t for ref, t in given if is_rounded(ref) and ref not in step.writes), key=torch.Tensor.numel)
+    sums: list[torch.Tensor] = []
+    for dim, size in enumerate(whole.shape):
+        if size == 1:
+            continue
+        half = whole.clone()
+        half.narrow(dim, size // 2, size - size // 2).zero_()
+        moved: Any = mapped((args, kwargs), partial(_copy, whole, half))
+        try:
+            found = [t.abs() for t in float_tensors(step.op(*moved[0], **moved[1]))]
+        except RuntimeError:
+            return []
+        sums = [torch.maximum(a, b) for a, b in zip(sums, found, strict=True)] if sums else found
+    return sums
+
+
+def _copy(old: torch.Tensor, new: torch.Tensor, leaf: object) -> object:
+    """A copy, so that a step that writes spoils nothing; of `old`, the new one."""
+    return (new if leaf is old else leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _changed(
+    step: Step, args: object, kwargs: object, change: Callable[[torch.Tensor], torch.Tensor]
+) -> list[torch.Tensor] | None:
+    """The step's floating results on changed operands; None where the step refuses them."""
+
+    def changed(leaf: object) -> object:
+        if not isinstance(leaf, torch.Tensor) or not (leaf.dtype.is_floating_point or leaf.dtype.is_complex):
+            return leaf
+        return change(leaf).to(leaf.dtype)
+
+    moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes spoils nothing
+    # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
+    moved[1].update({name: max(1, abs(moved[1][name])) for name in ("alpha", "beta") if name in moved[1]})
+    try:
+        return list(float_tensors(step.op(*moved[0], **moved[1])))
+    except RuntimeError:
+        return None
+
+
+def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
+    """Whether all operands are multiples of one grid on which partial sums up to `largest` are exact."""
+    scalars = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, float)]
+    if divides_by_frequency(step):
+        return False
+    dtypes = real_dtypes((*step.inputs, *step.results))
+    widest = max((epsilon(d) for d in dtypes), default=1.0)
+    wide = kernel(step).wide and not narrow_part(step)
+    accumulator = min(widest, epsilon(torch.float32)) if wide else widest
+    for grid in GRIDS:
+        if any(not (a * grid).is_integer() for a in scalars):
+            continue
+        if all(bool(((t * grid) == (t * grid).round()).all()) for t in operands):
+            return largest * grid ** max(len(operands), 1) <= 2 / accumulator
+    return False

@@ -1,0 +1,51 @@
+"""What no algorithm promises, left to chance: which of equal elements comes first, signs, phases, orders."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fuzzer.rounding.kernels.row import Kernel
+
+
+def untied(leaf: object, generator: torch.Generator) -> object:
+    """Equal elements told apart by far less than any unit."""
+    if not isinstance(leaf, torch.Tensor) or not leaf.dtype.is_floating_point:
+        return leaf
+    drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=generator)
+    return leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
+
+
+def shuffled(row: Kernel, values: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:
+    """Eigenvalues that have no order, with the vectors that go with them."""
+    if not row.unsorted:
+        return values
+    order = torch.rand(values[0].shape[-1], generator=generator, device=values[0].device).argsort()
+    return [value[..., order] for value in values]
+
+
+def signed(row: Kernel, values: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:
+    """The columns of eigenvectors and singular vectors, with the rows that go with them."""
+    columns, rows = row.signs_of or (None, None)
+    if columns is None or values[columns].numel() == 0:
+        return values
+    moved = list(values)
+    count = values[columns].shape[-1] if rows is None else min(values[columns].shape[-1], values[rows].shape[-2])
+    drawn = _factors(count, values[columns], generator)
+    wide = torch.ones(values[columns].shape[-1], dtype=drawn.dtype, device=drawn.device)
+    wide[:count] = drawn
+    moved[columns] = values[columns] * wide
+    if rows is not None:
+        high = torch.ones(values[rows].shape[-2], dtype=drawn.dtype, device=drawn.device)
+        high[:count] = drawn.conj()
+        moved[rows] = values[rows] * high[:, None]
+    return moved
+
+
+def _factors(count: int, columns: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Random signs; of complex columns random phases."""
+    if columns.is_complex():
+        angles = torch.rand(count, generator=generator, device=columns.device, dtype=torch.float64)
+        return torch.polar(torch.ones_like(angles), 2 * math.pi * angles)
+    return torch.randint(0, 2, (count,), generator=generator, device=columns.device) * 2.0 - 1

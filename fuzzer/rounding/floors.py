@@ -1,0 +1,150 @@
+"""Floors: how far a result may lie from the reference, element by element, by the spread of its replicas."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from fuzzer.language.devices import HOST, device_row
+from fuzzer.language.values import real_parts
+from fuzzer.rounding.accumulations import Accumulations
+from fuzzer.rounding.perturb import Rounder
+from fuzzer.rounding.replay import Replay, Unreplayable
+from fuzzer.rounding.trace import Ref, Trace
+
+# Looks: (replicas, scale of the units, factor on the largest of the replicas' deviations). A later look repeats the
+# replicas of an earlier one and adds more, so its floors are nowhere lower: what the first look dismisses none flags.
+# What survives the second look is a suspect; only what survives the final one may be stored, which happens to one
+# program of legal results in a million at most. The fewest replicas that keep this are 256, because of decisions that
+# rounding may flip: for sums of many roundings 64 would do (docs/rounding.md, tests/rounding/test_false_alarms.py).
+SCALE, FACTOR = 2.0, 2.0
+FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in (8, 32, 256))
+
+
+class Alternatives:
+    """The values that replicas show of a tensor of integers or flags, element by element."""
+
+    def __init__(self, reference: torch.Tensor):
+        self.reference = self.low = self.high = self.other = reference.double()
+        self.many = torch.zeros_like(self.low, dtype=torch.bool)
+
+    def add(self, value: torch.Tensor) -> None:
+        value = value.double()
+        self.other = torch.where(self.other == self.reference, value, self.other)
+        self.many = self.many | (value != self.other) & (value != self.reference)
+        self.low, self.high = torch.minimum(self.low, value), torch.maximum(self.high, value)
+
+    def lack(self, value: torch.Tensor) -> torch.Tensor:
+        """Where a value is none of them; of three and more, where it does not lie between two of them."""
+        beyond = (value < self.low) | (value > self.high)
+        return torch.where(self.many, beyond, (value != self.reference) & (value != self.other))
+
+
+@dataclass
+class Spread:
+    """Reference and largest deviation, element by element, of the tensors asked for; of complex ones by parts.
+
+    unstable  elements whose replicas disagree about being finite, infinite or NaN.
+    coherent  the spread of the consistent replicas among these.
+    shown     what replicas show of the tensors that are not floating, by their numbers.
+    """
+
+    reference: list[torch.Tensor]
+    deviation: list[torch.Tensor]
+    unstable: list[torch.Tensor]
+    dtypes: list[torch.dtype]
+    coherent: Spread | None = None
+    shown: dict[int, Alternatives] = field(default_factory=dict)
+
+    def add(self, values: list[torch.Tensor]) -> None:
+        """Count a replica in."""
+        for i, (value, r) in enumerate(zip(values, self.reference, strict=True)):
+            if not r.dtype.is_floating_point:
+                self.deviation[i] = torch.where(value != r, math.inf, self.deviation[i])
+                self.shown.setdefault(i, Alternatives(r)).add(value)
+                continue
+            finite = torch.isfinite(value) & torch.isfinite(r)
+            self.unstable[i] |= kind(value) != kind(r)
+            step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
+            self.deviation[i] = torch.maximum(self.deviation[i], step)
+
+    def lack(self, i: int, value: torch.Tensor) -> torch.Tensor:
+        """Where the i-th tensor's value, an integer or a flag, is none that the replicas show; nowhere of floats."""
+        return self.shown[i].lack(value) if i in self.shown else torch.zeros_like(value, dtype=torch.bool)
+
+    def floor(self, factor: float) -> list[torch.Tensor]:
+        """The floors: factor * deviation; infinite where replicas disagree about being finite.
+
+        Where there is any deviation, at least what underflow can do: another association of the same product may lose
+        a factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
+        """
+        return [
+            torch.where(lost, math.inf, torch.where(dev > 0, (dev * factor).clamp_min(_drowned(dtype)), dev))
+            for dev, lost, dtype in zip(self.deviation, self.unstable, self.dtypes, strict=True)
+        ]
+
+
+class Model:
+    """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable.
+
+    device  the accelerator's where any side ran there.
+    """
+
+    def __init__(self, trace: Trace, targets: list[Ref], device: str = "cpu"):
+        self.targets, self.approximate = targets, device_row(device).approximate
+        try:
+            # small float64 operations are far quicker here than on a GPU that many processes share
+            self._refer(trace.on("cpu"), "cpu")
+        except Unreplayable:
+            if device_row(device) is HOST:
+                raise
+            self._refer(trace, device)  # some of eager's kernels exist on an accelerator alone
+
+    def _refer(self, trace: Trace, device: str) -> None:
+        self.trace, self.device = trace, torch.device(device)
+        self.found = Accumulations()
+        replay = Replay(trace, self.found, self.device).run()  # type: ignore[arg-type]
+        self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
+
+    def replica(self, seed: int, consistent: bool, scale: float) -> list[torch.Tensor]:
+        """The targets under one draw of roundings.
+
+        Every fourth of the independent draws is a consistent one too: real kernels round equal operands equally, and
+        where many equal summands are off by the same amount, independent draws would cancel.
+        """
+        consistent = consistent or seed % 4 == 3
+        rounder = Rounder(seed, self.found, self.device, consistent, scale, self.approximate)
+        replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
+        return [real_parts(replay.value(ref)) for ref in self.targets]
+
+    def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
+        """Largest deviation over replicas `start` .. `start + replicas`."""
+        found, coherent = self._still(), self._still()
+        found.coherent = coherent
+        for seed in range(start, start + replicas):
+            values = self.replica(seed, consistent, scale)
+            found.add(values)
+            if consistent or seed % 4 == 3:
+                coherent.add(values)
+        return found
+
+    def _still(self) -> Spread:
+        """The spread of no replica."""
+        deviation = [torch.zeros_like(r, dtype=torch.float64) for r in self.reference]
+        unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in self.reference]
+        return Spread(self.reference, deviation, unstable, [ref.dtype.to_real() for ref in self.targets])
+
+
+def _drowned(dtype: torch.dtype) -> float:
+    if not dtype.is_floating_point or dtype == torch.float16:
+        return 0.0
+    info = torch.finfo(dtype)
+    return float(info.smallest_normal) / float(torch.finfo(torch.float32).eps)
+
+
+def kind(value: torch.Tensor) -> torch.Tensor:
+    """0 for a finite number, 1 and -1 for the infinities, 2 for NaN, element by element."""
+    infinite = torch.where(torch.isinf(value), value.sign(), 0.0)
+    return torch.where(torch.isnan(value), 2.0, infinite)

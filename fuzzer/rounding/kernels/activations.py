@@ -1,0 +1,67 @@
+"""Activations and their backwards. They compute in float32 inside, and subtract there."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fuzzer.rounding.kernels.bounds import in_units
+from fuzzer.rounding.kernels.row import PRIMITIVE, Evaluation, Kernel, each
+
+
+def _gelu(e: Evaluation) -> list[torch.Tensor]:
+    """x (1 + erf(x)) and x (1 + tanh(x)) near -1."""
+    return [4 * e.args[0].abs()]
+
+
+def _gelu_backward(e: Evaluation) -> list[torch.Tensor]:
+    """Both terms of the derivative; of the approximation's second, x (1 - tanh(z)^2) z', the factors."""
+    gradient, x = e.args[0], e.args[1].abs()
+    slope = x * (0.4 + 0.054 * x * x) if e.step.kwargs.get("approximate") == "tanh" else 0.0 * x
+    return [4 * gradient.abs() * (1 + slope)]
+
+
+def _elu(e: Evaluation) -> list[torch.Tensor]:
+    """exp(x) - 1 where exp(x) is small."""
+    scalars = [abs(a) for a in e.args[1:4] if not isinstance(a, bool | torch.Tensor)]
+    return [2 * torch.ones_like(e.args[0]) * math.prod(scalars[:2])]
+
+
+def _elu_backward(e: Evaluation) -> list[torch.Tensor]:
+    """exp(x) - 1, or result + alpha, where exp(x) is small."""
+    scalars = [abs(a) for a in e.args[1:4] if not isinstance(a, bool | torch.Tensor)]
+    return [2 * e.args[0].abs() * math.prod(scalars[:3])]
+
+
+def _glu_backward(e: Evaluation) -> list[torch.Tensor]:
+    """1 - sigmoid(b) in the second half."""
+    gradient, x = e.args[0], e.args[1]
+    dim = e.args[2] if len(e.args) > 2 else -1
+    return [torch.cat([torch.zeros_like(gradient), (gradient * x.chunk(2, dim)[0]).abs()], dim)]
+
+
+def _swish_backward(e: Evaluation) -> list[torch.Tensor]:
+    """sigmoid(x) (1 + x (1 - sigmoid(x))), and mish's derivative, which is as large."""
+    return [2 * e.args[0].abs() * e.args[1].sigmoid() * (1 + e.args[1].abs())]
+
+
+def _hardswish_backward(e: Evaluation) -> list[torch.Tensor]:
+    """x / 3 + 1 / 2."""
+    return [e.args[0].abs() * (1 + e.args[1].abs())]
+
+
+# exp, a difference and two products
+_ELU = (2.5, 3.5, 2.0)
+
+TABLE = (
+    Kernel("elu", PRIMITIVE, units=_ELU, inexact=True, wide=True, cancels=in_units(_elu)),
+    Kernel("elu_backward", PRIMITIVE, units=_ELU, inexact=True, wide=True, cancels=in_units(_elu_backward)),
+    Kernel("gelu", wide=True, cancels=in_units(_gelu)),
+    Kernel("gelu_backward", wide=True, cancels=in_units(_gelu_backward)),
+    Kernel("glu_backward", cancels=in_units(_glu_backward)),
+    *each("silu_backward mish_backward", wide=True, cancels=in_units(_swish_backward)),
+    Kernel("hardswish_backward", wide=True, cancels=in_units(_hardswish_backward), compared_at=1),
+    Kernel("hardsigmoid_backward", wide=True, compared_at=1),
+    *each("silu mish softplus softplus_backward hardswish hardsigmoid", wide=True),
+)

@@ -1,0 +1,113 @@
+"""Arithmetic and library functions of numbers: a rounding each.
+
+Sums of units are those of parts. Triton divides and takes roots approximately, inductor multiplies by reciprocals. Half
+precision is float32 rounded once more, but for kernels that round in between.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fuzzer.rounding.kernels.row import COMPOUND, PRIMITIVE, Evaluation, Kernel, Kind, each
+from fuzzer.rounding.precision import epsilon
+from fuzzer.rounding.trace import Ref, Step
+
+
+def _unscaled(step: Step) -> Kind:
+    """a + alpha * b is a product too."""
+    return COMPOUND if step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2 else PRIMITIVE
+
+
+def _quotient(step: Step) -> Kind:
+    """A rounded quotient decides, unseen."""
+    return COMPOUND if step.kwargs.get("rounding_mode") is not None else PRIMITIVE
+
+
+def _approximation_of_erf(e: Evaluation) -> float:
+    """torch's vectorised erf is 1 - the approximation 7.1.26 of Abramowitz and Stegun: 1.5e-7, absolute, and what its
+    terms round; 4.9e-7 has been measured."""
+    return 0.0 if any(r.dtype == torch.float64 for r in e.step.results) else 5.0 * epsilon(torch.float32)
+
+
+def _logit(e: Evaluation) -> float:
+    """log(z / (1 - z)) with z limited to 1 - eps."""
+    eps = e.step.args[1] if len(e.step.args) > 1 else None
+    return 2.0 * e.unit / eps if eps else 0.0
+
+
+def _linspace(e: Evaluation) -> float:
+    """(end - start) * i / n + start."""
+    return 4.0 * e.unit * max(abs(a) for a in e.step.args[:2])
+
+
+def _dropped(step: Step) -> tuple[Ref, float]:
+    """native_dropout's mask and 1 / (1 - p)."""
+    chance = step.args[1]
+    return step.outs[1], 1 / (1 - chance) if chance < 1 else 0.0
+
+
+TABLE = (
+    *each("add sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
+    *each("mul ldexp deg2rad rad2deg leaky_relu leaky_relu_backward softshrink", PRIMITIVE),
+    *each("_prelu_kernel _prelu_kernel_backward", PRIMITIVE),
+    Kernel("div", PRIMITIVE, kind_of=_quotient, units=(1.5, 2.5, 0.5), approximated=True, modulus_at=1),
+    Kernel("reciprocal", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True, modulus_at=0),
+    Kernel("sqrt", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True),
+    Kernel("rsqrt", PRIMITIVE, units=(1.5, 2.5, 1.5), inexact=True),  # half: the root is rounded
+    Kernel("exp", PRIMITIVE, units=(1.5, 2.5, 0.5), inexact=True),
+    Kernel("exp2", PRIMITIVE, units=(1.5, 2.5, 0.5), inexact=True),
+    Kernel("expm1", PRIMITIVE, units=(1.5, 1.5, 0.5), inexact=True),
+    Kernel("log", PRIMITIVE, units=(1.5, 3.0, 0.5), inexact=True),
+    Kernel("log2", PRIMITIVE, units=(2.0, 1.5, 0.5), inexact=True),
+    Kernel("log10", PRIMITIVE, units=(2.0, 2.5, 0.5), inexact=True),
+    Kernel("log1p", PRIMITIVE, units=(1.5, 2.0, 0.5), inexact=True),
+    Kernel("sin", PRIMITIVE, units=(2.0, 3.5, 0.5), inexact=True),
+    Kernel("cos", PRIMITIVE, units=(2.0, 3.5, 0.5), inexact=True),
+    Kernel("tan", PRIMITIVE, units=(2.5, 4.5, 0.5), inexact=True),
+    Kernel("asin", PRIMITIVE, units=(2.5, 4.5, 0.5), inexact=True),
+    Kernel("acos", PRIMITIVE, units=(1.5, 3.5, 0.5), inexact=True),
+    Kernel("atan", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True),
+    Kernel("atan2", PRIMITIVE, units=(3.0, 3.5, 0.5), inexact=True),
+    Kernel("sinh", PRIMITIVE, units=(2.0, 3.5, 0.5), inexact=True),
+    Kernel("cosh", PRIMITIVE, units=(2.0, 2.5, 0.5), inexact=True),
+    Kernel("tanh", PRIMITIVE, units=(2.0, 2.5, 0.5), inexact=True),
+    Kernel("asinh", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
+    Kernel("acosh", PRIMITIVE, units=(2.5, 4.5, 0.5), inexact=True),
+    Kernel("atanh", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
+    Kernel("erf", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True, cancels=_approximation_of_erf),
+    Kernel("erfc", PRIMITIVE, units=(5.0, 4.5, 0.5), inexact=True, cancels=_approximation_of_erf),
+    Kernel("lgamma", units=(4.5, 7.0, 0.5)),  # its zeros cancel
+    Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded
+    Kernel("hypot", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
+    Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient
+    # log and a product; half: the logarithm is rounded
+    Kernel("xlogy", PRIMITIVE, units=(2.0, 3.5, 1.5), inexact=True),
+    Kernel("logit", cancels=_logit),
+    Kernel("linspace", cancels=_linspace),
+    Kernel("addcmul", intermediate=lambda args: args[1] * args[2]),
+    Kernel("addcdiv", intermediate=lambda args: args[1] / args[2]),
+    Kernel(
+        "native_dropout",
+        PRIMITIVE,
+        units=(3.0, 3.0, 0.5),  # 1 - p, its reciprocal and a product
+        rescales=lambda step: math.frexp(1.0 - step.args[1])[0] != 0.5,  # 1 - p is no power of two
+        masked=_dropped,
+    ),
+    Kernel(
+        "rrelu_with_noise",
+        PRIMITIVE,
+        units=(2.0, 2.0, 1.0),  # the slope and a product
+        inexact=True,
+        masked=lambda step: (step.args[1], 1.0),  # the noise is 1 where the operand is positive
+        draws_nothing=lambda given: given.get("training") is not True,
+    ),
+    Kernel(
+        "rrelu_with_noise_functional",
+        PRIMITIVE,
+        inexact=True,
+        masked=lambda step: (step.outs[1], 1.0),
+        draws_nothing=lambda given: given.get("training") is not True,
+    ),
+)

@@ -1,0 +1,32 @@
+"""Matrix factorisations and what is computed by them: backward errors of the whole matrix's size.
+
+Higham 2002, Accuracy and Stability of Numerical Algorithms.
+"""
+
+from __future__ import annotations
+
+from fuzzer.rounding.kernels.row import Kernel, each
+from fuzzer.rounding.trace import Step, is_rounded
+
+
+def _rows_squared(step: Step) -> float:
+    """The root of this is the number of rows."""
+    shapes = (ref.shape for ref in step.inputs if is_rounded(ref))
+    return float(max((size for shape in shapes for size in shape[-2:]), default=1) ** 2)
+
+
+TABLE = (
+    *each(
+        """
+        cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
+        linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet linalg_qr linalg_pinv
+        linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp
+        """,
+        factorises=True,
+        terms=_rows_squared,
+    ),
+    Kernel("_linalg_eigh", factorises=True, terms=_rows_squared, signs_of=(1, None)),
+    Kernel("_linalg_svd", factorises=True, terms=_rows_squared, signs_of=(0, 2)),
+    Kernel("linalg_eig", factorises=True, terms=_rows_squared, signs_of=(1, None), unsorted=True),
+    Kernel("_linalg_eigvals", factorises=True, terms=_rows_squared, unsorted=True),
+)

@@ -1,0 +1,33 @@
+"""Losses and distances."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fuzzer.rounding.kernels.bounds import by_largest_operands, per_largest_result
+from fuzzer.rounding.kernels.row import Kernel, each
+from fuzzer.rounding.trace import Step, is_rounded
+
+
+def _per_label(power: int, step: Step) -> float:
+    """A label's gradient is summed over the classes, in a list of labels as often as it is named there: terms, as a
+    power of the number of classes."""
+    given = [ref for ref in step.inputs if is_rounded(ref)][1]
+    return float(max(max(given.shape, default=1), 1) ** power)
+
+
+def _per_distance(step: Step) -> float:
+    return float(max(next(ref for ref in step.inputs if is_rounded(ref)).shape[-1], 1))
+
+
+TABLE = (
+    Kernel("mse_loss", intermediate=lambda args: (args[0] - args[1]).square()),
+    # a logit's log(1 + exp(x)) - t x
+    Kernel("binary_cross_entropy_with_logits", cancels=by_largest_operands),
+    Kernel("multi_margin_loss_backward", terms=partial(_per_label, 1)),
+    Kernel("multilabel_margin_loss_forward", terms=per_largest_result, flags_at=1),
+    Kernel("multilabel_margin_loss_backward", terms=partial(_per_label, 2), compared_at=4),
+    *each("nll_loss_forward nll_loss2d_forward log_sigmoid_forward", terms=per_largest_result),
+    *each("_cdist_forward _pdist_forward", terms=_per_distance),
+    *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True),
+)

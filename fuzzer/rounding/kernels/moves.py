@@ -1,0 +1,75 @@
+"""Kernels that move, select, compare or fill.
+
+Whatever returns no floating number at all (positions, flags, integers) needs no row, nor does what torch tags as a view
+in place or the copy of a view.
+"""
+
+from __future__ import annotations
+
+from fuzzer.rounding.kernels.row import COMPOUND, COPY, EXACT, Kernel, Kind, each
+from fuzzer.rounding.trace import Step
+
+
+def _rounded_to_decimals(step: Step) -> Kind:
+    """Decimals are scaled, rounded and scaled back."""
+    return COMPOUND if step.kwargs.get("decimals") or len(step.args) > 1 else EXACT
+
+
+def _of_modulus(step: Step) -> Kind:
+    """Of a complex number it takes the modulus."""
+    return COMPOUND if any(ref.dtype.is_complex for ref in step.inputs) else EXACT
+
+
+def _orders_ties(step: Step) -> bool:
+    return step.kwargs.get("stable") is not True
+
+
+def _shows_position(step: Step) -> bool:
+    """A median's value alone does not tell which of several equal elements it is."""
+    return _orders_ties(step) and len(step.args) != 1
+
+
+TABLE = (
+    *each("clone copy _to_copy cat stack fill", COPY),
+    *each(
+        """
+        gather index_select index _unsafe_masked_index take slice_scatter select_scatter diagonal_scatter
+        as_strided_scatter scatter index_copy index_fill masked_fill masked_scatter masked_scatter_backward where
+        select_backward slice_backward diagonal_backward embedding im2col
+        """,
+        EXACT,
+    ),
+    *each(
+        """
+        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu threshold threshold_backward
+        hardtanh hardtanh_backward hardshrink hardshrink_backward softshrink_backward mode nan_to_num
+        """,
+        EXACT,
+    ),
+    *each("neg sign floor ceil trunc frac fmod copysign complex _conj_physical", EXACT),
+    Kernel("round", EXACT, kind_of=_rounded_to_decimals),
+    *each("abs sgn", EXACT, kind_of=_of_modulus, modulus_at=0),
+    *each("sort topk kthvalue", EXACT, ties=_orders_ties),
+    Kernel("argsort", ties=_orders_ties),
+    *each("median nanmedian", EXACT, ties=_shows_position),
+    *each(
+        """
+        flip roll rot90 constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d
+        replication_pad2d replication_pad3d tril triu diag_embed block_diag repeat pixel_shuffle pixel_unshuffle
+        channel_shuffle lu_unpack
+        """,
+        EXACT,
+    ),
+    *each(
+        "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero arange scalar_tensor", EXACT
+    ),
+    *each("empty empty_like empty_strided new_empty new_empty_strided", EXACT, uninitialised=True),
+    Kernel("empty_permuted", uninitialised=True),
+    *each(
+        """
+        max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d max_unpool2d
+        max_unpool3d
+        """,
+        EXACT,
+    ),
+)

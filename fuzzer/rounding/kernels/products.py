@@ -1,0 +1,41 @@
+"""Products of matrices and vectors, attention, Fourier transforms."""
+
+from __future__ import annotations
+
+import math
+
+from fuzzer.rounding.kernels.bounds import per_largest_result
+from fuzzer.rounding.kernels.row import ACCUMULATION, Evaluation, Kernel, each
+from fuzzer.rounding.precision import float_tensors
+from fuzzer.rounding.trace import Step, is_rounded
+
+
+def _contracted(step: Step) -> float:
+    """Operands of m*k and k*n elements and m*n results: the geometric mean of k*k."""
+    sizes = sorted(ref.numel for ref in step.inputs if is_rounded(ref))[-2:]
+    given = max((ref.numel for ref in step.results if is_rounded(ref)), default=1)
+    return max(1.0, math.sqrt(math.prod(sizes) / max(given, 1)))
+
+
+def _by_largest_result(e: Evaluation) -> float:
+    """Each element is off by what the largest is off by."""
+    largest = [float(t.abs().max()) for t in float_tensors(e.results) if t.numel()]
+    return e.unit * max(largest, default=0.0)
+
+
+TABLE = (
+    *each("mm bmm mv dot vdot", ACCUMULATION, terms=_contracted, wide=True),
+    *each("addmm addmv baddbmm", ACCUMULATION, terms=_contracted, wide=True, adds_to_product=True),
+    Kernel("addbmm", ACCUMULATION, terms=_contracted, narrow=True, adds_to_product=True),
+    Kernel("addr", ACCUMULATION, narrow=True, adds_to_product=True),
+    Kernel("_trilinear", calls_products=True),
+    *each(
+        """
+        _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
+        _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_fused_attention_overrideable
+        _cudnn_attention_forward _efficient_attention_forward _flash_attention_forward
+        """,
+        terms=per_largest_result,
+    ),
+    *each("_fft_c2c _fft_c2r _fft_r2c", cancels=_by_largest_result),
+)

@@ -1,0 +1,100 @@
+"""Sums, means, norms, scans and softmaxes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from fuzzer.rounding.kernels.row import (
+    ACCUMULATION,
+    COMPOUND,
+    EXACT,
+    PRIMITIVE,
+    Evaluation,
+    Kernel,
+    Kind,
+    Noise,
+    each,
+)
+from fuzzer.rounding.precision import ULPS, epsilon, float_tensors, real_dtypes, underflow
+from fuzzer.rounding.trace import Step, is_rounded
+
+
+def _is_maximum(step: Step) -> bool:
+    """Whether a norm or distance is one of p = inf."""
+    return any(isinstance(a, float) and math.isinf(a) for a in step.args)
+
+
+def _norm(step: Step) -> Kind:
+    """A norm of p = inf is a maximum, but for complex numbers' moduli."""
+    takes_complex = any(ref.dtype.is_complex for ref in step.inputs)
+    return EXACT if not takes_complex and _is_maximum(step) else COMPOUND
+
+
+def _distance(step: Step) -> Kind:
+    """Of p = inf: the largest of differences, each rounded once."""
+    return PRIMITIVE if _is_maximum(step) else COMPOUND
+
+
+def _along_dim(step: Step) -> float:
+    """The size of the dimension that the step names: its first integer."""
+    dims = [a for a in step.args if isinstance(a, int) and not isinstance(a, bool)]
+    shape = next((ref.shape for ref in step.inputs if is_rounded(ref)), ())
+    return float(max(shape[dims[0]], 1)) if dims and shape else 1.0
+
+
+def _underflown(e: Evaluation) -> float:
+    """A zero that no factor explains has underflowed."""
+    factors = list(float_tensors((e.args, e.kwargs)))[:1]
+    return underflow(e.step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
+
+
+def _log_of_sum(e: Evaluation) -> float:
+    """log(1 + a little) where one element dominates."""
+    return 2.0 * e.unit
+
+
+def _multiplied(step: Step, args: Any, noise: Noise, scale: float) -> Any:
+    """softmax's backward may round gradient * output to their own dtype, before it is added up and taken off."""
+    coarsest = max(real_dtypes(step.inputs), key=epsilon)
+    return (args[0] * (1 + noise(args[0]) * scale * ULPS[coarsest] * epsilon(coarsest)), *args[1:])
+
+
+def _in_its_own_dtype(step: Step, precision: torch.dtype | None) -> tuple[Any, ...]:
+    """A softmax of half precision may return float32 on CUDA alone."""
+    return (*step.args[:2], False)
+
+
+TABLE = (
+    Kernel("sum", ACCUMULATION, wide=True),
+    Kernel("mean", ACCUMULATION, wide=True, divides=True, approximated=True),
+    *each("nansum trace", ACCUMULATION),
+    *each("var var_mean", wide=True),
+    *each("std std_mean", wide=True, is_root=True),
+    *each("linalg_vector_norm norm", kind_of=_norm, wide=True, is_root=True),
+    Kernel("dist", kind_of=_distance, by_parts=True),
+    Kernel("cumsum", ACCUMULATION, terms=_along_dim, narrow=True, is_tree=True),
+    Kernel("cumprod", terms=_along_dim, narrow=True, is_tree=True, cancels=_underflown),
+    Kernel("prod", narrow=True, is_tree=True, cancels=_underflown),
+    Kernel("logcumsumexp", terms=_along_dim, narrow=True, is_tree=True),
+    *each("cummax cummin", EXACT, terms=_along_dim),
+    Kernel("segment_reduce", narrow=True),
+    Kernel(
+        "_softmax",
+        terms=_along_dim,
+        wide=True,
+        rereads=lambda value, apart: value * apart.exp(),
+        spelt_out=_in_its_own_dtype,
+    ),
+    Kernel(
+        "_log_softmax",
+        terms=_along_dim,
+        rereads=lambda value, apart: value + apart,
+        cancels=_log_of_sum,
+        spelt_out=_in_its_own_dtype,
+    ),
+    Kernel("_softmax_backward_data", terms=_along_dim, wide=True, rounds_first=_multiplied),
+    Kernel("_log_softmax_backward_data", terms=_along_dim, wide=True),
+)

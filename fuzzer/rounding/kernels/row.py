@@ -1,0 +1,171 @@
+"""What a row may say of an ATen kernel.
+
+A row is one `Kernel`: a name, the kind of its arithmetic, and whatever it does otherwise than others of that kind. A
+rule is a function of the step, where that depends on the call; what perturbs a replay reads rows and knows no names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+from fuzzer.rounding.trace import Ref, Step
+
+
+class Kind(Enum):
+    """What a kernel's results may be off by."""
+
+    EXACT = "moves, selects or compares: nothing, unless it returns a coarser dtype than it takes"
+    COPY = "moves, and rounds once where it narrows"
+    PRIMITIVE = "one IEEE operation or library function, accurate to about a unit of its result whatever its operands"
+    ACCUMULATION = "a sum, or a sum of products: its operands, result and partial sums; nothing on coarse grids"
+    COMPOUND = "any other: its operands and its result"
+
+
+EXACT, COPY, PRIMITIVE, ACCUMULATION, COMPOUND = Kind
+
+Hidden = float | list[float | torch.Tensor]  # absolute errors, one for all results or one for each
+Noise = Callable[[torch.Tensor], torch.Tensor]  # uniform in -1..1, one number an element
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A step as a replay evaluates it, for rules about what is cancelled in it.
+
+    args, kwargs   its operands, float64 or complex128;  results   what it makes of them, as wide.
+    unit           what operands and results may be off by inside the kernel, relative to their size.
+    adding         the unit in which it keeps partial sums.
+    approximate    whether a side ran where quotients, roots and means are not correctly rounded (`Device.approximate`).
+    """
+
+    step: Step
+    args: Any
+    kwargs: Any
+    results: list[torch.Tensor]
+    unit: float
+    adding: float
+    approximate: bool
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One ATen kernel.
+
+    name            the op's name without namespace, overload or the in-place underscore (`Step.name`).
+
+    What it may round:
+    kind            see `Kind`;  kind_of   the kind of one call, where that depends on its arguments.
+    by_parts        whether complex numbers leave it primitive: they are added part by part, but a product of them is a
+                    sum of products.
+    units           units of the last place that results are off by, in float64, float32 and half precision; None:
+                    `ULPS`. The largest that is documented of CUDA's functions (with the half that its guide does not
+                    count), SLEEF's and glibc's, vectorised ones included. Sources and figures: docs/rounding.md.
+    inexact         whether implementations differ by more than their rounding even where the result is representable
+                    (log2(8) may come out as 2.9999998), or draw a number in a range.
+    approximated    whether they do on an accelerator: Triton divides and takes roots approximately (PTX ISA, "div":
+                    2 ulp of div.full.f32).
+    rescales        whether a call multiplies by a factor that is itself rounded: a product may then be off though it is
+                    representable.
+
+    In which precision it computes:
+    wide            in float32 inside where its tensors are float16 or bfloat16, decomposed or not. Any other compound
+                    kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv).
+    inner           (step, unit of its coarsest dtype, unit of its partial sums, how many of these a sum is off by) ->
+                    what operands and results are off by inside, relative to their size; None: all of that together.
+    calls_products  whether it calls matrix products, which autocast casts inside it too.
+    scalars_in_double   whether it keeps scalar operands in double; others read them in the precision they compute in.
+
+    How it accumulates:
+    terms           that one result element may sum, at least 1; an upper bound where the step does not tell. None: its
+                    operands' elements over its smallest result's, 1 where torch tags it as pointwise.
+    divides         whether the sum is divided, or is no sum at all: its length cannot be counted by summing ones.
+    narrow          whether partial sums may be kept in the tensors' dtype: what is added one by one to memory, on some
+                    device or in some layout. Every other one adds up in float32 at least.
+    is_tree         whether that is a tree on CUDA, and in float32 elsewhere: no partial sum grows large one by one.
+    adds_to_product whether something is added to a product that has been rounded.
+    adds_rounded    whether a call adds up terms that have been rounded to half precision.
+    frequency_at    the argument that is True where a gradient is divided by how often its index occurs.
+
+    What it cancels:
+    cancels         absolute errors that neither its operands nor its results show.
+    factorises      whether it is an algorithm of many dependent steps on a matrix: its backward error is bounded by the
+                    whole matrix's size, not by each element's, and grows with the number of rows (Higham 2002).
+    rounds_first    (step, operands, noise, scale of units) -> its operands as it rounds them before anything else.
+    kept            (step, operands, moved operands) -> the moved ones, but for numbers that it does not round.
+    contracts       whether a fused multiply-add may hand it an operand that is rounded otherwise than elsewhere.
+    rereads         of a kernel that reads its operand once for a maximum and a sum and once more for its result:
+                    (result, by how much the second reading differs) -> the result then.
+
+    Its edges:
+    ties            whether a call may legally order equal elements either way, and shows which.
+    compared_at     the argument that is compared with a constant, or asked whether it is 0, as it is.
+    flags_at        the result that says yes or no, as 1 or 0 in the tensor's own dtype.
+    signs_of        results that are unique only up to signs: columns, and the result whose rows go with them.
+    unsorted        whether its values have no order: the algorithm's own differs from one precision to the next.
+    is_root         whether it is the root of a sum of squares, which may underflow.
+    modulus_at      the argument whose modulus, if it is complex, may be the root of a sum of squares.
+    intermediate    what it computes on the way, element by element, and may round to the tensor's dtype: where that
+                    leaves the range, the result may be infinite though it is not.
+    reached         (step, operands, 1.0 for what is not finite in the first) -> where a weight of 0 may make it NaN.
+
+    How it is recorded and replayed:
+    draws_nothing   whether a call of it is deterministic although torch tags it as random, of its arguments by name.
+    masked          of a kernel that draws and depends on an operand too: what was drawn and the factor beside it.
+    spelt_out       (step, precision it reads scalars in) -> the arguments that mean in float64 what its own meant.
+    mended          (op, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong.
+    uninitialised   whether its results hold whatever memory held.
+    """
+
+    name: str
+    kind: Kind = COMPOUND
+    kind_of: Callable[[Step], Kind] | None = None
+    by_parts: bool = False
+    units: tuple[float, float, float] | None = None
+    inexact: bool = False
+    approximated: bool = False
+    rescales: Callable[[Step], bool] | None = None
+
+    wide: bool = False
+    inner: Callable[[Step, float, float, float], float] | None = None
+    calls_products: bool = False
+    scalars_in_double: bool = False
+
+    terms: Callable[[Step], float] | None = None
+    divides: bool = False
+    narrow: bool = False
+    is_tree: bool = False
+    adds_to_product: bool = False
+    adds_rounded: Callable[[Step], bool] | None = None
+    frequency_at: int | None = None
+
+    cancels: Callable[[Evaluation], Hidden] | None = None
+    factorises: bool = False
+    rounds_first: Callable[[Step, Any, Noise, float], Any] | None = None
+    kept: Callable[[Step, Any, Any], Any] | None = None
+    contracts: bool = False
+    rereads: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+
+    ties: Callable[[Step], bool] | None = None
+    compared_at: int | None = None
+    flags_at: int | None = None
+    signs_of: tuple[int, int | None] | None = None
+    unsorted: bool = False
+    is_root: bool = False
+    modulus_at: int | None = None
+    intermediate: Callable[[Any], torch.Tensor] | None = None
+    reached: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
+
+    draws_nothing: Callable[[dict[str, Any]], bool] | None = None
+    masked: Callable[[Step], tuple[Ref, float]] | None = None
+    spelt_out: Callable[[Step, torch.dtype | None], tuple[Any, ...]] | None = None
+    mended: Callable[[Any, Any, Any], Any] | None = None
+    uninitialised: bool = False
+
+
+def each(names: str, kind: Kind = COMPOUND, **facts: Any) -> tuple[Kernel, ...]:
+    """A row for each of these names; they differ in nothing else."""
+    return tuple(Kernel(name, kind, **facts) for name in names.split())

@@ -1,0 +1,74 @@
+"""Sums that are added one by one to memory, in the tensors' own dtype on some device or in some layout: scatters, and
+backwards of embeddings, pooling and padding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fuzzer.rounding.kernels.row import ACCUMULATION, EXACT, Kernel, Kind, each
+from fuzzer.rounding.trace import Step, is_rounded
+
+
+def _reduced(step: Step) -> Kind:
+    return EXACT if any(a in ("amax", "amin") for a in step.args if isinstance(a, str)) else ACCUMULATION
+
+
+def _met_by_indices(step: Step) -> float:
+    """How often one element may be met: at most once an index."""
+    return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
+
+
+def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
+    """embedding_bag's gradient, each row by 1 / how often its index occurs. The CPU's kernel takes another index' count
+    (pytorch #190063, up to 2.13 at least), CUDA's does not. args: as in the schema, all of them given by autograd."""
+    rows, scaled, mode = args[6:9]
+    if not scaled or mode == 2:  # of a maximum neither kernel scales
+        return op(*args, **kwargs)
+    counts = torch.bincount(args[1].flatten(), minlength=rows).clamp_min(1)
+    return op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
+
+
+TABLE = (
+    *each("scatter_add index_add index_put _index_put_impl put", ACCUMULATION, terms=_met_by_indices, narrow=True),
+    *each(
+        "scatter_reduce index_reduce",
+        ACCUMULATION,
+        kind_of=_reduced,
+        terms=_met_by_indices,
+        narrow=True,
+        divides=True,
+    ),
+    Kernel("_unsafe_masked_index_put_accumulate", narrow=True),
+    Kernel(
+        "embedding_dense_backward",
+        ACCUMULATION,
+        terms=_met_by_indices,
+        narrow=True,
+        divides=True,
+        frequency_at=4,
+    ),
+    Kernel("_embedding_bag", narrow=True),
+    Kernel("_embedding_bag_backward", narrow=True, frequency_at=7, mended=_scaled_by_frequency),
+    Kernel("_embedding_bag_dense_backward", ACCUMULATION, narrow=True, divides=True),
+    *each("col2im unfold_backward", ACCUMULATION, narrow=True),
+    *each("avg_pool2d avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d", ACCUMULATION, divides=True),
+    # they divide before they sum
+    *each(
+        """
+        avg_pool2d_backward avg_pool3d_backward _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward
+        fractional_max_pool2d_backward fractional_max_pool3d_backward
+        """,
+        narrow=True,
+    ),
+    *each(
+        """
+        max_pool2d_with_indices_backward max_pool3d_with_indices_backward adaptive_max_pool2d_backward
+        adaptive_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward
+        replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
+        """,
+        ACCUMULATION,
+        narrow=True,
+    ),
+)

@@ -1,0 +1,341 @@
+"""The rounding model: what spread may legal arithmetic show?
+
+The trace of eager's operations is replayed in float64. Unperturbed, it is the reference r. Perturbed, the result of
+every operation that rounds moves at random by up to one unit of the dtype that it visibly has in the trace, so the
+replicas show what other legal orders, fusions and precisions could have given (Monte Carlo arithmetic: Parker 1997;
+CESTAC: Vignes 1993). The floor of an element is its largest deviation over the replicas times a factor.
+
+Units. A correctly rounded result is off by half a unit in the last place; float16 and bfloat16 results are float32
+results rounded once more, so half a unit bounds them; float32 and float64 results are allowed one unit, functions what
+is documented of them (`Kernel.units`).
+
+Accumulations of n terms add, in the precision they accumulate in, u * sqrt(n) on every summand, on the result and on
+the largest partial sum: the probabilistic bound of Higham and Mary (2019). docs/rounding.md tells where n takes the
+place of its root, and everything else about the model.
+
+What is never perturbed: leaves; operations that only move, select or compare; results that are exactly representable
+(an exact operation on exact operands), where an accumulation counts as exact only if all its operands lie on a grid
+so coarse that no partial sum can round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fuzzer.rounding.accumulations import Accumulations
+from fuzzer.rounding.arithmetic import (
+    accumulator,
+    handed_on,
+    inner_unit,
+    is_exact,
+    reach,
+    rescales,
+    rounds_once,
+    ties,
+    units,
+)
+from fuzzer.rounding.choices import shuffled, signed, untied
+from fuzzer.rounding.kernels import kernel
+from fuzzer.rounding.kernels.row import Evaluation, Hidden, Kernel
+from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dtypes, representable, underflow
+from fuzzer.rounding.replay import round_to
+from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
+
+
+class Rounder:
+    """One replica's perturbation.
+
+    consistent  False: every rounding is drawn anew. True: it is a function of the value rounded, so that the same
+                operation on the same operands rounds the same way each time (x*s - x*s stays 0).
+    scale       multiplies every unit (2 in the final check).
+    approximate whether a side ran where quotients and roots are not correctly rounded (`Device.approximate`).
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        found: Accumulations,
+        device: torch.device,
+        consistent: bool = False,
+        scale: float = 1.0,
+        approximate: bool = False,
+    ):
+        self.seed, self.found, self.consistent, self.scale = seed, found, consistent, scale
+        self.approximate = approximate
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.pivots_lost = seed % 8 == 1
+        self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
+
+    def noise(self, value: torch.Tensor) -> torch.Tensor:
+        """Uniform in -1..1, one number an element."""
+        if not self.consistent:
+            drawn = torch.empty(value.shape, dtype=value.dtype, device=value.device)
+            return drawn.uniform_(-1.0, 1.0, generator=self.generator)
+        # a multiply-xorshift hash of the bits (constants: Knuth's MMIX generator; Vigna's xorshift*)
+        salt = (self.seed + 1) * 0x14057B7EF767814F % 2**62
+        bits = value.contiguous().view(torch.int64) * 0x5851F42D4C957F2D + salt
+        bits = (bits ^ (bits >> 29)) * 0x2545F4914F6CDD1D
+        return ((bits >> 20) & 0xFFFFFF).double() / 2**23 - 1.0
+
+    def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
+        """Perturb the summands of an accumulation and the operands of a compound kernel."""
+        if handed_on(step):
+            return args, kwargs
+        if ties(step):
+            return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator))
+        row = kernel(step)
+        if row.contracts and not self.consistent:
+            args = self._contracted(step, args)
+        if row.rereads is not None and not self.consistent:
+            self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
+        if rounds_once(step) or number in self.found.exact or is_exact(step):
+            return args, kwargs
+        given = args
+        if row.rounds_first is not None:
+            args = row.rounds_first(step, args, self.noise, self.scale)
+        unit = self.scale * self._inner_unit(number, step)
+        written = {id_of(ref) for ref in step.writes}
+        kept = frozenset() if row.compared_at is None else {id_of(step.args[row.compared_at])}
+        moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, row.factorises)
+        return moved[0] if row.kept is None else row.kept(step, given, moved[0]), moved[1]
+
+    def _contracted(self, step: Step, args: Any) -> Any:
+        """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""
+
+        def contracted(value: Any, ref: Any) -> Any:
+            if not isinstance(ref, Ref) or not is_rounded(ref) or ref in step.writes:
+                return value
+            return by_parts(value, lambda t: self._contracted_one(t, ref.dtype.to_real()))
+
+        return tuple(contracted(value, ref) for value, ref in zip(args, step.args, strict=True))
+
+    def _contracted_one(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        moved = value + value * self.noise(value) * (self.scale * ULPS[dtype] * epsilon(dtype))
+        return torch.where(representable(value, dtype), value, moved)
+
+    def _moved(
+        self,
+        tree: object,
+        refs: object,
+        unit: float,
+        kept: Set[tuple[int, int]],
+        written: Set[tuple[int, int]],
+        whole: bool = False,
+    ) -> object:
+        """The operands moved by up to a unit, but for those that are kept; what the step writes moves where it lies."""
+        if isinstance(tree, torch.Tensor) and isinstance(refs, Ref) and id_of(refs) in written - kept:
+            moved_here: Any = self._moved(tree, refs, unit, kept, frozenset(), whole)
+            return tree.copy_(moved_here)
+        if isinstance(tree, torch.Tensor) and tree.dtype.is_complex and isinstance(refs, Ref):
+            return tree if id_of(refs) in kept else by_parts(tree, lambda t: self._moved_parts(t, unit, whole))
+        if isinstance(tree, torch.Tensor):
+            if not tree.dtype.is_floating_point or not isinstance(refs, Ref) or id_of(refs) in kept:
+                return tree
+            size = tree.abs().max() if whole and tree.numel() else tree
+            if whole and self.pivots_lost:
+                size = torch.where(tree == 0, 0.0, size)  # such a pivot is handed on as it is
+            return torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree)
+        if isinstance(tree, list | tuple):
+            moved = [self._moved(t, r, unit, kept, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
+            return moved if isinstance(tree, list) else tuple(moved)
+        if isinstance(tree, dict):
+            return {k: self._moved(v, refs[k], unit, kept, written, whole) for k, v in tree.items()}  # type: ignore[index]
+        return tree
+
+    def _moved_parts(self, parts: torch.Tensor, unit: float, whole: bool) -> torch.Tensor:
+        """Complex numbers are off by a share of their modulus, in both parts (Higham 2002, section 3.6)."""
+        size = parts.abs().max() if whole and parts.numel() else modulus(parts)
+        moved = parts + size * self.noise(parts) * unit
+        return torch.where(torch.isfinite(moved) & (parts != 0), moved, parts)
+
+    def _inner_unit(self, number: int, step: Step) -> float:
+        if number not in self.found.units:
+            self.found.units[number] = inner_unit(step, self.found.growth(number, step))
+        return self.found.units[number]
+
+    def results(
+        self, number: int, step: Step, args: object, refs: Sequence[Ref], values: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Move the results of a rounding operation by up to one unit of their dtype."""
+        row = kernel(step)
+        moves = [is_rounded(ref) and row.flags_at != at for at, ref in enumerate(refs)]
+        if is_exact(step):
+            return [
+                self._ranged_parts(value, ref.dtype.to_real()) if moving else value
+                for moving, ref, value in zip(moves, refs, values, strict=True)
+            ]
+        values = signed(row, shuffled(row, values, self.generator), self.generator)
+        values = self._reread(row, values)
+        values = self._beyond(row, step, args[0], values)  # type: ignore[index]
+        found = self._cancelled(number, step, args, values)
+        hidden = found if isinstance(found, list) else [found] * len(values)
+        sums, sizes = (iter(found.get(number, ())) for found in (self.found.partial, self.found.sizes))
+        moved = []
+        for at, (moving, ref, value) in enumerate(zip(moves, refs, values, strict=True)):
+            if moving:
+                off = hidden[at] + self._summed(number, step, next(sums, None))
+                value = self._result_of_any(number, step, ref, value, off)
+                value = self._spilled(number, step, value, next(sizes, None))
+            moved.append(value)
+        return moved
+
+    def _beyond(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Results that what is computed on the way, or a weight of 0, may have made infinite or NaN."""
+        if self.seed % 2 == 1 and row.intermediate is not None:
+            values = [_spoilt(step, row.intermediate(args), values[0])]
+        if self.seed % 2 == 1 and row.reached is not None:
+            odd = (~torch.isfinite(args[0])).double()
+            if bool(odd.any()):
+                values = [torch.where(row.reached(step, args, odd), math.nan, values[0])]
+        return self._squared(row, step, args, values)
+
+    def _spilled(self, number: int, step: Step, value: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
+        """A sum whose partial sums may overflow, though it does not: all positive summands may come first.
+
+        With p of the positive and n of the negative ones, p + n are the sizes and p - n the value; no order has a
+        partial sum beyond p or n.
+        """
+        if sizes is None or self.seed % 2 == 0 or value.is_complex():
+            return value
+        sizes = sizes * (1 + self.scale * accumulator(step) * self.found.growth(number, step))
+        over, under = (sizes + value > 2 * reach(step)), (sizes - value > 2 * reach(step))
+        spilled = torch.where(over & under, math.nan, torch.where(over, math.inf, -math.inf))
+        return torch.where(over | under, spilled, value)
+
+    def _squared(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Functions of a complex modulus, whose square may underflow or overflow though the modulus does not."""
+        at = row.modulus_at
+        if at is None or not self.gradual or not isinstance(args[at], torch.Tensor) or not args[at].is_complex():
+            return values
+        size, info = args[at].abs(), torch.finfo(step.args[at].dtype.to_real())
+        lost, spilled = (size != 0) & (size < info.smallest_normal**0.5), size > info.max**0.5
+        if not values[0].is_complex():  # the modulus itself
+            return [torch.where(lost, 0.0, torch.where(spilled, math.inf, values[0]))]
+        return [torch.where(lost | spilled, complex(math.nan, math.nan), values[0])]
+
+    def _summed(self, number: int, step: Step, partial: torch.Tensor | None) -> float | torch.Tensor:
+        """Absolute error of a sum whose partial sums are larger than it is."""
+        return 0.0 if partial is None else partial * (accumulator(step) * self.found.growth(number, step))
+
+    def _result_of_any(
+        self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float | torch.Tensor
+    ) -> torch.Tensor:
+        """Real and imaginary parts move each by itself; what is no float does not move."""
+        if ref.dtype.is_complex:
+            real = replace(ref, dtype=ref.dtype.to_real())
+            # as in `_moved_parts`, but for what is done to each part by itself
+            alone = rounds_once(step)
+            return by_parts(value, lambda t: self._result(number, step, real, t, hidden, t if alone else modulus(t)))
+        return self._result(number, step, ref, value, hidden, value)
+
+    def _reread(self, row: Kernel, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """exp(x - max) / sum where a fused multiply-add rounds the first x otherwise than those of max and sum."""
+        if row.rereads is None or self.consistent:
+            return values
+        return [row.rereads(values[0], self.apart.nan_to_num(0.0, 0.0, 0.0))]
+
+    def _cancelled(self, number: int, step: Step, args: Any, values: list[torch.Tensor]) -> Hidden:
+        """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
+        rule = kernel(step).cancels
+        if rule is None:
+            return 0.0
+        unit = self._inner_unit(number, step)
+        return rule(Evaluation(step, args[0], args[1], values, unit, accumulator(step), self.approximate))
+
+    def _result(
+        self,
+        number: int,
+        step: Step,
+        ref: Ref,
+        value: torch.Tensor,
+        hidden: float | torch.Tensor,
+        scale: torch.Tensor,
+    ) -> torch.Tensor:
+        """The result moved by units of `scale`, and by `hidden`."""
+        if value.numel() == 0:
+            return value
+        row = kernel(step)
+        alone = rounds_once(step) or number in self.found.exact
+        unit = units(step, ref.dtype) * epsilon(ref.dtype)
+        if not alone:
+            unit += self._inner_unit(number, step)
+        # a unit of the last place of y is eps * 2**e for 2**e <= |y| < 2**(e + 1): y without its fraction's bits
+        size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
+        least = underflow(ref.dtype, self.gradual)
+        # factors are as good as a norm of theirs says: small elements are off by as much as large ones
+        finite = value.nan_to_num(0, 0, 0) if row.factorises else value
+        normwise = unit * float(finite.abs().max()) if row.factorises else 0.0
+        step_size = (size * unit).clamp_min(least)
+        if normwise or isinstance(hidden, torch.Tensor) or hidden:
+            step_size = step_size + hidden + normwise
+        moved = value + step_size * self.scale * self._draw(value, ref.dtype)
+        moved = torch.where(self._unmoved(step, ref, value, hidden, alone), value, moved)
+        if normwise and self.pivots_lost:  # a pivot no larger than its error, of the operand and its own, may be 0
+            moved = torch.where(moved.abs() <= 2 * unit * self.scale * float(finite.norm()), 0.0, moved)
+        if row.is_root and self.seed % 8 == 1:  # the squares underflow first; in other replicas what is made of it
+            moved = torch.where(moved.abs() < math.sqrt(least), 0.0, moved)
+        return self._ranged(moved, ref.dtype)
+
+    def _draw(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Noise; of float64 results a whole unit, for less would round back to the same number."""
+        noise = self.noise(value)
+        return torch.where(noise < 0, -1.0, 1.0) if dtype == torch.float64 else noise
+
+    def _unmoved(
+        self, step: Step, ref: Ref, value: torch.Tensor, hidden: float | torch.Tensor, alone: bool
+    ) -> torch.Tensor:
+        """Where a result does not move: it is not finite, or exact."""
+        kept = ~torch.isfinite(value)
+        if isinstance(hidden, torch.Tensor):
+            kept |= (value == 0) & (hidden == 0)
+        elif hidden == 0:
+            kept |= value == 0
+        row = kernel(step)
+        inexact = row.inexact or (self.approximate and row.approximated)
+        if alone and not inexact and not rescales(step):
+            kept |= representable(value, ref.dtype)
+        return kept
+
+    def initial(self, flat: torch.Tensor) -> torch.Tensor:
+        """What no step made is exact; only its subnormals may be flushed."""
+        if not (flat.dtype.is_floating_point or flat.dtype.is_complex):
+            return flat
+        return self._ranged_parts(widened(flat), flat.dtype.to_real())
+
+    def scalar(self, value: float, dtype: torch.dtype) -> float:
+        """A scalar operand as kernels read it: as float32, in every second replica in the tensor's own dtype."""
+        return round_to(value, dtype if self.seed % 4 < 2 else torch.float32)
+
+    def _ranged_parts(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """`_ranged`, of complex numbers part by part."""
+        return by_parts(value, lambda t: self._ranged(t, dtype))
+
+    def _ranged(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Overflow in every second replica, underflow in every fourth; else as if the range were wider."""
+        if self.seed % 2 == 0:
+            return value
+        info = torch.finfo(dtype)
+        size = value.abs()
+        if dtype != torch.float64:
+            value = torch.where(size > info.max, value.sign() * math.inf, value)
+        if self.seed % 4 == 1:
+            # subnormals become zero; where underflow is gradual, what is below half of the smallest
+            gradual = self.gradual or dtype == torch.float16
+            value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), 0.0, value)
+        return value
+
+
+def id_of(ref: Ref) -> tuple[int, int]:
+    return ref.storage, ref.offset
+
+
+def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A result one of whose intermediates overflows: infinite, as the only one of a reduction or where it stands."""
+    large = intermediate.abs() > min(torch.finfo(d).max for d in real_dtypes(step.results))
+    spoilt = large if value.shape == large.shape else large.any().expand(value.shape)
+    return torch.where(spoilt, math.inf, value)

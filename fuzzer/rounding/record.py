@@ -1,0 +1,133 @@
+"""Record eager's ATen operations once, forward and backward."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Self
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fuzzer.language.private import backward_is_running, negated
+from fuzzer.rounding.kernels import named
+from fuzzer.rounding.trace import Ref, Step, Trace, mapped, name_of, refs_in, tensors_in, widened
+
+
+class Recorder(TorchDispatchMode):
+    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trace = Trace()
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []  # a storage's address is its name only while it lives
+        self._autocast = Autocast()
+
+    def __enter__(self) -> Self:
+        self._autocast.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._autocast.__exit__(*error)
+
+    def given(self, role: str, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Record tensors that are there before the first step, by name."""
+        refs = {name: self.ref(tensor) for name, tensor in tensors.items()}
+        self.trace.given |= refs
+        self.trace.roles |= {ref.storage: role for ref in refs.values()}
+
+    def ref(self, tensor: torch.Tensor, known: bool = False) -> Ref:
+        """The Ref of a tensor; a storage not met before is copied as it is now, unless a step just made it."""
+        storage = tensor.untyped_storage()
+        number = self._numbers.get(storage._cdata)
+        if number is None:
+            number = len(self._alive)
+            self._numbers[storage._cdata] = number
+            self._alive.append(storage)
+            elements = storage.nbytes() // tensor.element_size()
+            self.trace.sizes[number] = elements
+            if not known:
+                self.trace.initial[number] = _flat(tensor, elements).clone()
+        geometry = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+        return Ref(number, tensor.dtype, *geometry, tensor.is_conj(), tensor.is_neg())
+
+    def _tree(self, tree: Any, known: bool = False) -> Any:
+        return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        given, named = self._tree(tuple(args)), self._tree(kwargs)
+        with self._autocast.inside(func, args):
+            out = func(*args, **kwargs)
+        before = len(self._alive)
+        returned = self._tree(out, known=True)
+        outs = tuple(refs_in(returned))
+        writes = tuple(
+            ref
+            for argument, value in (_bound(func, given, named) if func._schema.is_mutable else ())
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for ref in refs_in(value)
+        )
+        if not writes and outs and all(ref.storage < before for ref in outs):
+            return out  # a view: its geometry is in the Refs that use it
+        recorded: dict[int, torch.Tensor] = {}
+        if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
+            made = {ref.storage for ref in (*outs, *writes)}
+            recorded = {
+                self.ref(t).storage: self._wide(t) for t in tensors_in((out, args)) if self.ref(t).storage in made
+            }
+        step = Step(func, given, named, returned, writes, recorded, backward_is_running(), self._autocast.dtype)
+        self.trace.steps.append(step)
+        return out
+
+    def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
+        flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()
+        return widened(flat)
+
+
+def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
+    """What the tensor's storage holds, whatever way the tensor reads it."""
+    held = tensor.detach().conj() if tensor.is_conj() else tensor.detach()
+    held = negated(held) if held.is_neg() else held
+    return torch.as_strided(held, (elements,), (1,), 0)
+
+
+def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The schema's arguments with what was given for them."""
+    found = []
+    for i, argument in enumerate(func._schema.arguments):
+        if i < len(args) and not argument.kwarg_only:
+            found.append((argument, args[i]))
+        elif argument.name in kwargs:
+            found.append((argument, kwargs[argument.name]))
+    return found
+
+
+def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an op that is tagged as random is deterministic as called."""
+    rule = named(name_of(func)).draws_nothing
+    return rule is not None and rule({argument.name: value for argument, value in _bound(func, args, kwargs)})
+
+
+class Autocast(TorchFunctionMode):
+    """The dtype that autocast casts to during each call, None where it is off; below, dispatch modes hide it."""
+
+    dtype: torch.dtype | None = None
+
+    def inside(self, func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
+        """For a kernel below that calls products: on again where it is on, so that its result has eager's own dtype."""
+        if self.dtype is None or not named(name_of(func)).calls_products:
+            return contextlib.nullcontext()
+        return torch.autocast(tensors_in(args)[0].device.type, dtype=self.dtype)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        device = next((leaf.device.type for leaf in tensors_in(args)), "cpu")
+        before = self.dtype
+        self.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        try:
+            return func(*args, **(kwargs or {}))
+        finally:
+            self.dtype = before

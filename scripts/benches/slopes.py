@@ -1,0 +1,239 @@
+"""Does a campaign that runs for days stay as it began? What it holds and what a program costs, against time.
+
+A campaign runs as `backfuzz fuzz` runs it, guided, with triage, into a folder that is removed afterwards. Meanwhile,
+240 times: resident memory and open files of this process and of its workers, temporary disk, CPU seconds a program
+(those of its task; triage takes more). Of every series the slope, which says whether it grows. (What the campaign
+keeps, its corpus and logs, is not temporary.)
+
+A worker grows by the code that it compiled until it is replaced. How much that is, in an hour of its own CPU time, is
+told apart, and taken off what workers hold according to their age.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fuzzer.campaign.corpus import Corpus
+from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.plan import Plan, corpus_environment
+from fuzzer.campaign.schedule import BySeedWithCorpus
+from fuzzer.execution.messages import Task
+
+_SAMPLES = 240
+_WARM_UP = 0.2  # the share of the run that is left out: first compiles, first features
+_GROWTH = 0.05  # of the level, over the run: what grows surely by less is called flat
+_CONFIDENT = 2.576  # standard deviations: 99 %
+_PROCESSES, _TICKS, _PAGE = Path("/proc"), os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Slope:
+    """How a series moves: its median, by how much it rises an hour, an interval that holds the rise with 99 %, and
+    whether all of the interval is a growth worth the name."""
+
+    level: float
+    an_hour: float
+    low: float
+    high: float
+    grows: bool
+
+
+def slope(seconds: Sequence[float], values: Sequence[float]) -> Slope:
+    """The median of the slopes between every two samples (Theil and Sen), and Sen's interval: the slopes so many ranks
+    from the middle as Kendall's tau of independent samples deviates. Few samples give an infinite interval."""
+    pairs = itertools.combinations(zip(seconds, values, strict=True), 2)
+    slopes = sorted(3600 * (b - a) / (t - s) for (s, a), (t, b) in pairs if t > s)
+    level, n = (statistics.median(values) if values else 0.0), len(values)
+    off = _CONFIDENT * math.sqrt(n * (n - 1) * (2 * n + 5) / 18)
+    first, last = round((len(slopes) - off) / 2), round((len(slopes) + off) / 2)
+    if first < 0 or last >= len(slopes):
+        return Slope(level, statistics.median(slopes) if slopes else 0.0, -math.inf, math.inf, False)
+    low, high = slopes[first], slopes[last]
+    hours = (seconds[-1] - seconds[0]) / 3600
+    return Slope(level, statistics.median(slopes), low, high, low * hours > _GROWTH * abs(level))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a worker holds, and its age in CPU seconds."""
+
+    pid: int
+    age: float
+    mib: float
+    files: int
+    disk_mib: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look.
+
+    programs, cpu   that ended so far, and the CPU seconds that they took, of workers and compilers.
+    """
+
+    seconds: float
+    programs: int
+    cpu: float
+    main_mib: float
+    main_files: int
+    workers: tuple[Held, ...]
+
+
+class Sampler:
+    """Looks at this process, and at the workers whose folders (`worker-PID`) lie in the first pool below a folder: the
+    campaign's own. Those of later ones run one program each, to verify it."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
+        self.folder, self.clock, self.started = folder, clock, clock()
+        self.samples: list[Sample] = []
+        self.pool: Path | None = None
+
+    def look(self, programs: int, cpu: float) -> None:
+        """Take a sample; so many programs have ended, and took so many CPU seconds."""
+        own, seconds = os.getpid(), self.clock() - self.started
+        self.pool = self.pool or next(self.folder.glob("pool-*"), None)
+        found = self.pool.glob("worker-*") if self.pool else ()
+        workers = tuple(held for folder in found if (held := _look_at(folder)))
+        self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers))
+
+    def slopes(self) -> dict[str, Slope]:
+        """The slope of every series against time, the warm-up left out."""
+        kept = self.samples[math.ceil(_WARM_UP * len(self.samples)) :]
+        seconds = [s.seconds for s in kept]
+        found = {name: slope(seconds, [getattr(s, name) for s in kept]) for name in ("main_mib", "main_files")}
+        found |= {f"worker_{name}": slope(*_without_age(kept, name)) for name in _HELD}
+        steps = [(b.seconds, (b.cpu - a.cpu) / (b.programs - a.programs)) for a, b in windows(kept)]
+        return found | {"cpu_seconds_per_program": slope([t for t, _ in steps], [cpu for _, cpu in steps])}
+
+
+_HELD = ("mib", "files", "disk_mib")
+
+
+def growth(samples: Sequence[Sample], name: str) -> float:
+    """By how much a worker holds more after an hour of its own CPU time: the median of the slopes between every two
+    looks at one worker, so that long lives say most."""
+    lives: dict[int, list[Held]] = {}
+    for held in (held for sample in samples for held in sample.workers):
+        lives.setdefault(held.pid, []).append(held)
+    pairs = (pair for life in lives.values() for pair in itertools.combinations(life, 2))
+    return statistics.median(
+        [3600 * (getattr(b, name) - getattr(a, name)) / (b.age - a.age) for a, b in pairs if b.age > a.age] or [0.0]
+    )
+
+
+def _without_age(samples: Sequence[Sample], name: str) -> tuple[list[float], list[float]]:
+    """(seconds, what workers would hold on average if all were of the median age)."""
+    an_hour, seen = growth(samples, name), [sample for sample in samples if sample.workers]
+    usual = statistics.median([held.age for sample in seen for held in sample.workers] or [0.0])
+    held = [
+        statistics.mean(getattr(h, name) + an_hour * (usual - h.age) / 3600 for h in sample.workers) for sample in seen
+    ]
+    return [sample.seconds for sample in seen], held
+
+
+def _look_at(folder: Path) -> Held | None:
+    """What the worker of this folder holds; None where it is gone."""
+    pid = int(folder.name.rpartition("-")[2])
+    if not (_PROCESSES / str(pid)).exists():
+        return None
+    return Held(pid, cpu_seconds(pid), mebibytes(pid), open_files(pid), disk_bytes(folder) / 2**20)
+
+
+def windows(samples: Sequence[Sample], programs: int = 4) -> list[tuple[Sample, Sample]]:
+    """Stretches in which at least so many programs ended, one after the other."""
+    found: list[tuple[Sample, Sample]] = []
+    start = samples[0] if samples else None
+    for sample in samples:
+        if start is not None and sample.programs - start.programs >= programs:
+            found.append((start, sample))
+            start = sample
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds of a process and of its children that have ended; 0 where it is gone."""
+    fields = _read(pid, "stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
+
+
+def mebibytes(pid: int) -> float:
+    """Resident memory of a process; pages that it shares with others count in each."""
+    fields = _read(pid, "statm").split()
+    return int(fields[1]) * _PAGE / 2**20 if fields else 0.0
+
+
+def open_files(pid: int) -> int:
+    try:
+        return len(os.listdir(_PROCESSES / str(pid) / "fd"))
+    except OSError:  # it is gone
+        return 0
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes of all files below a folder; what goes away meanwhile counts nothing."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return (_PROCESSES / str(pid) / name).read_text()
+    except OSError:
+        return ""
+
+
+def measure_slopes(task: Task, workers: int, minutes: float, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run a campaign for so long; what it held, and the slope of each series."""
+    with tempfile.TemporaryDirectory(prefix="slopes-") as name:
+        folder = Path(name)
+        plan = Plan(task, workers, minutes, db=folder / "ledger.db", folder=folder)
+        sampler = Sampler(folder)
+        corpus = Corpus(plan.explored, corpus_environment(task))
+        totals = Campaign(plan, say, lambda own: BySeedWithCorpus(task, corpus.start())).run(
+            looking(sampler, 60 * minutes)
+        )
+    slopes = {name: asdict(found) for name, found in sampler.slopes().items()}
+    return {
+        "programs": totals.programs,
+        "minutes": minutes,
+        "workers": workers,
+        "samples": len(sampler.samples),
+        "grows": [name for name, found in slopes.items() if found["grows"]],
+        "worker_growth_per_cpu_hour": {name: round(growth(sampler.samples, name), 2) for name in _HELD},
+        "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
+    }
+
+
+def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:
+    """What a campaign shows its progress to: takes the samples, from the first program on; stops it when the time is
+    up, triage too."""
+
+    def progress(campaign: Campaign) -> None:
+        if not sampler.samples:
+            sampler.started = sampler.clock()
+        now = sampler.clock() - sampler.started
+        if now >= len(sampler.samples) * most / _SAMPLES:
+            sampler.look(campaign.totals.drawn, campaign.totals.phases["cpu"])
+        campaign.stopping = campaign.stopping or now > most
+
+    return progress
+
+
+def _rounded(value: float | bool) -> float | bool | None:
+    """As JSON has it: no infinities."""
+    return value if isinstance(value, bool) else round(value, 4) if math.isfinite(value) else None

@@ -1,0 +1,238 @@
+"""Campaigns side by side: who is charged, to which fault a wrong trial is due, what rows tell, how times are tested."""
+
+from __future__ import annotations
+
+import json
+import math
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benches import faults, rows
+from benches.__main__ import main
+from benches.curves import picture
+from benches.faults import SLICE_SCATTER, Plan, measure_faults, of_rare, of_slice_scatter
+from benches.race import CPU, Judge, Lane, Race, Run
+from benches.rare import ALL
+from benches.survival import Time, kaplan_meier, log_rank, median
+from click.testing import CliRunner
+
+from fuzzer.coverage.frontier import Frontier
+from fuzzer.execution.messages import Report, Task
+from fuzzer.judgement.verdict import Signature, Verdict
+
+WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "other"), "")
+
+
+def reported(fired: tuple[str, ...] = (), wrong: bool = True, cpu: float = 2.0) -> Report:
+    return Report("program", (WRONG,) if wrong else (), fired=fired, seconds={CPU: cpu})
+
+
+class Pool:
+    """Answers with the next Report, in order; looks are answered by the task that they run under."""
+
+    def __init__(self, reports: list[Report], looks: dict[str, bool], workers: int = 1):
+        self.reports, self.looks, self.workers = reports, looks, workers
+        self.answers: dict[Future[Report], Report] = {}
+
+    def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+        future: Future[Report] = Future()
+        fault = task.canary.rpartition(":")[2]
+        self.answers[future] = reported(wrong=self.looks[fault]) if what == "program" else self.reports.pop(0)
+        future.set_result(self.answers[future])
+        return future
+
+    def result(self, future: Future[Report], task: Task) -> Report:
+        return self.answers[future]
+
+    def sweep(self) -> None: ...
+
+
+class Schedule:
+    """As of `Guided`, without a corpus."""
+
+    def __init__(self) -> None:
+        self.learned: list[Report] = []
+        self.corpus = type("Corpus", (), {"frontier": Frontier()})()
+
+    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+        return pool.submit(None, task, n)
+
+    def learn(self, n: int, report: Report) -> None:
+        self.learned.append(report)
+
+    def close(self) -> None: ...
+
+
+def raced(
+    reports: list[Report], judge: Judge, looks: dict[str, bool] | None = None, **run: Any
+) -> tuple[Run, list[dict[str, Any]]]:
+    """A race of one campaign with these Reports."""
+    written: list[dict[str, Any]] = []
+    schedule: Any = Schedule()
+    given = Run("blind", 1, Task(canary=ALL), schedule, **{"budget": 2.0 * len(reports), **run})
+    pool: Any = Pool(reports, looks or {})
+    Race([Lane(pool, [given])], judge, written.append, 4.0).go(math.inf)
+    return given, written
+
+
+def test_a_campaign_ends_when_its_cpu_seconds_are_spent() -> None:
+    run, written = raced([reported(wrong=False) for _ in range(9)], of_rare(Task()), budget=7.0)
+    assert (run.programs, run.spent) == (4, 8.0)
+    assert [row["row"] for row in written] == ["at", "at", "end"]
+
+
+def test_a_campaign_ends_when_it_found_what_it_was_to_find() -> None:
+    run, written = raced(
+        [reported(wrong=False), reported(("a",)), reported(wrong=False)], of_rare(Task()), wanted=frozenset("a")
+    )
+    assert run.programs == 2
+    assert [(row["fault"], row["cpu"]) for row in written if row["row"] == "found"] == [("a", 4.0)]
+
+
+def test_what_acted_alone_did_it_and_counts_once() -> None:
+    run, written = raced([reported(("a",)), reported(("a",))], of_rare(Task()))
+    assert run.found == {"a"}
+    assert [row["row"] for row in written if row["row"] != "at"] == ["found", "end"]
+
+
+def test_of_several_that_acted_those_did_it_that_do_it_alone_and_looks_are_free() -> None:
+    run, _ = raced([reported(("a", "b"))], of_rare(Task()), {"a": True, "b": False})
+    assert run.found == {"a"}
+    assert run.spent == 2.0
+
+
+def test_what_acted_and_did_no_harm_is_not_found() -> None:
+    run, written = raced([reported(("a",), wrong=False)], of_rare(Task()))
+    assert not run.found
+    assert "unexplained" not in {row["row"] for row in written}
+
+
+@pytest.mark.parametrize(("still_wrong", "found"), [(False, {SLICE_SCATTER}), (True, set())])
+def test_slice_scatter_did_what_goes_with_the_meta_kernel_of_a_later_torch(
+    still_wrong: bool, found: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "has_slice_scatter", lambda: True)
+    for judge in (of_rare(Task(canary=ALL)), of_slice_scatter(Task())):
+        run, written = raced([reported()], judge, {"slice_scatter_since_2_12": still_wrong})
+        assert run.found == found
+        assert ("unexplained" in {row["row"] for row in written}) == still_wrong
+
+
+def test_what_nothing_planted_explains_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "has_slice_scatter", lambda: False)
+    _, written = raced([reported()], of_rare(Task()))
+    (row,) = [row for row in written if row["row"] == "unexplained"]
+    assert (row["text"], row["signature"]) == ("program", str(WRONG.signature))
+
+
+def test_a_death_is_charged_by_the_clock() -> None:
+    run, _ = raced([Report(""), reported(wrong=False)], of_rare(Task()), budget=1.0)
+    assert 2.0 < run.spent < 3.0
+
+
+# ---------------------------------------------------------------- statistics
+
+
+def test_the_median_of_times_is_infinite_where_most_found_nothing() -> None:
+    assert median([Time(1, True), Time(3, True), Time(9, False)]) == 3
+    assert median([Time(1, True), Time(9, False), Time(9, False)]) == math.inf
+    assert median([Time(1, True), Time(2, True)]) == 1.5
+
+
+def test_campaigns_that_were_cut_off_early_count_for_as_long_as_they_ran() -> None:
+    assert kaplan_meier([Time(1, True), Time(2, True), Time(3, True)]) == 2
+    assert kaplan_meier([Time(1, True), Time(1, False), Time(2, False), Time(5, True)]) == 5
+    assert kaplan_meier([Time(1, True), Time(9, False), Time(9, False)]) == math.inf
+
+
+def test_the_log_rank_test_is_that_of_a_textbook() -> None:
+    """Remission of leukaemia (Freireich et al., 1963): chi squared 16.79, 9 of 19.25 events with 6-MP."""
+    treated = [(6, 1), (6, 1), (6, 1), (6, 0), (7, 1), (9, 0), (10, 1), (10, 0), (11, 0), (13, 1), (16, 1), (17, 0),
+               (19, 0), (20, 0), (22, 1), (23, 1), (25, 0), (32, 0), (32, 0), (34, 0), (35, 0)]  # fmt: skip
+    placebo = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
+    rate, p = log_rank([([Time(t, bool(f)) for t, f in treated], [Time(t, True) for t in placebo])])
+    assert rate == pytest.approx((9 / 19.25) / (21 / 10.75), rel=0.01)
+    assert p == pytest.approx(math.erfc(math.sqrt(16.79 / 2)), rel=0.02)
+
+
+def test_strata_are_compared_within_themselves() -> None:
+    """A fault that is slow on both sides says nothing about either."""
+    quick = [Time(1, True), Time(2, True)], [Time(1, True), Time(2, True)]
+    slow = [Time(50, True), Time(60, True)], [Time(50, True), Time(60, True)]
+    assert log_rank([quick, slow]) == (1.0, 1.0)
+    assert log_rank([([Time(5, False)], [Time(5, False)])])[1] == 1.0
+
+
+# ---------------------------------------------------------------- rows
+
+
+def lines(*given: dict[str, Any]) -> str:
+    return "".join(json.dumps({"wall": 1.0, "seed": 1, "programs": 3} | row) + "\n" for row in given)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        lines(
+            {"row": "plan", "arms": ["blind", "trace"], "place": {"torch": "x"}, "workers": 2, "ops": 0},
+            {"row": "at", "arm": "blind", "cpu": 5.0, "features": 10},
+            {"row": "end", "arm": "blind", "cpu": 10.0, "features": 20},
+            {"row": "at", "arm": "trace", "cpu": 5.0, "features": 20},
+            {"row": "found", "arm": "trace", "cpu": 6.0, "fault": "a"},
+            {"row": "found", "arm": "trace", "cpu": 11.0, "fault": "b"},
+            {"row": "end", "arm": "trace", "cpu": 12.0, "features": 30},
+        )
+    )
+    return path
+
+
+def test_arms_are_compared_at_the_cpu_time_that_all_had(file: Path) -> None:
+    figures = rows.report([file])
+    blind, trace = figures["arms"]
+    assert figures["cpu_seconds"] == 10.0
+    assert (blind["faults"]["median"], trace["faults"]["median"]) == (0, 1)  # b came too late
+    assert (blind["features"]["median"], trace["features"]["median"]) == (20, 20)
+    assert (blind["blinds_features_at"], trace["blinds_features_at"]) == (1.0, 0.5)
+    assert figures["faults"] == {
+        "a": {"blind": {"found": 0, "of": 1, "median": None}, "trace": {"found": 1, "of": 1, "median": 6.0}}
+    }
+
+
+def test_the_table_and_the_picture_hold_every_arm(file: Path) -> None:
+    text = "\n".join(rows.table(rows.report([file, file])))
+    assert "| trace | 2 | 3 | 1 (1-1) |" in text
+    assert "| a | 0/2, - | 2/2, 6 |" in text
+    svg = picture(rows.read_rows([file])[1], 10.0)
+    assert svg.count("<polyline") == 4
+    assert ">trace</text>" in svg
+
+
+def test_the_clock_is_read_where_the_fault_was_found(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    plan = {"row": "plan", "arms": ["trace"], "place": {}, "workers": 16, "ops": 42}
+    found = {"row": "found", "arm": "trace", "fault": SLICE_SCATTER, "cpu": 30.0, "wall": 7.5}
+    late = {"row": "end", "arm": "trace", "seed": 2, "cpu": 30.0, "features": 1}
+    path.write_text(lines(plan, found, late))
+    assert rows.clock([path])["trace"] == {"seconds": [7.5], "median": 7.5, "programs": [3], "in_vain": [1.0]}
+
+
+def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["faults", "--report", "--rows", str(file), "--svg", str(tmp_path / "curves.svg")])
+    assert "| trace | 1 |" in told.output
+    assert (tmp_path / "curves.svg").read_text().startswith("<svg")
+    told = CliRunner().invoke(main, ["time-to-fault", "--report", "--rows", str(file), "--json"])
+    assert json.loads(told.output)["blind"]["in_vain"] == [1.0]
+
+
+@pytest.mark.slow
+def test_live_campaigns_write_their_rows(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    measure_faults(Task(ops=("tanh", "sum")), Plan(("blind", "trace"), 1, lanes=2, seconds=8.0, warm=1, first=7), path)
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    assert told[0]["row"] == "plan"
+    assert {(row["arm"], row["seed"]) for row in told if row["row"] == "end"} == {("blind", 7), ("trace", 7)}
+    assert all(row["features"] > 100 for row in told if row["row"] == "end")
+    assert rows.report([path])["campaigns"] == 2

@@ -1,0 +1,40 @@
+"""A campaign in a folder of its own, and triage that takes no time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzer.campaign import loop
+from fuzzer.campaign import suspect as suspects
+from fuzzer.campaign.plan import Plan
+from fuzzer.execution.messages import Task
+from fuzzer.execution.verify import Verification
+from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.language.text import parse
+from minimizer.reduce import Reduction
+from tests.campaign.fakes import EAGER, PROGRAM
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    task = Task(place=EAGER)
+    return Plan(task, 1, programs=8, db=tmp_path / "ledger.db", folder=tmp_path / "own", corpus=tmp_path / "corpus")
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Minimizing, verifying and diagnosing that take no time; `reproduced` may be changed."""
+    state: dict[str, Any] = {"reproduced": 3}
+
+    def verify(text: str, task: Task, signature: Signature, *_: Any) -> Verification:
+        return Verification(state["reproduced"], 3, Verdict(signature, "in /srv/someone/code.py"))
+
+    minimal = Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint")
+    monkeypatch.setattr(suspects, "minimize_with", lambda *_: minimal)
+    monkeypatch.setattr(suspects, "verify", verify)
+    monkeypatch.setattr(suspects, "diagnose", lambda finding, *_: finding)
+    monkeypatch.setattr(loop, "require_canaries", lambda pool, plan, say: None)
+    return state

@@ -1,0 +1,137 @@
+"""Every oracle rings for its canaries, and all of them stay silent on the benign twins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from fuzzer.campaign.canaries import (
+    CANARIES,
+    PROGRAMS,
+    Canary,
+    CanaryResult,
+    canary_result,
+    canary_results,
+    selected_canaries,
+)
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import Pool, top_frame
+from fuzzer.judgement.oracles import ASKED, ORACLES
+from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.language.text import parse, show
+from fuzzer.planted import FAULTS, UnknownFault, planted
+
+
+def label(canary: Canary) -> str:
+    return f"{canary.name}: {canary.oracle} says {canary.verdict}"
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def found(request: pytest.FixtureRequest) -> Iterator[dict[Canary, CanaryResult]]:
+    """All canaries and twins of a device, in one pool."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    with Pool(2, [request.param]) as pool:
+        yield dict(zip(CANARIES, canary_results(pool, request.param, CANARIES), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # the first waits for all
+@pytest.mark.parametrize("canary", CANARIES, ids=label)
+def test_the_oracle_flags_its_planted_fault_as_expected(canary: Canary, found: dict[Canary, CanaryResult]) -> None:
+    assert found[canary].flagged, found[canary].detail
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("program", sorted({c.program for c in CANARIES}))
+def test_every_oracle_is_silent_where_nothing_is_planted(program: str, found: dict[Canary, CanaryResult]) -> None:
+    for canary, result in found.items():
+        assert canary.program != program or result.silent, result.detail
+
+
+def test_every_oracle_has_a_canary_and_a_quick_one() -> None:
+    names = {oracle.name for oracle in ORACLES}
+    assert {c.oracle for c in CANARIES} == names
+    assert Counter(c.oracle for c in selected_canaries(quick=True)) == dict.fromkeys(names - set(ASKED), 1)
+
+
+def test_every_class_of_finding_has_a_canary() -> None:
+    assert {c.verdict for c in CANARIES} == set(FINDINGS)
+
+
+def test_every_fault_is_planted_by_a_canary() -> None:
+    assert {c.name for c in CANARIES} | {c.twin for c in CANARIES} - {""} == set(FAULTS)
+
+
+@pytest.mark.parametrize("path", sorted(PROGRAMS.glob("*.prog")), ids=lambda path: path.stem)
+def test_a_canary_program_is_canonical_in_use_and_says_what_to_expect(path: Path) -> None:
+    text = path.read_text()
+    assert show(parse(text)) == text
+    assert "# expect: agree" in text.splitlines()
+    assert path.stem in {c.program for c in CANARIES}
+
+
+def test_a_fault_acts_on_its_own_side_only() -> None:
+    table = decompositions()
+    before = dict(table)
+    with planted("gradient_all_zero", "reference"):
+        assert dict(table) == before
+    with planted("gradient_all_zero", "subject"):
+        assert dict(table) != before
+    assert dict(table) == before
+
+
+def decompositions() -> dict[object, object]:
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
+def test_an_unknown_fault_is_an_error_and_none_is_none() -> None:
+    with pytest.raises(UnknownFault, match="no fault 'typo'"), planted("typo", "subject"):
+        pass
+    with planted("", "subject"):
+        pass
+
+
+def test_a_rejected_canary_is_not_flagged_and_a_rejected_twin_is_not_silent() -> None:
+    refused = Report("", rejected="no compiler")
+    result = canary_result(CANARIES[0], refused, refused, 0.0)
+    assert not result.flagged
+    assert not result.silent
+    assert "no compiler" in result.detail
+
+
+STACKS = """noise
+SIGSEGV(11), PID: 7, Thread 7:
+ frame #0: c10::FatalSignalHandler::stacktraceSignalHandler(bool) + 0x8f (0x7f in libc10.so)
+frame #1: c10::FatalSignalHandler::fatalSignalHandler(int, siginfo_t*) + 0x2da (0x7f in libc10.so)
+frame #2: <unknown function> + 0x3c050 (0x7f in /lib/x86_64-linux-gnu/libc.so.6)
+{frames}<omitting python frames>
+frame #18: PyThread::main(int) + 0x5 (0x7f in libpython.so)
+frame #19: __libc_start_main + 0x85 (0x7f in /lib/x86_64-linux-gnu/libc.so.6)
+
+SIGSEGV(11), PID: 7, Thread 8:
+ frame #0: c10::FatalSignalHandler::stacktraceSignalHandler(bool) + 0x8f (0x7f in libc10.so)
+frame #1: other::thread(int) + 0x2 (0x7f in libother.so)
+"""
+
+
+@pytest.mark.parametrize(
+    ("frames", "name"),
+    [
+        ("frame #3: at::native::raise_to<4>(int) + 0x12 (0x7f in libtorch.so)\n", "at::native::raise_to<#>"),
+        ("frame #3: at::(anonymous namespace)::copy(int) + 0x12 (0x7f in libtorch.so)\n", "at::{anonymous}::copy"),
+        ("frame #3: abort + 0xd3 (0x7f in libc.so.6)\nframe #4: kernel + 0x3 (0x7f in c.so)\n", "kernel"),
+        ("frame #3: abort + 0xd3 (0x7f in libc.so.6)\n", ""),
+    ],
+)
+def test_a_death_is_named_after_the_innermost_native_function_of_its_own_thread(frames: str, name: str) -> None:
+    assert top_frame(STACKS.replace("{frames}", frames)) == name
+    assert top_frame(frames) == name
+    assert top_frame("") == ""

@@ -1,0 +1,214 @@
+"""The loop of a campaign, with nothing compiled: what is stored, what is kept, what is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzer.campaign import loop
+from fuzzer.campaign import suspect as suspects
+from fuzzer.campaign import triage as triages
+from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.suspect import Suspect, TriageOutcome
+from fuzzer.campaign.triage import Triage
+from fuzzer.execution.explore import explore
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.worker import INTERNAL_ERROR
+from fuzzer.findings.store import LockedStore, open_store
+from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.language.text import parse
+from minimizer.reduce import Reduction
+from tests.campaign.fakes import EAGER, OTHER, PROGRAM, SIGNATURE, TANH, FakePool, some_wrong, wrong
+
+
+@pytest.mark.parametrize(("waiting", "room"), [(0, 10), (8, 10), (9, 4)])
+def test_half_of_the_workers_explore_while_suspects_pile_up(tmp_path: Path, waiting: int, room: int) -> None:
+    plan = Plan(Task(place=EAGER), 8, db=tmp_path / "findings.db", folder=tmp_path)
+    made = Campaign(plan, print)
+    assert made._room() == 10
+    made.triage = Triage(plan, FakePool(lambda task, what: wrong()), "name", made.totals, print)  # type: ignore[arg-type]
+    made.triage.waiting = [Suspect(PROGRAM, SIGNATURE)] * waiting
+    assert made._room() == room
+
+
+def run(
+    plan: Plan, answer: Callable[[Task, Any], Report], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Campaign, list[str]]:
+    """A campaign on a fake pool, and what it said."""
+    said: list[str] = []
+    monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(answer))
+    made = Campaign(plan, said.append)
+    made.run()
+    return made, said
+
+
+# ---------------------------------------------------------------- triage
+
+
+def test_differences_that_are_legal_are_counted_and_agree(plan: Plan, fakes: dict[str, Any], monkeypatch: Any) -> None:
+    noted = Verdict(Signature("rerun_is_identical", "agree", "backward", "no set order"), "two runs differ")
+    made, _ = run(plan, lambda task, what: Report(PROGRAM, (noted,)), monkeypatch)
+    summary = made.totals.summary()
+    assert summary["classes"] == {"agree": 8}
+    assert summary["legal_differences"] == {"rerun_is_identical/agree/backward/no set order": 8}
+
+
+def test_a_suspect_that_is_not_minimal_when_the_time_is_up_is_kept_and_not_stored(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_short = Reduction(parse(PROGRAM), 1, 0, (), (), False, "deadline")
+
+    def late(program: Any, verdict: Any, cache: Any, how: Any, expired: Callable[[], bool]) -> Reduction:
+        while not expired():
+            time.sleep(0.01)
+        return cut_short
+
+    monkeypatch.setattr(suspects, "minimize_with", late)
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.0)
+    run(plan, some_wrong, monkeypatch)
+    [left] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
+    assert parse(left.read_text()).nodes == parse(PROGRAM).nodes
+    assert not plan.db.exists()
+
+
+# ---------------------------------------------------------------- the campaign
+
+
+def test_a_campaign_counts_stores_and_records(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = replace(plan, command="backfuzz fuzz --db /srv/someone/ledger.db")
+    made, said = run(plan, some_wrong, monkeypatch)
+    totals = made.totals.summary()
+    assert totals["programs"] == 8
+    assert totals["classes"] == {"wrong": 4, "agree": 4}
+    assert totals["findings"] == {"wrong": 1}
+    assert any("gradients_agree/wrong" in line for line in said)
+    with open_store(plan.db, create=False) as store:
+        [record] = store.campaigns()
+        assert len(store.list()) == 1
+    assert record.totals == totals
+    assert record.command == "backfuzz fuzz --db ledger.db"
+    [own] = (plan.folder / "campaigns").iterdir()
+    assert json.loads((own / "summary.json").read_text()) == totals
+    assert len((own / "trials.jsonl").read_text().splitlines()) == 4
+
+
+def test_a_campaign_that_meets_only_known_findings_leaves_the_ledger_byte_identical(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(plan, some_wrong, monkeypatch)
+    before = plan.db.read_bytes()
+    made, _ = run(replace(plan, task=replace(plan.task, seed=1)), some_wrong, monkeypatch)
+    assert made.totals.summary()["findings"] == {}
+    assert made.totals.summary()["known_findings"]["wrong"] >= 1
+    assert plan.db.read_bytes() == before
+
+
+def test_a_campaign_that_finds_nothing_leaves_the_checkouts_own_ledger_alone(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(plan, lambda task, what: Report(PROGRAM), monkeypatch)
+    assert not plan.db.exists()
+
+
+def test_any_other_ledger_learns_of_every_campaign(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = run(replace(plan, corpus=None), lambda task, what: Report(PROGRAM), monkeypatch)
+    with open_store(plan.db, create=False) as store:
+        [record] = store.campaigns()
+        assert store.list() == []
+    assert record.totals == made.totals.summary()
+    assert datetime.fromisoformat(record.started) <= datetime.now(UTC)
+
+
+def test_suspects_that_there_was_no_time_for_are_kept_as_programs(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.0)
+    started, freed = threading.Event(), threading.Event()
+
+    def slow(suspect: Suspect, *_: Any) -> TriageOutcome:
+        started.set()
+        assert freed.wait(30)
+        return TriageOutcome(None, False, "too slow")
+
+    def answer(task: Task, what: Any) -> Report:
+        if what == 2:
+            assert started.wait(30)  # the first suspect is being minimized
+        if what == plan.programs - 1:  # type: ignore[operator]
+            threading.Timer(0.5, freed.set).start()
+        return wrong(text=PROGRAM.replace("seed=1", f"seed={what}"))
+
+    monkeypatch.setattr(triages, "triage_suspect", slow)
+    _, said = run(plan, answer, monkeypatch)
+    left = sorted((plan.folder / "campaigns").glob("*/suspect-*.prog"))
+    assert 1 <= len(left) <= triages.MOST_WAITING
+    assert all(parse(path.read_text()).nodes == parse(PROGRAM).nodes for path in left)
+    assert any(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize" in line for line in said)
+
+
+def test_a_ledger_that_fails_in_the_middle_is_reported_and_the_suspect_kept(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> TriageOutcome:
+        raise LockedStore("ledger.db is locked by another program")
+
+    def only_one_wrong(task: Task, what: Any) -> Report:
+        return wrong() if what == 1 else Report(PROGRAM)
+
+    monkeypatch.setattr(triages, "triage_suspect", broken)
+    with pytest.raises(LockedStore, match="is locked"):
+        run(replace(plan, programs=None, minutes=1.0), only_one_wrong, monkeypatch)
+    [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
+    assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
+
+
+def test_a_suspect_that_triage_itself_fails_on_is_told_and_kept_and_the_others_are_minimized(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(suspect: Suspect, *_: Any) -> TriageOutcome:
+        if "relu" in suspect.text:
+            raise KeyError("v0")
+        return TriageOutcome(None, False, "did not show again")
+
+    def two_wrong(task: Task, what: Any) -> Report:
+        return {1: wrong(), 2: wrong(OTHER, TANH)}.get(what, Report(PROGRAM))
+
+    monkeypatch.setattr(triages, "triage_suspect", broken)
+    _, said = run(plan, two_wrong, monkeypatch)
+    assert [line for line in said if f"triage itself failed on {SIGNATURE}: KeyError: 'v0' (please report it)" in line]
+    assert [line for line in said if f"not a finding: {OTHER}: did not show again" in line]
+    [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
+    assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
+
+
+def test_the_same_seed_draws_the_same_programs_with_any_number_of_workers(tmp_path: Path) -> None:
+    task = Task(place=EAGER, seed=3, routes=("autograd", "vjp"))
+    texts = []
+    for workers in (1, 2):
+        with Pool(workers, ["cpu"], scratch=tmp_path) as pool:
+            futures = [pool.submit(explore, task, index) for index in range(8)]
+            texts.append([pool.result(future, task).text for future in futures])
+    assert texts[0] == texts[1]
+    assert len(set(texts[0])) > 4
+
+
+def test_a_fault_of_ours_is_told_with_its_program_and_does_not_end_the_campaign(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = Report(PROGRAM, rejected=f"{INTERNAL_ERROR}: KeyError('v0')", stderr="Traceback")
+    made, said = run(plan, lambda task, what: failed if what == 3 else Report(PROGRAM), monkeypatch)
+    assert [line for line in said if "KeyError('v0') on program 3 of seed 0" in line]
+    assert made.totals.summary()["classes"] == {"agree": 7, "rejected": 1}

@@ -1,0 +1,30 @@
+"""Every command runs in an empty folder."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzzer.findings.store import open_store
+from tests.commands.calls import FINDING
+
+
+@pytest.fixture(autouse=True)
+def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every test runs in an empty folder; `fuzz` takes over Ctrl-C, which is given back."""
+    monkeypatch.chdir(tmp_path)
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    """A ledger with one finding."""
+    path = tmp_path / "ledger.db"
+    with open_store(path) as opened:
+        opened.add(FINDING)
+    return path

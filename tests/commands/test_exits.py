@@ -1,0 +1,91 @@
+"""Errors that end a command: one line on stderr, an exit code, the ledger as it was."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzer.findings import store
+from fuzzer.findings.store import MIGRATIONS
+from tests.commands.calls import EAGER, FINDING, SEED, call, refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("fuzz", "--set", "inductor.no_such_setting=1"), "no_such_setting"),
+        (("fuzz", "--set", "inductor.max_fusion_size"), "KEY=VALUE"),
+        (("fuzz", "--set", "inductor.max_fusion_size=a"), "cannot be 'a'"),
+        (("fuzz", "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
+        (("fuzz", "--compare", "eager", "no_such_backend"), "no backend 'no_such_backend'"),
+        (("fuzz", "--compare", "inductor", "eager"), "the reference side"),
+        (("fuzz", "--compare", "eager@moon", "inductor"), "eager@moon"),
+        (("fuzz", "--compare", "eager@cpu", "eager@cuda:x"), "cuda:x"),
+        (("fuzz", "--routes", "no_such_route"), "no route 'no_such_route'"),
+        (("fuzz", "--routes", ","), "names no route"),
+        (("fuzz", "--lines", "--unguided"), "--lines goes with a campaign"),
+        (("fuzz", "--unguided", "--resume"), "keeps no corpus"),
+        (("fuzz", "--resume", "--guidance", "trace"), "its corpus' own guidance"),
+        (("fuzz", "--no-lines", "--guidance", "lines"), "what is guided by lines needs them"),
+        (("fuzz", "--lines", "--backend", "eager"), "--lines goes with a campaign"),
+        (("fuzz", "--ops", "core,no_such_op"), "no op or set of ops 'no_such_op'"),
+        (("fuzz", "--routes", "aoti", "--backend", "aot_eager"), "route aoti is for the backend inductor alone"),
+        (("fuzz", "--device", "moon"), "'moon'"),
+        (("fuzz", "--device", "cuda:x"), "'cuda:x'"),
+        (("replay", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
+        (("minimize", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
+        (("doctor", "--device", "moon"), "'moon'"),
+    ],
+)
+def test_what_does_not_exist_is_refused_in_one_line(arguments: tuple[Any, ...], told: str) -> None:
+    device = () if "--device" in arguments else ("--device", "cpu")
+    assert told in refused(call(*arguments, *device))
+
+
+READERS = [("list",), ("show", FINDING.id), ("export", FINDING.id), ("replay", FINDING.id), ("minimize", FINDING.id)]
+USERS = [*READERS, ("fuzz", "--programs", "1", *EAGER)]
+
+
+def names(commands: list[tuple[str, ...]]) -> list[str]:
+    return [command[0] for command in commands]
+
+
+@pytest.mark.parametrize("command", READERS, ids=names(READERS))
+def test_a_missing_ledger_is_told(command: tuple[str, ...]) -> None:
+    assert "there is no ledger.db" in refused(call(*command, "--db", "ledger.db"))
+    assert not Path("ledger.db").exists()
+
+
+@pytest.mark.parametrize("command", USERS, ids=names(USERS))
+def test_a_corrupt_ledger_is_told_and_left_as_it_is(command: tuple[str, ...]) -> None:
+    Path("noise.db").write_bytes(b"this is no database at all" * 100)
+    before = Path("noise.db").read_bytes()
+    assert "noise.db is no SQLite database" in refused(call(*command, "--db", "noise.db"))
+    assert Path("noise.db").read_bytes() == before
+
+
+@pytest.mark.parametrize("command", USERS, ids=names(USERS))
+def test_a_ledger_of_a_newer_backfuzz_is_told_and_left_as_it_is(db: Path, command: tuple[str, ...]) -> None:
+    with sqlite3.connect(db) as connection:
+        connection.execute(f"pragma user_version = {len(MIGRATIONS) + 1}")
+    connection.close()
+    before = db.read_bytes()
+    assert "update backfuzz" in refused(call(*command, "--db", db))
+    assert db.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", USERS, ids=names(USERS))
+def test_a_locked_ledger_is_told_and_loses_nothing(
+    db: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
+    before = db.read_bytes()
+    other = sqlite3.connect(db, isolation_level=None)
+    other.execute("begin exclusive")
+    assert "is locked by another program" in refused(call(*command, "--db", db))
+    other.execute("rollback")
+    other.close()
+    assert db.read_bytes() == before

@@ -1,0 +1,98 @@
+"""`backfuzz fuzz`: how it ends, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.totals import Totals
+from tests.commands.calls import EAGER, call, fuzz
+
+KEYS = {
+    *("programs", "programs_per_s", "detectable_share", "detectable_elements_share", "rejected_share", "findings"),
+    "seconds",
+}
+
+
+def test_fuzz_ends_with_one_json_object_and_leaves_nothing_but_its_folder(tmp_path: Path) -> None:
+    running = fuzz("--programs", "6", "--routes", "autograd", "--json")
+    out, err = running.communicate(timeout=300)
+    assert running.returncode == 0, err
+    totals = json.loads(out.splitlines()[-1])
+    assert totals.keys() >= KEYS
+    assert totals["findings"] == {}
+    assert totals["programs"] == round(6 * (1 - totals["rejected_share"]))
+    assert "a new finding goes to new.db; everything else to .backfuzz\n" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".backfuzz", "new.db"]
+    # the workers' folders are gone
+    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == ["campaigns", "corpus"]
+
+
+def wait_for(running: subprocess.Popen[str], text: str) -> None:
+    assert running.stdout is not None
+    for line in running.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"it ended before it said {text!r}: {running.communicate()}")
+
+
+@pytest.mark.parametrize(
+    ("options", "onward", "end", "left"),
+    [
+        ((), "its corpus", "--seed 7 --resume\n", ["campaigns", "corpus"]),
+        (("--unguided",), "another seed", "--unguided --seed 8\n", ["campaigns"]),
+    ],
+    ids=["guided", "unguided"],
+)
+def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
+    tmp_path: Path, options: tuple[str, ...], onward: str, end: str, left: list[str]
+) -> None:
+    running = fuzz("--seed", "7", *options, canaries=False)
+    wait_for(running, "0 canaries rang")
+    os.killpg(running.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 130, err
+    assert "stopping" in out
+    assert "programs in" in out
+    assert err.startswith(f"stopped; go on with {onward}: backfuzz fuzz ")
+    assert err.endswith(end)
+    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == left
+
+
+@pytest.mark.slow
+def test_the_second_ctrl_c_kills_at_once() -> None:
+    running = fuzz()
+    started = time.monotonic()
+    time.sleep(4.0)  # torch is imported and the canaries run: a clean stop would wait for them
+    while running.poll() is None and time.monotonic() - started < 60:
+        os.killpg(running.pid, signal.SIGINT)
+        time.sleep(0.3)
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGINT)
+            break
+    running.wait(timeout=5)
+    assert running.returncode in (-signal.SIGKILL, 130)
+
+
+@pytest.mark.parametrize(("options", "found", "code"), [((), 1, 0), (("--fail-on-finding",), 1, 1),
+                                                         (("--fail-on-finding",), 0, 0)])  # fmt: skip
+def test_fuzz_exits_1_only_when_asked_to_and_only_for_a_new_finding(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], found: int, code: int
+) -> None:
+    def run(self: Campaign, show_progress: Any) -> Totals:
+        self.totals.new["wrong"] += found
+        self.totals.known["wrong"] += 1
+        return self.totals
+
+    monkeypatch.setattr(Campaign, "run", run)
+    done = call("fuzz", "--programs", "1", *EAGER, *options, "--json")
+    assert done.exit_code == code, done.output
+    assert json.loads(done.stdout)["findings"] == ({"wrong": 1} if found else {})

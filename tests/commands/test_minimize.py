@@ -1,0 +1,83 @@
+"""`backfuzz minimize`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzer.findings.store import open_store
+from fuzzer.language.text import parse
+from tests.commands.calls import EAGER, FINDING, PLANTED, ROOT, SEED, call
+
+
+def test_minimize_of_an_agreeing_program_stores_nothing_and_exits_2() -> None:
+    done = call("minimize", SEED, *EAGER, "--db", "new.db")
+    assert done.exit_code == 2
+    assert "agree; nothing to store" in done.stdout
+    assert not Path("new.db").exists()
+
+
+@pytest.mark.slow
+def test_a_planted_fault_is_minimized_stored_shown_and_exported(tmp_path: Path) -> None:
+    (tmp_path / "planted.prog").write_text(PLANTED.replace("v0 = relu(x0)", "v1 = neg(x0)\nv0 = relu(v1)"))
+    done = call("minimize", "planted.prog", "--device", "cpu", "--workers", "2", "--db", "new.db", "--json")
+    assert done.exit_code == 0, done.output
+    [row] = json.loads(done.stdout)
+    assert row["minimal"].count("relu(") == 1
+    assert "neg(" not in row["minimal"]
+    assert row["finding"] in call("list", "--db", "new.db").stdout
+    assert call("replay", row["finding"], "--db", "new.db", "--workers", "1").exit_code == 1
+    script = json.loads(call("export", row["finding"], "--db", "new.db", "--json").stdout)["files"][0]
+    assert subprocess.run([sys.executable, script], capture_output=True).returncode == 1
+
+
+@pytest.mark.slow
+def test_kill_9_in_the_middle_of_a_reduction_loses_nothing_stored_and_it_can_be_done_again(
+    db: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "big.prog"
+    program.write_text(PLANTED_RELU)
+    command = [sys.executable, "-W", "ignore", "-m", "backfuzz", "minimize", str(program), "--db", str(db)]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    # a worker has run several candidates: the reduction is on its way
+    wait_until(lambda: sum(1 for _ in tmp_path.glob(".backfuzz/pool-*/worker-*/inductor/*")) > 4, running)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait(timeout=10)
+    with open_store(db, create=False) as store:
+        assert [f.id for f in store.list()] == [FINDING.id]
+    again = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=500)
+    assert again.returncode == 0
+    with open_store(db, create=False) as store:
+        assert len(store.list()) == 2
+        assert {len(parse(f.program).nodes) for f in store.list() if f.id != FINDING.id} == {1}
+
+
+def wait_until(happened: Callable[[], bool], running: subprocess.Popen[Any]) -> None:
+    started = time.monotonic()
+    while not happened():
+        assert running.poll() is None, "it ended before"
+        assert time.monotonic() - started < 300
+        time.sleep(0.1)
+
+
+PLANTED_RELU = """program(1)
+settings({"inductor.cpp.inject_relu_bug_TESTING_ONLY": "accuracy"})
+route("autograd")
+x0 = leaf(f32[3, 4], seed=1)
+v0 = exp(x0)
+v1 = relu(v0)
+v2 = sin(v1)
+v3 = sum(v2, dim=0)
+backward(v3, cotangent(f32[4]))
+"""

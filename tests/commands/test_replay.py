@@ -1,0 +1,61 @@
+"""`backfuzz replay`: what it prints and what it exits with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzzer.execution.messages import Report
+from fuzzer.judgement.verdict import Verdict
+from tests.commands.calls import EAGER, FINDING, PLANTED, RELU, SEED, call
+
+
+def test_a_program_that_this_torch_cannot_run_is_told_and_the_others_still_run(tmp_path: Path) -> None:
+    (tmp_path / "op.prog").write_text(RELU.replace("relu(", "no_such_op("))
+    (tmp_path / "setting.prog").write_text(PLANTED.replace("inject_relu_bug_TESTING_ONLY", "no_such_setting"))
+    (tmp_path / "route.prog").write_text(RELU.replace('"autograd"', '"no_such_route"'))
+    done = call("replay", "op.prog", "setting.prog", "route.prog", SEED, *EAGER)
+    assert done.exit_code == 2
+    op, setting, route = done.stderr.splitlines()
+    assert "op.prog: rejected (no op 'no_such_op'" in op
+    assert "no setting" in setting
+    assert "no_such_setting" in setting
+    assert "no route 'no_such_route'" in route
+    assert done.stdout == f"{SEED}: agree\n"
+
+
+def test_replay_of_an_agreeing_program_exits_0() -> None:
+    done = call("replay", SEED, *EAGER, "--json")
+    assert done.exit_code == 0, done.output
+    [row] = json.loads(done.stdout)
+    assert (row["program"], row["class"], row["verdicts"]) == (str(SEED), "agree", [])
+    assert row["elements"] >= row["detectable"] > 0
+
+
+def test_what_replay_exits_with_follows_from_the_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = Report(RELU, (Verdict(FINDING.signature, "x0.grad[2]: compiled 0, eager 1"),))
+    rejected = Report(RELU, rejected="no such op")
+    for reports, code in (([Report(RELU)], 0), ([wrong], 1), ([Report(RELU), wrong, rejected], 2)):
+        monkeypatch.setattr("fuzzer.execution.verify.examine_all", lambda pool, asked, r=tuple(reports): list(r))
+        assert call("replay", *[SEED] * len(reports), *EAGER).exit_code == code
+
+
+@pytest.mark.slow
+def test_replay_of_a_planted_fault_exits_1(tmp_path: Path) -> None:
+    (tmp_path / "planted.prog").write_text(PLANTED)
+    done = call("replay", "planted.prog", "--device", "cpu", "--workers", "1")
+    assert done.exit_code == 1, done.output
+    assert "planted.prog: wrong" in done.stdout
+
+
+def test_a_finding_replays_where_it_was_found_unless_told_otherwise() -> None:
+    from fuzzer.commands.reference import finding_task
+
+    across = replace(FINDING, place={"backend": "eager", "against": "eager@cpu", "device": "cpu"})
+    own = finding_task(across, None, None, None).place
+    assert (str(own.reference), str(own.subject)) == ("eager@cpu", "eager@cpu")
+    other = finding_task(FINDING, None, "aot_eager", None).place
+    assert (str(other.reference), str(other.subject)) == ("eager@cpu", "aot_eager@cpu")

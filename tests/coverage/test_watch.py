@@ -1,0 +1,87 @@
+"""Graphs and code as they come by while a program is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzer.campaign.doctor import silent_families
+from fuzzer.coverage import watch
+from fuzzer.coverage.features import TRACE_FAMILIES
+from fuzzer.coverage.structure import COMPILED_FAMILIES
+from fuzzer.coverage.watch import watch_inductor
+from fuzzer.execution.explore import report_words
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pool import Pool
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language import private
+
+INDUCTOR = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu")), fresh=True)
+SMALL = """program(1)
+route("ROUTE")
+x0 = leaf(f32[4, 3], seed=1)
+v0 = exp(x0)
+v1 = mul(v0, v0)
+backward(v1, cotangent(f32[4, 3], seed=2))
+"""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Any:
+    with Pool(1, ["cpu"]) as made:
+        yield made
+
+
+@pytest.mark.slow
+def test_features_of_a_compile_are_the_same_in_every_process() -> None:
+    found = []
+    for _ in range(2):
+        with Pool(1, ["cpu"]) as made:
+            found.append(silent_families(made, INDUCTOR)[1])
+    assert found[0].files == found[1].files
+    assert found[0].features == found[1].features
+    assert all(found[0].features[family] for family in (*TRACE_FAMILIES, *COMPILED_FAMILIES))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("route", "directions"),
+    [("autograd", {"forward", "backward"}), ("vjp", {"joint"}), ("compiled_autograd", {"forward", "backward"}),
+     ("accumulate", {"forward", "backward"}), ("backward_twice", {"forward", "backward"}), ("aoti", {"joint"})],
+)  # fmt: skip
+def test_every_route_tells_its_directions(pool: Pool, route: str, directions: set[str]) -> None:
+    report = pool.result(pool.submit(report_words, INDUCTOR, SMALL.replace("ROUTE", route)), INDUCTOR)
+    assert report.verdict == "agree"
+    for family in ("node", "link") if route == "aoti" else ("node", "link", "kernel", "line"):
+        assert {word.split()[0] for word in report.files[family].splitlines()} == directions, family
+
+
+def test_an_error_in_a_hook_is_not_the_compilers(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: dict[str, Callable[..., Any]] = {}
+
+    def caught(name: str) -> Callable[..., Any]:
+        def hook(function: Callable[..., Any]) -> Any:
+            hooks[name] = function
+            return torch.no_grad()
+
+        return hook
+
+    monkeypatch.setattr(watch, "inner_graphs", caught("received"))
+    monkeypatch.setattr(watch, "output_code", caught("written"))
+    with watch_inductor("autograd", lambda: "forward") as seen:
+        assert hooks["received"](object(), False) is True
+    with pytest.raises(AttributeError, match="print_readable"):
+        seen.words()
+
+
+def test_counters_are_those_of_the_compiler() -> None:
+    from torch._dynamo.utils import counters
+
+    counters["inductor"]["some_match"] += 2
+    try:
+        assert private.counters()["inductor some_match"] == 2
+    finally:
+        del counters["inductor"]["some_match"]

@@ -1,0 +1,84 @@
+"""One change after the other: the stage, the settings and the ops without which a finding is gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fuzzer.diagnosis.ablation import STAGES, ablations
+from fuzzer.execution.messages import Task
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.private import FP_FUSION
+from fuzzer.language.text import parse
+from tests.diagnosis.cases import PROGRAM, TASK, run, wrong_if
+
+
+def test_the_first_stage_that_differs_is_named(quick: None) -> None:
+    late = ("aot_eager_decomp_partition", "inductor")
+    found = run(wrong_if(lambda task, settings: task.place.subject.backend in late))
+    assert found.stages == dict(zip(STAGES, ("agree", "agree", "wrong", "wrong"), strict=True))
+    assert found.diagnosis["stage"] == "aot_eager_decomp_partition is the first that differs"
+    assert found.diagnosis["suspect"].startswith("none")
+
+
+def test_eager_is_a_stage_like_any_other(quick: None) -> None:
+    found = run(wrong_if(lambda task, settings: True))
+    assert found.diagnosis["stage"] == "eager is the first that differs"
+    assert found.diagnosis["culprit"].startswith("eager itself")
+
+
+@pytest.mark.parametrize(
+    ("needed", "told"),
+    [
+        ({}, "torch's defaults"),
+        ({"inductor.max_fusion_size": 4}, "inductor.max_fusion_size=4"),
+        ({"inductor.inplace_buffers": False}, "inductor.inplace_buffers=False"),
+        (
+            {"inductor.max_fusion_size": 4, "inductor.inplace_buffers": False},
+            "inductor.inplace_buffers=False, inductor.max_fusion_size=4",
+        ),
+    ],
+)
+def test_the_smallest_part_of_the_settings_is_found(needed: dict[str, Any], told: str, quick: None) -> None:
+    def rule(task: Task, settings: dict[str, Any]) -> bool:
+        return task.place.subject.backend == "inductor" and needed.items() <= settings.items()
+
+    found = run(wrong_if(rule))
+    assert found.diagnosis["settings"] == f"appears under {told} (the program sets 2)"
+    for name in ("inductor.max_fusion_size", "inductor.inplace_buffers"):
+        assert (found.ablation[f"{name} at its default"] == "agree") == (name in needed)
+        assert (f"{name} at its default" in found.diagnosis["vanishes"]) == (name in needed)
+
+
+def test_every_single_change_of_the_list_is_tried_and_what_is_so_already_is_not_run(quick: None) -> None:
+    found = run(wrong_if(lambda task, settings: task.place.subject.backend == "inductor" and not task.lacking))
+    for name in ("emulate_precision_casts=True", "max_fusion_size=1", "pattern_matcher=False"):
+        assert found.ablation[f"inductor.{name}"] == "wrong"
+    assert found.ablation["inductor.layout_optimization=False"] == "wrong"
+    assert found.ablation["inductor.cpp.enable_floating_point_contract_flag=off"] == "'off' already"
+    assert found.diagnosis["vanishes"] == "forward graph uncompiled, backward graph uncompiled"
+    assert "does not decide" in found.diagnosis["graph"]
+
+
+def test_on_a_gpu_tritons_fusion_is_left_out_and_the_cpu_is_tried() -> None:
+    there = replace(TASK, place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda")))
+    asked = {c.name: c for c in ablations(parse(PROGRAM), there)}
+    assert asked["fp fusion off"].task.lacking == (FP_FUSION,)
+    assert asked["device=cpu"].task.place == TASK.place
+    assert not any("cpp." in name for name in asked)
+
+
+def test_a_route_of_one_backend_has_no_stages_and_one_graph_no_halves() -> None:
+    program = parse(PROGRAM.replace("autograd", "aoti"))
+    by_name = {c.name: c for c in ablations(program, TASK)}
+    for stage in ("aot_eager", "aot_eager_decomp_partition"):
+        assert by_name[stage].skipped == "not run: route aoti is for inductor alone"
+    assert not any("graph uncompiled" in name for name in by_name)
+
+
+def test_what_compiles_nothing_has_no_settings_to_try() -> None:
+    plain = replace(TASK, place=Place(Subject("eager", "cpu"), Subject("eager", "cuda")))
+    bare = replace(parse(PROGRAM), settings=())
+    assert list(ablations(bare, plain)) == []

@@ -1,0 +1,63 @@
+"""Observations: what is compiled runs twice on equal inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fuzzer.execution import observe
+from fuzzer.judgement.oracles import differing_tensors, verdicts
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.private import replaced_decomposition
+from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.planted import planted
+from fuzzer.planted.runtime import faulty_op
+from tests.execution.light import BODY, LIGHT, trial
+
+
+@pytest.mark.parametrize("route", ANY_BACKEND)
+def test_a_second_run_gives_the_same_bits_and_compiles_nothing(route: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    run = observe.run_again
+
+    def counted(*args: object) -> object:
+        before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        result = run(*args)  # type: ignore[arg-type]
+        if result is not None:  # eager does not run again
+            counts.append(torch._dynamo.utils.counters["stats"]["unique_graphs"] - before)
+        return result
+
+    monkeypatch.setattr(observe, "run_again", counted)
+    made = trial(route)
+    again = made.subject.again
+    assert again is not None
+    assert again.gradients["x0"] is not made.subject.gradients["x0"]
+    assert differing_tensors(made.named(made.subject), made.named(again)) == []
+    assert counts == [0]
+    assert verdicts(made) == []
+
+
+def test_eager_and_programs_that_write_to_leaves_run_once() -> None:
+    eager = replace(LIGHT, place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")))
+    assert trial(task=eager).subject.again is None
+    writes = BODY.replace("x1 = leaf(", "x2 = leaf(f32[2], requires_grad=False)\nx1 = leaf(").replace(
+        "v1 = sin(v0)", "v1 = sin(v0)\nv2 = neg_(x2)"
+    )
+    assert trial(body=writes).subject.again is None
+
+
+def test_a_rerun_that_differs_is_asked_about_under_deterministic_algorithms() -> None:
+    faulty_op()
+
+    def gradient(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return faulty_op()(grad * (y * (1 - y)), "alternate")
+
+    light = replace(LIGHT, place=Place(Subject("eager", "cpu"), Subject("aot_eager_decomp_partition", "cpu")))
+    with replaced_decomposition(torch.ops.aten.sigmoid_backward.default, gradient), planted("", "subject"):
+        made = trial(body=BODY.replace("sin", "sigmoid"), task=light)
+    assert made.subject.again is not None
+    assert differing_tensors(made.named(made.subject), made.named(made.subject.again))
+    assert made.subject.admitted == ""
+    assert not torch.are_deterministic_algorithms_enabled()

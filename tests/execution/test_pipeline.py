@@ -1,0 +1,41 @@
+"""From a program to its verdict: what each step takes and refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fuzzer.execution.accelerator import on_host
+from fuzzer.execution.pipeline import without_settings
+from fuzzer.judgement.oracles import differing_tensors, verdicts
+from fuzzer.judgement.trial import RAN, Observation
+from tests.execution.light import LIGHT, trial
+
+SETTING = 'settings({"functorch.cse": False, "inductor.fallback_random": True})\n'
+
+
+def test_settings_are_left_out_where_that_is_asked_but_for_those_that_fix_the_draws() -> None:
+    made = trial(settings=SETTING, task=replace(LIGHT, also=("settings_agree",)))
+    assert without_settings(made.program).settings == (("inductor.fallback_random", True),)
+    assert made.bare is not None
+    assert differing_tensors(made.named(made.subject), made.named(made.bare)) == []
+    assert verdicts(made) == []
+    assert trial(settings=SETTING).bare is None
+    assert trial(task=replace(LIGHT, also=("settings_agree",))).bare is None
+
+
+@pytest.mark.gpu
+def test_results_are_judged_on_the_cpu_unless_they_cannot_be_read() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    plain = [torch.arange(6.0).reshape(2, 3).mT, torch.ones(1).expand(4), torch.tensor([1 + 2j]).conj(), torch.ones(0)]
+    beyond = torch.ones(4, device="cuda")
+    beyond = torch.ops.inductor._reinterpret_tensor(beyond, [8], [1], 0)
+    seen = Observation(RAN, [*(t.cuda() for t in plain), beyond], {"x0": plain[0].cuda(), "x1": None})
+    near = on_host(seen)
+    assert [t.device.type for t in near.outputs] == ["cpu"] * 4 + ["cuda"]
+    assert all(torch.equal(a, b) for a, b in zip(near.outputs[:4], plain, strict=True))
+    assert torch.equal(near.gradients["x0"], plain[0])
+    assert near.gradients["x1"] is None

@@ -1,0 +1,198 @@
+"""The pool: however a worker ends, there is a Report, and the others go on."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fuzzer.execution import pool as pool_module
+from fuzzer.execution.explore import examine
+from fuzzer.execution.messages import Report
+from fuzzer.execution.pool import NoMachine, Pool, check_devices, clean_environment, environment
+from tests.execution import worker_faults as faults
+from tests.execution.asked import ROOT, TASK, ask
+
+# how a worker ends, the phase it is in, and the verdict's signature
+ENDS = [
+    (faults.segfault, "backward", "worker_survives/crashes/backward/SIGSEGV"),
+    (faults.segfault, "forward", "worker_survives/crashes/forward/SIGSEGV"),
+    (faults.abort, "backward", "worker_survives/crashes/backward/SIGABRT"),
+    (faults.leave, "forward", "worker_survives/crashes/forward/exit status 7"),
+    (faults.hang, "backward", "worker_survives/hangs/backward/deadline"),
+]
+
+
+@pytest.mark.parametrize(("function", "phase", "signature"), ENDS, ids=[e[2] for e in ENDS])
+def test_the_end_of_a_worker_is_a_verdict_and_the_pool_goes_on(
+    pool: Pool, function: Callable[..., Report], phase: str, signature: str
+) -> None:
+    deaths = pool.deaths
+    told = ask(pool, function, phase)
+    assert told.text == faults.TEXT
+    assert [str(v.signature)[: len(signature)] for v in told.verdicts] == [signature]
+    assert pool.deaths == deaths + 1
+    assert ask(pool, faults.fine, "still here").stderr == "still here"
+
+
+@pytest.mark.parametrize("phase", ["reference forward", "begin", "judge"])
+def test_a_worker_that_dies_outside_the_code_under_test_accuses_nobody(pool: Pool, phase: str) -> None:
+    told = ask(pool, faults.leave, phase)
+    assert told.verdict == "rejected"
+    assert phase in told.rejected
+    assert told.text == faults.TEXT
+
+
+def test_a_worker_that_dies_before_a_program_was_drawn_names_the_seed(pool: Pool) -> None:
+    told = ask(pool, faults.die_undrawn, "17")
+    assert (told.text, told.verdict) == ("", "rejected")
+    assert "program 17 of seed 1" in told.rejected
+
+
+@pytest.mark.parametrize("function", [faults.fill_python_memory, faults.fill_torch_memory], ids=lambda f: f.__name__)
+def test_exhausted_memory_is_a_report(pool: Pool, function: Callable[..., Report]) -> None:
+    told = ask(pool, function, "judge")
+    assert told.verdict == "rejected"
+    assert "memory" in told.rejected
+    assert ask(pool, faults.fine, "still here").stderr == "still here"
+
+
+def test_the_tail_of_stderr_comes_with_a_death(pool: Pool) -> None:
+    assert "about to read address zero" in ask(pool, faults.segfault, "forward").stderr
+
+
+def test_deaths_among_many_tasks_hit_only_their_own(tmp_path: Path) -> None:
+    plan = [
+        faults.fine,
+        faults.segfault,
+        faults.fine,
+        faults.leave,
+        faults.fine,
+        faults.fine,
+        faults.abort,
+        faults.fine,
+    ]
+    with Pool(2, ["cpu"], deadline=20, scratch=tmp_path) as pool:
+        futures = [pool.submit(f, TASK, "forward") for f in plan]
+        told = [pool.result(f, TASK) for f in futures]
+    assert [bool(report.verdicts) for report in told] == [f is not faults.fine for f in plan]
+    assert pool.deaths == 3
+
+
+def test_an_abandoned_task_costs_its_worker_and_nothing_else(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=120, scratch=tmp_path) as pool:
+        assert ask(pool, faults.fine, "warm").stderr == "warm"
+        started = time.monotonic()
+        pool.abandon([pool.submit(faults.hang, TASK, "backward")])
+        assert ask(pool, faults.fine, "still here").stderr == "still here"
+        assert time.monotonic() - started < 60
+        assert not pool.owners
+
+
+def test_a_program_is_run_and_judged_in_a_worker(pool: Pool) -> None:
+    told = ask(pool, examine, faults.TEXT)
+    assert (told.verdict, told.text) == ("agree", faults.TEXT)
+    assert (told.detectable, told.elements) == (4, 4)
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    with Pool(2, ["cpu"], deadline=20, scratch=tmp_path) as pool:
+        made = Path(ask(pool, faults.litter, "kernel").stderr)
+        assert made.is_relative_to(tmp_path)
+        ask(pool, faults.abort, "forward")
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_left_behind_after_an_exception(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with Pool(1, ["cpu"], deadline=20, scratch=tmp_path) as pool:
+            pool.submit(faults.hang, TASK, "forward")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_recycled_worker_takes_its_directory_with_it(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=20, scratch=tmp_path, fresh=True) as pool:
+        made = [Path(ask(pool, faults.litter, name).stderr) for name in "abc"]
+        assert not made[0].parent.parent.exists()
+
+
+def test_the_directory_of_a_killed_worker_is_swept_and_a_living_one_stays(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=20, scratch=tmp_path) as pool:
+        made = Path(ask(pool, faults.litter, "kernel").stderr)
+        pool.sweep()
+        assert made.exists()
+        os.kill(int(ask(pool, faults.tell, "pid").stderr), signal.SIGKILL)
+        until = time.monotonic() + 10
+        while made.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+            pool.sweep()
+        assert not made.exists()
+        # a task handed over in that moment may be lost, and is then a Report too; the next is not
+        assert [ask(pool, faults.fine, "again") for _ in range(2)][1].stderr == "again"
+
+
+def test_fresh_workers_run_one_task_each(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=20, scratch=tmp_path, fresh=True) as pool:
+        assert len({ask(pool, faults.tell, "pid").stderr for _ in range(3)}) == 3
+
+
+def test_workers_have_caches_of_their_own_and_one_thread(pool: Pool) -> None:
+    seen = ast.literal_eval(ask(pool, faults.tell, "environment").stderr)
+    for key in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR"):
+        assert Path(seen[key]).is_relative_to(pool.scratch)
+    assert ask(pool, faults.tell, "threads").stderr == "1"
+    assert Path(ast.literal_eval(ask(pool, faults.tell, "temporary").stderr)).is_relative_to(pool.scratch)
+
+
+HIDDEN = """
+from tests.execution import worker_faults as faults
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.messages import Task
+if __name__ == "__main__":
+    with Pool(1, ["cpu"]) as pool:
+        print(pool.result(pool.submit(faults.tell, Task(), "environment"), Task()).stderr)
+"""
+
+
+def test_hidden_switches_do_not_reach_workers() -> None:
+    """In a process of its own: the fork server takes its environment once."""
+    planted = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "1", "TRITON_INTERPRET": "1", "PLAIN": "kept"}
+    given = {**os.environ, **planted, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", HIDDEN], env=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = ast.literal_eval(done.stdout)
+    assert not {"TORCHINDUCTOR_MAX_AUTOTUNE", "TORCH_COMPILE_DEBUG", "TRITON_INTERPRET"} & set(seen)
+    assert seen["PLAIN"] == "kept"
+    assert seen["OMP_NUM_THREADS"] == "1"
+
+
+def test_the_clean_environment_is_in_force_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_FREEZING", "1")
+    with environment(clean_environment()):
+        assert "TORCHINDUCTOR_FREEZING" not in os.environ
+        assert os.environ["MALLOC_PERTURB_"]
+    assert os.environ["TORCHINDUCTOR_FREEZING"] == "1"
+
+
+def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_devices(["cpu"])
+    monkeypatch.setattr(pool_module, "count_devices", lambda kind: 0)
+    with pytest.raises(NoMachine, match="no CUDA device"):
+        check_devices(["cpu", "cuda"])
+    with pytest.raises(NoMachine, match="no XPU device: none is found, or this torch is built without XPU"):
+        check_devices(["xpu"])
+    monkeypatch.setattr(pool_module, "count_devices", lambda kind: 1)
+    with pytest.raises(NoMachine, match="no device cuda:1: this machine has 1"):
+        check_devices(["cuda:1"])

@@ -1,0 +1,342 @@
+"""The store: what enters, what stays, and what people read when it cannot be used."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzzer.findings import store
+from fuzzer.findings.store import CampaignRecord, Store, open_store
+from fuzzer.judgement.verdict import Comparison, Finding, Signature
+
+PROGRAM = """program(1)
+route("autograd")
+x0 = leaf(f32[4])
+v0 = relu(x0)
+backward(v0, cotangent(f32[4], values="ones"))
+"""
+
+
+def finding(number: int = 0, verdict: str = "wrong") -> Finding:
+    """A verified finding; each number gives another id."""
+    return Finding(
+        signature=Signature("gradients_agree", verdict, "backward", f"scattered{number}"),
+        detail="x0.grad differs at 1 of 4 elements",
+        original=PROGRAM,
+        program=PROGRAM,
+        place={"backend": "inductor", "against": "eager", "device": "cpu", "torch": "2.13.0"},
+        reproduced=3,
+        runs=3,
+        comparisons=(
+            Comparison("x0.grad", (2,), 1.0, math.nan, 1.0, 1e-7, 1, 4),
+            Comparison("v0", (), 0.1, math.inf, -math.inf, 0.0, 1, 1),
+        ),
+        stages={"eager": "agree", "inductor": "wrong"},
+        ablation={"inductor.max_fusion_size=1": "agree"},
+        campaign="c1",
+        created=f"2026-01-0{number + 1}T00:00:00Z",
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "findings.db"
+
+
+def same(a: Finding, b: Finding) -> bool:
+    """Equal, where nan equals nan."""
+    return repr(a) == repr(b)
+
+
+def test_a_finding_comes_back_exactly_as_it_was_stored(path: Path) -> None:
+    with open_store(path) as opened:
+        assert opened.add(finding())
+    with open_store(path, create=False) as opened:
+        assert same(opened.get(finding().id), finding())
+
+
+def test_json_of_a_finding_is_strict_and_decodes_to_the_finding() -> None:
+    import json
+
+    text = json.dumps(store.encode(finding()), allow_nan=False)
+    assert same(store.decode(json.loads(text)), finding())
+
+
+def test_a_known_finding_is_counted_and_not_changed(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        opened.set_triage(finding().id, "confirmed")
+        again = replace(finding(), detail="another wording", created="2026-02-01T00:00:00Z")
+        assert not opened.add(again)
+        assert opened.seen(finding().id) == 2
+        assert same(opened.get(finding().id), replace(finding(), triage="confirmed"))
+        assert len(opened.list()) == 1
+
+
+def test_a_unique_prefix_is_an_id(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        assert opened.get(finding().id[:1]).id == finding().id
+
+
+def test_an_ambiguous_prefix_names_the_ids_it_could_be(path: Path) -> None:
+    with open_store(path) as opened:
+        for number in range(9):
+            for verdict in ("wrong", "raises"):
+                opened.add(finding(number, verdict))
+        ids = [f.id for f in opened.list()]
+        shared = next(i[0] for i in ids if sum(j[0] == i[0] for j in ids) > 1)
+        with pytest.raises(store.AmbiguousFinding, match=f"{shared} could be {shared}"):
+            opened.get(shared)
+
+
+@pytest.mark.parametrize("asked", ["0123456789", "ffff", "", "x' or 1=1", "%", "12345678901"])
+def test_an_unknown_id_is_an_error_for_people(path: Path, asked: str) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        with pytest.raises(store.UnknownFinding) as caught:
+            opened.get(asked)
+        assert "\n" not in str(caught.value)
+
+
+def test_list_filters_by_class_and_triage_and_is_ordered_by_time(path: Path) -> None:
+    with open_store(path) as opened:
+        for number in (2, 0, 1):
+            opened.add(finding(number))
+        opened.add(finding(3, "raises"))
+        opened.set_triage(finding(1).id, "fixed", "in 2.13")
+        assert [f.created[9] for f in opened.list()] == ["1", "2", "3", "4"]
+        assert [f.signature.verdict for f in opened.list("raises")] == ["raises"]
+        assert [f.note for f in opened.list(triage="fixed")] == ["in 2.13"]
+        assert opened.list("wrong", "dismissed") == []
+
+
+@pytest.mark.parametrize(("reproduced", "runs"), [(2, 3), (2, 2), (3, 4), (0, 0)])
+def test_an_unverified_finding_does_not_enter(path: Path, reproduced: int, runs: int) -> None:
+    with open_store(path) as opened, pytest.raises(store.UnverifiedFinding, match=f"reproduced {reproduced} of {runs}"):
+        opened.add(replace(finding(), reproduced=reproduced, runs=runs))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        replace(finding(), signature=Signature("gradients_agree", "agree", "", "")),
+        replace(finding(), program="import os"),
+        replace(finding(), triage="maybe"),
+    ],
+)
+def test_nonsense_does_not_enter(path: Path, nonsense: Finding) -> None:
+    with open_store(path) as opened, pytest.raises(store.StoreError):
+        opened.add(nonsense)
+
+
+def test_campaigns_come_back_and_are_replaced_by_id(path: Path) -> None:
+    campaign = CampaignRecord("c1", "backfuzz fuzz --minutes 2", 2**70, "2026-01-01T00:00:00Z", place={"device": "cpu"})
+    done = replace(campaign, seconds=120.5, totals={"programs": 7, "findings": {"wrong": 1}})
+    with open_store(path) as opened:
+        opened.add_campaign(campaign)
+        opened.add_campaign(done)
+        assert opened.campaigns() == (done,)
+
+
+def test_opening_and_reading_leaves_the_file_as_it_was(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+    before, when = path.read_bytes(), path.stat().st_mtime_ns
+    with open_store(path) as opened:
+        opened.list()
+        opened.get(finding().id)
+        opened.set_triage(finding().id, "new")  # as it is already
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == (before, when)
+    assert [p.name for p in path.parent.iterdir()] == ["findings.db"]
+
+
+def test_a_store_to_which_nothing_is_added_is_not_made(path: Path) -> None:
+    with open_store(path) as opened:
+        assert opened.list() == []
+        with pytest.raises(store.UnknownFinding):
+            opened.get("0a")
+    assert not path.exists()
+
+
+def test_reading_a_missing_file_says_what_to_do_and_makes_none(path: Path) -> None:
+    with pytest.raises(store.MissingStore, match=r"backfuzz fuzz.*--db"):
+        open_store(path, create=False)
+    assert not path.exists()
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(store.UnwritableStore, match="no folder"):
+        open_store(tmp_path / "no" / "findings.db")
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(store.CorruptStore, match="is a folder"):
+        open_store(tmp_path)
+
+
+def test_a_locked_store_is_said_in_one_line_and_keeps_what_it_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "BUSY_SECONDS", 0.1)
+    with open_store(path) as opened:
+        opened.add(finding())
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("begin exclusive")
+        with pytest.raises(store.LockedStore, match=r"is locked by another program"):
+            open_store(path)
+        other.execute("rollback")
+        other.execute("begin immediate")
+        with open_store(path) as reader:
+            assert len(reader.list()) == 1  # a writer does not keep readers out
+            with pytest.raises(store.LockedStore):
+                reader.add(finding(1))
+        other.execute("rollback")
+        other.close()
+        assert opened.add(finding(1))
+
+
+@pytest.mark.parametrize("content", [b"a text, whatever its name says\n" * 200, b"SQLite format 3\0" + b"x" * 5000])
+def test_a_file_that_is_no_store_is_refused_and_left_alone(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(store.CorruptStore):
+        open_store(path)
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_store_is_refused_and_left_alone(path: Path) -> None:
+    with open_store(path) as opened:
+        for number in range(9):
+            opened.add(finding(number))
+    content = path.read_bytes()
+    damaged = content[:4096] + b"\xff" * (len(content) - 4096)
+    path.write_bytes(damaged)
+    with pytest.raises(store.CorruptStore), open_store(path) as opened:
+        opened.list()
+    assert path.read_bytes() == damaged
+
+
+def test_the_database_of_another_program_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as other:
+        other.execute("create table findings (id)")
+    other.close()
+    with pytest.raises(store.CorruptStore, match="some other program"):
+        open_store(path)
+
+
+def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+    with sqlite3.connect(path) as newer:
+        newer.execute("pragma user_version = 99")
+    newer.close()
+    before = path.read_bytes()
+    with pytest.raises(store.NewerStore, match="schema 99"):
+        open_store(path)
+    assert path.read_bytes() == before
+
+
+def test_an_older_schema_is_read_as_it_is_and_brought_up_to_date_by_the_first_write(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+    before = path.read_bytes()
+    monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, lambda db: db.conn.execute("create table more (x)")])
+    with open_store(path) as opened:
+        assert same(opened.get(finding().id), finding())
+        assert path.read_bytes() == before
+        assert opened.add(finding(1))
+        assert [f.id for f in opened.list()] == [finding().id, finding(1).id]
+    with sqlite3.connect(path) as plain:
+        assert plain.execute("pragma user_version").fetchone() == (len(store.MIGRATIONS),)
+        assert plain.execute("select count(*) from more").fetchone() == (0,)
+    plain.close()
+
+
+def test_a_store_of_the_first_schema_has_the_fields_of_today(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as then:
+        then.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
+        old = {k: v for k, v in store.encode(finding()).items() if k not in ("before", "diagnosis", "attachments")}
+        then.setattr(store, "encode", lambda finding: old)
+        with open_store(path) as opened:
+            opened.add(finding())
+    with open_store(path) as opened:
+        assert same(opened.get(finding().id), finding())
+
+
+def test_a_diagnosis_is_stored_with_its_finding_and_nothing_else_changes(path: Path) -> None:
+    known = replace(
+        finding(),
+        stages={"eager": "agree"},
+        ablation={"max_fusion_size=1": "wrong"},
+        diagnosis={"ratio": "all zero"},
+        attachments={"backward_graph.py": "def forward(self): ..."},
+    )
+    with open_store(path) as opened:
+        opened.add(finding())
+        opened.set_triage(finding().id, "confirmed")
+        assert opened.set_diagnosis(replace(known, detail="not stored"))
+        assert same(opened.get(known.id), replace(known, triage="confirmed"))
+        before = path.read_bytes()
+        assert not opened.set_diagnosis(known)
+        with pytest.raises(store.UnknownFinding):
+            opened.set_diagnosis(finding(1))
+    assert path.read_bytes() == before
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+    before = path.read_bytes()
+
+    def half(db: store.Database) -> None:
+        db.conn.execute("drop table findings")
+        raise RuntimeError("in the middle")
+
+    monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, half])
+    with pytest.raises(RuntimeError, match="in the middle"):
+        open_store(path)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    with open_store(path) as opened:
+        monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, half])
+        opened._current = False
+        with pytest.raises(RuntimeError, match="in the middle"):
+            opened.add(finding(1))
+    assert path.read_bytes() == before
+
+
+def test_an_add_that_fails_half_way_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        monkeypatch.setattr(store, "_to_row", lambda fields: {"id": "0", "no such column": 1})
+        with pytest.raises(store.StoreError):
+            opened.add(finding(1))
+        monkeypatch.undo()
+        assert [f.id for f in opened.list()] == [finding().id]
+
+
+def test_the_journal_mode_is_sqlites_default(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+    with sqlite3.connect(path) as plain:
+        assert plain.execute("pragma journal_mode").fetchone() == ("delete",)
+    plain.close()
+
+
+def test_every_error_is_a_store_error_and_a_value_error() -> None:
+    kinds = [k for k in vars(store).values() if isinstance(k, type) and issubclass(k, store.StoreError)]
+    assert len(kinds) == 9
+    assert issubclass(store.StoreError, ValueError)
+
+
+def test_a_store_closes_twice_without_complaint(path: Path) -> None:
+    opened = open_store(path)
+    assert isinstance(opened, Store)
+    opened.add(finding())
+    opened.close()
+    opened.close()

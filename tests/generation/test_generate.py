@@ -1,0 +1,237 @@
+"""The generator: limits, variety, few rejections, and nothing but its arguments decides."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from fuzzer.execution.explore import explore
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pool import Pool
+from fuzzer.generation.generate import CLOSING, Rejected, draw_layout, draw_shape, generate, without_dead_nodes
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.infer import infer
+from fuzzer.language.ops import OPS, ops_by_family
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.program import FLOATS, Cotangent, Program, contiguous, extent
+from fuzzer.language.text import parse, show
+from fuzzer.language.values import GENERAL, RECIPES
+from tests.drawn import drawn
+
+DRAWN = 400
+TEST_SEEDS = [f"test/{number}" for number in range(100)]
+# Every recipe that several ops ask for or that the generator draws by itself.
+ASKED = Counter(name for s in OPS.values() for name in {name for o in s.operands for name in o.values})
+EVERY_RECIPE = set(GENERAL) | {"coins", "below"} | {name for name, ops in ASKED.items() if ops >= 4}
+
+
+def draws(count: int, **given: object) -> Iterator[Program | str]:
+    for number in range(count):
+        try:
+            yield generate(random.Random(f"test/{number}"), **given)  # type: ignore[arg-type]
+        except Rejected as error:
+            yield str(error)
+
+
+@functools.cache
+def sample() -> tuple[list[Program], list[str]]:
+    """What 400 draws give: programs, and why the others were rejected."""
+    found = list(draws(DRAWN, routes=("autograd", "vjp")))
+    programs, rejected = [p for p in found if isinstance(p, Program)], [p for p in found if isinstance(p, str)]
+    assert len(programs) >= 0.9 * DRAWN, Counter(rejected)
+    return programs, rejected
+
+
+def share(holds) -> float:  # type: ignore[no-untyped-def]
+    programs = sample()[0]
+    return sum(map(holds, programs)) / len(programs)
+
+
+def test_at_most_three_draws_in_a_hundred_are_rejected() -> None:
+    rejected = sample()[1]
+    assert len(rejected) <= 0.03 * DRAWN, Counter(rejected)
+
+
+def test_every_family_and_most_ops_appear() -> None:
+    used = Counter(node.op for p in sample()[0] for node in p.nodes if node.op not in CLOSING)
+    assert {OPS[name].family for name in used} == set(ops_by_family()) - {
+        "complex"
+    }  # which is drawn where it is asked for
+    assert len(used) > 0.6 * len(OPS)
+    assert max(used.values()) < 0.05 * sum(used.values())
+
+
+def test_each_family_is_about_as_likely_as_any_other() -> None:
+    # a result without a gradient is often no output, and its node pruned
+    nodes = [node for p in sample()[0] for node in p.nodes if node.op not in CLOSING]
+    used = Counter(OPS[node.op].family for node in nodes if OPS[node.op].differentiable)
+    assert max(used.values()) < 5 * min(used.values()), used
+
+
+def test_all_value_recipes_appear() -> None:
+    used = {leaf.values.name for p in sample()[0] for leaf in p.leaves}
+    more = {leaf.values.name for p in draws(600) if isinstance(p, Program) for leaf in p.leaves}
+    assert EVERY_RECIPE & set(RECIPES) <= used | more
+    seeds = {c.values.name for p in sample()[0] for c in cotangents(p)}
+    assert {"normal", "ones", "integers", "zeros"} <= seeds
+
+
+def reads(p: Program) -> Counter[str]:
+    return Counter(name for node in p.nodes for name in node.uses)
+
+
+def unused(p: Program) -> bool:
+    bases = {leaf.base for leaf in p.leaves}
+    return any(leaf.name not in reads(p) and leaf.name not in bases for leaf in p.leaves)
+
+
+def broadcast(p: Program) -> bool:
+    return any(s == 0 < n - 1 for leaf in p.leaves for s, n in zip(leaf.stride, leaf.shape, strict=True))
+
+
+def cotangents(p: Program) -> list[Cotangent]:
+    return [o.cotangent for o in p.outputs if o.cotangent is not None]
+
+
+# What must appear, the test for it, and the least share of programs that must show it.
+VARIETY = [
+    ("a value used twice, so that gradients accumulate", lambda p: any(n > 1 for n in reads(p).values()), 0.25),
+    ("several outputs", lambda p: len(p.outputs) > 1, 0.25),
+    ("an output without a gradient", lambda p: any(o.cotangent is None for o in p.outputs), 0.03),
+    ("an inner value returned", lambda p: any(o.value in reads(p) for o in p.outputs), 0.03),
+    ("a view of a leaf", lambda p: any(leaf.base for leaf in p.leaves), 0.05),
+    ("an unused leaf", unused, 0.02),
+    ("size 0", lambda p: any(0 in leaf.shape for leaf in p.leaves), 0.005),
+    ("size 1", lambda p: any(1 in leaf.shape for leaf in p.leaves), 0.2),
+    ("a scalar", lambda p: any(leaf.shape == () for leaf in p.leaves), 0.05),
+    ("a broadcast leaf", broadcast, 0.03),
+    ("a permuted leaf", lambda p: any(list(x.stride) != sorted(x.stride, reverse=True) for x in p.leaves), 0.1),
+    ("an offset", lambda p: any(leaf.offset for leaf in p.leaves), 0.1),
+    ("a cotangent of its own layout", lambda p: any(c.stride != contiguous(c.shape) for c in cotangents(p)), 0.1),
+    ("a leaf without gradient", lambda p: any(x.type.is_float and not x.requires_grad for x in p.leaves), 0.1),
+    ("settings", lambda p: bool(p.settings), 0.3),
+    ("no settings", lambda p: not p.settings, 0.3),
+    ("the vjp route", lambda p: p.route.name == "vjp", 0.25),  # drawn in 0.3
+    ("the autograd route", lambda p: p.route.name == "autograd", 0.3),
+    ("a long program", lambda p: len(p.nodes) >= 5, 0.1),
+    *[(dtype, lambda p, dtype=dtype: any(x.dtype == dtype for x in p.leaves), 0.1) for dtype in FLOATS],
+]
+
+
+@pytest.mark.parametrize(("holds", "least"), [v[1:] for v in VARIETY], ids=[v[0] for v in VARIETY])
+def test_programs_show_variety(holds, least: float) -> None:  # type: ignore[no-untyped-def]
+    assert share(holds) >= least
+
+
+def test_sizes_are_log_uniform_up_to_the_limit() -> None:
+    rng = random.Random(1)
+    sizes = [s for _ in range(3000) for s in draw_shape(rng, Limits(max_numel=10**9), (1, 2))]
+    assert max(sizes) == 64
+    small, large = sum(s <= 8 for s in sizes), sum(s >= 9 for s in sizes)
+    assert 0.6 < small / large < 1.9
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        Limits(),
+        Limits(max_nodes=1, dtypes=("bf16",)),
+        Limits(max_nodes=3, max_numel=100, dtypes=("f64", "f16")),
+        Limits(max_size=5, max_rank=2, max_numel=20),
+    ],
+    ids=str,
+)
+def test_limits_are_kept(limits: Limits) -> None:
+    for p in drawn(TEST_SEEDS[:80], limits=limits):
+        assert 1 <= len(p.nodes) <= limits.max_nodes
+        for leaf in p.leaves:
+            assert leaf.type.numel <= limits.max_numel
+            assert leaf.dtype not in FLOATS or leaf.dtype in limits.dtypes
+
+
+def test_size_and_rank_limits_hold_for_ops_that_take_any_shape() -> None:
+    ops = {name: OPS[name] for name in ("exp", "add", "sum", "relu", "amax")}
+    for p in draws(60, ops=ops, limits=Limits(max_size=5, max_rank=2)):
+        assert isinstance(p, Program)
+        assert all(size <= 5 for leaf in p.leaves for size in leaf.shape)
+        assert all(leaf.type.rank <= 2 for leaf in p.leaves)
+
+
+def test_only_the_given_ops_are_drawn() -> None:
+    ops = {name: OPS[name] for name in ("exp", "cumsum")}
+    used = {node.op for p in drawn(TEST_SEEDS[:20], ops=ops) for node in p.nodes}
+    assert used == set(ops)
+
+
+def test_fixed_settings_stand_in_every_program_over_what_is_drawn() -> None:
+    fixed = (("inductor.max_fusion_size", 3),)
+    programs = drawn(TEST_SEEDS[:40], fixed=fixed)
+    assert all(dict(p.settings)["inductor.max_fusion_size"] == 3 for p in programs)
+    assert any(len(p.settings) > 1 for p in programs)
+
+
+def test_every_program_is_typed_parses_back_and_differentiates_something() -> None:
+    for p in sample()[0]:
+        assert parse(show(p)) == p
+        assert any(o.cotangent for o in p.outputs)
+        infer(p)
+
+
+def test_views_lie_within_the_storage_of_their_base() -> None:
+    views = 0
+    for p in sample()[0]:
+        leaves = {leaf.name: leaf for leaf in p.leaves}
+        for leaf in p.leaves:
+            if leaf.base is not None:
+                base = leaves[leaf.base]
+                assert extent(leaf.shape, leaf.stride, leaf.offset) <= extent(base.shape, base.stride, base.offset)
+                views += 1
+    assert views >= 50
+
+
+def test_layouts_describe_the_shape_they_were_drawn_for() -> None:
+    rng = random.Random(3)
+    for _ in range(300):
+        shape = draw_shape(rng, Limits(), (0, 4))
+        stride, offset = draw_layout(rng, shape)
+        torch.as_strided(torch.empty(extent(shape, stride, offset)), shape, stride, offset)
+
+
+def test_images_are_laid_out_channels_last_now_and_then() -> None:
+    rng = random.Random(4)
+    for shape, layout in (((2, 3, 4, 5), torch.channels_last), ((2, 3, 4, 5, 6), torch.channels_last_3d)):
+        drawn = [draw_layout(rng, shape) for _ in range(200)]
+        strided = [torch.empty_strided(shape, stride) for stride, offset in drawn if not offset]
+        assert sum(t.is_contiguous(memory_format=layout) for t in strided) >= 5
+
+
+def test_pruning_drops_what_no_output_needs_and_keeps_one_unused_leaf() -> None:
+    p = parse(
+        'program(1)\nroute("autograd")\nx0 = leaf(f32[4])\nx1 = leaf(f32[4])\nx2 = leaf(f32[4])\nx3 = leaf(f32[4])\n'
+        "v0 = exp(x0)\nv1 = exp(x1)\nv2 = sin(v0)\nbackward(v2, cotangent(f32[4]))\n"
+    )
+    kept = without_dead_nodes(p)
+    assert [node.outs for node in kept.nodes] == [("v0",), ("v2",)]
+    assert [leaf.name for leaf in kept.leaves] == ["x0", "x1"]
+
+
+def test_the_random_state_of_torch_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    drawn(TEST_SEEDS[:30], ops={k: v for k, v in OPS.items() if v.family in ("pointwise", "reduction", "scatter")})
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_any_number_of_workers_draws_the_same_programs() -> None:
+    task = Task(place=Place(subject=Subject("eager", "cpu")), seed=5, limits=Limits(max_size=8))
+    told = []
+    for workers in (1, 2):
+        with Pool(workers, ["cpu"]) as pool:
+            futures = [pool.submit(explore, task, index) for index in range(12)]
+            told.append([pool.result(f, task).text for f in futures])
+    assert told[0] == told[1]
+    assert len(set(told[0])) >= 11

@@ -1,0 +1,148 @@
+"""Mutants are other programs that run in eager, the same for the same seed; each mutator changes what it says."""
+
+from __future__ import annotations
+
+import functools
+import random
+
+import pytest
+import torch
+
+from fuzzer.generation.generate import Rejected, dry_gradients
+from fuzzer.guidance.mutate import BY_NAME, HAVOC, MUTATORS, Mutator, mutate
+from fuzzer.guidance.redraft import try_mutator
+from fuzzer.language.infer import infer
+from fuzzer.language.program import Program, Region
+from fuzzer.language.text import parse, show
+from tests.drawn import drawn
+
+HEAD = 'program(1)\nroute("autograd")\n'
+CHAIN = parse(
+    HEAD
+    + "x0 = leaf(f32[4, 6], seed=1)\nx1 = leaf(f32[4, 6], seed=2)\nx2 = leaf(f32[6], requires_grad=False, seed=3)\n"
+    "v0 = mul(x0, x1)\nv1 = softmax(v0, dim=1)\nv2 = add(v1, x2)\n"
+    "backward(v2, cotangent(f32[4, 6], seed=4))\n"
+)
+
+
+@functools.cache
+def parents() -> list[Program]:
+    return drawn([f"mutate {i}" for i in range(12)], routes=("autograd", "vjp"), least=10 / 12)[:10]
+
+
+def mutants(mutator: Mutator, program: Program, tries: int = 40) -> list[Program]:
+    """What a mutator makes of a program, where it makes another."""
+    found = []
+    for i in range(tries):
+        rng = random.Random(i)
+        mutant = try_mutator(lambda: mutator(program, rng, parents()[i % 10]), rng, "cpu")  # noqa: B023  (called at once)
+        if mutant is not None and mutant != program:
+            found.append(mutant)
+    return found
+
+
+@pytest.mark.parametrize("mutator", MUTATORS, ids=lambda m: m.__name__)
+def test_every_mutator_makes_other_programs_that_have_a_text_and_a_gradient_in_eager(mutator: Mutator) -> None:
+    made = [mutant for program in parents() for mutant in mutants(mutator, program, 2)]
+    assert len(made) >= 2, f"{len(made)} of {2 * len(parents())}"
+    for mutant in made:
+        assert parse(show(mutant)) == mutant
+        gradients = dry_gradients(mutant)
+        assert gradients is not None
+        assert any(g is not None and bool((g != 0).any()) for g in gradients.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "differs"),
+    [
+        ("swap_operand", lambda a, b: [n.op for n in a.nodes] == [n.op for n in b.nodes]),
+        ("insert_node", lambda a, b: len(b.nodes) == len(a.nodes) + 1),
+        ("delete_node", lambda a, b: len(b.nodes) < len(a.nodes)),
+        ("replace_node", lambda a, b: len(b.nodes) == len(a.nodes) and b.nodes != a.nodes),
+        ("splice", lambda a, b: len(b.nodes) > len(a.nodes)),
+        ("fan_out", lambda a, b: len(b.outputs) > len(a.outputs)),
+        ("append_reduction", lambda a, b: len(b.nodes) == len(a.nodes) + 1 and b.nodes[:3] == a.nodes),
+        ("wrap_in_view", lambda a, b: len(b.nodes) == len(a.nodes) + 1),
+        ("wrap_in_region", lambda a, b: any(isinstance(s, Region) for s in b.body)),
+        ("redraw_attribute", lambda a, b: [n.attrs for n in b.nodes] != [n.attrs for n in a.nodes]),
+        ("resize", lambda a, b: [x.shape for x in b.leaves] != [x.shape for x in a.leaves]),
+        ("recast_leaves", lambda a, b: {x.dtype for x in b.leaves} != {"f32"}),
+        (
+            "restride_leaf",
+            lambda a, b: [x.type for x in b.leaves] != [x.type for x in a.leaves] or any(x.offset for x in b.leaves),
+        ),
+        ("refill_leaf", lambda a, b: [(x.values, x.seed) for x in b.leaves] != [(x.values, x.seed) for x in a.leaves]),
+        ("toggle_requires_grad", lambda a, b: sum(x.requires_grad for x in b.leaves) != 2),
+        ("redraw_cotangent", lambda a, b: b.outputs[0].cotangent != a.outputs[0].cotangent and b.leaves == a.leaves),
+        ("reroute", lambda a, b: b.route != a.route),
+        ("change_setting", lambda a, b: b.settings != () and b.nodes == a.nodes),
+    ],
+)
+def test_a_mutator_changes_what_it_is_named_for(name: str, differs: object) -> None:
+    made = mutants(BY_NAME[name], CHAIN)
+    assert made
+    assert all(differs(CHAIN, mutant) for mutant in made)  # type: ignore[operator]
+
+
+def test_every_mutator_is_tested_by_its_name() -> None:
+    [marks] = [m for m in test_a_mutator_changes_what_it_is_named_for.pytestmark if m.name == "parametrize"]  # type: ignore[attr-defined]
+    assert {name for name, _ in marks.args[1]} == set(BY_NAME)
+
+
+def test_a_swapped_operand_fits_where_it_stands() -> None:
+    made = mutants(BY_NAME["swap_operand"], CHAIN)
+    assert len(made) >= 25
+    for mutant in made:
+        assert infer(mutant)["v2"].shape == (4, 6)
+
+
+def test_cotangents_follow_their_outputs() -> None:
+    made = mutants(BY_NAME["resize"], CHAIN)
+    assert len(made) >= 30
+    for mutant in made:
+        types = infer(mutant)
+        assert all(o.cotangent is None or o.cotangent.shape == types[o.value].shape for o in mutant.outputs)
+
+
+def test_the_same_seed_makes_the_same_mutant() -> None:
+    state = torch.random.get_rng_state()
+    first, second = (mutate(CHAIN, random.Random(5), parents()[0]) for _ in range(2))
+    assert first == second
+    assert first != CHAIN
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_a_mutator_is_chosen_by_its_name() -> None:
+    for seed in range(5):
+        mutant = mutate(CHAIN, random.Random(seed), CHAIN, by="reroute")
+        assert mutant.route != CHAIN.route
+        assert mutant.nodes == CHAIN.nodes
+
+
+def test_havoc_changes_more_than_one_thing() -> None:
+    def parts(p: Program) -> list[object]:
+        return [p.leaves, p.body, p.outputs, p.route, p.settings]
+
+    made = [mutate(CHAIN, random.Random(seed), parents()[0], by=HAVOC) for seed in range(8)]
+    differing = [sum(a != b for a, b in zip(parts(CHAIN), parts(mutant), strict=True)) for mutant in made]
+    assert sum(differing) / len(differing) > 2
+
+
+def test_what_nothing_can_change_is_rejected() -> None:
+    bare = parse(HEAD + "x0 = leaf(f64[2], seed=1)\nv0 = neg(x0)\nbackward(v0, cotangent(f64[2], seed=4))\n")
+    with pytest.raises(Rejected, match="swap_operand made no other program"):
+        mutate(bare, random.Random(0), bare, by="swap_operand")
+
+
+def test_a_leaf_that_cannot_be_filled_in_its_new_shape_is_refused() -> None:
+    text = (
+        HEAD
+        + "x0 = leaf(f32[4, 3], seed=1)\nx1 = leaf(i64[4, 3], requires_grad=False, values=permutation(3), seed=2)\n"
+        "v0 = gather(x0, x1, dim=1)\nbackward(v0, cotangent(f32[4, 3], seed=4))\n"
+    )
+    program = parse(text)
+    made = mutants(BY_NAME["resize"], program)
+    assert len(made) >= 13
+    for mutant in made:
+        (index,) = [leaf for leaf in mutant.leaves if leaf.name == "x1"]
+        assert index.shape[1] <= 3, "three numbers fill no more"

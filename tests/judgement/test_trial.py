@@ -1,0 +1,55 @@
+"""Places, sides and trials as values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fuzzer.judgement.comparison import FIRST_LOOK, spread
+from fuzzer.judgement.trial import Place, Subject, UsageError, parse_subject
+from tests.judgement.trials import ROUNDED, trial
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("inductor", Subject("inductor", "cpu")),
+        ("eager@cuda:1", Subject("eager", "cuda:1")),
+        ("inductor@cpu/8", Subject("inductor", "cpu", 8)),
+        ("inductor@cpu/0", Subject("inductor", "cpu", 1)),
+    ],
+)
+def test_a_side_is_a_backend_on_a_device_with_some_threads(text: str, found: Subject) -> None:
+    assert parse_subject(text, "cpu") == found
+    assert parse_subject(str(found), "cuda") == found
+
+
+@pytest.mark.parametrize("text", ["@cpu", "inductor@tpu", "inductor@cpu/many", ""])
+def test_what_is_no_side_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a backend or backend@device"):
+        parse_subject(text, "cpu")
+
+
+def test_a_place_names_the_devices_of_both_sides() -> None:
+    assert Place(Subject("eager", "cuda"), Subject("inductor", "cpu")).devices == ["cuda", "cpu"]
+
+
+def test_another_observation_is_judged_by_what_is_known_of_the_reference() -> None:
+    made = trial(ROUNDED)
+    first = spread(made, FIRST_LOOK)
+    made.known["judged", "v1"] = "of the subject"
+    name, gradient = next(iter(made.subject.gradients.items()))
+    other = made.with_subject(replace(made.subject, gradients={**made.subject.gradients, name: gradient + 1}))
+    assert spread(other, FIRST_LOOK) is first
+    assert other.model is made.model
+    assert ("judged", "v1") not in other.known
+    assert torch.equal(other.named(other.subject)[f"{name}.grad"], gradient + 1)
+    assert torch.equal(other.named(other.reference)[f"{name}.grad"], made.reference.gradients[name])
+
+
+def test_what_was_computed_once_is_not_computed_again() -> None:
+    made, asked = trial(ROUNDED), list[int]()
+    assert [made.once("key", lambda: asked.append(1) or 7) for _ in range(3)] == [7, 7, 7]  # type: ignore[func-returns-value]
+    assert asked == [1]

@@ -1,0 +1,27 @@
+"""Verdicts, signatures and findings as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzzer.judgement.verdict import Signature, parse_signature, without_paths
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("File /srv/someone/x/torch/_inductor/ir.py, line 3", "File ir.py, line 3"),
+        ("in '/opt/lib/libtorch_cpu.so'", "in 'libtorch_cpu.so'"),
+        ("~/private/code.py", "code.py"),
+        ("torch/_inductor/ir.py", "torch/_inductor/ir.py"),
+        ("see https://pytorch.org/docs/stable/index.html", "see https://pytorch.org/docs/stable/index.html"),
+        ("1/2 of the elements, and/or none", "1/2 of the elements, and/or none"),
+    ],
+)
+def test_paths_of_the_machine_are_scrubbed_and_nothing_else(text: str, told: str) -> None:
+    assert without_paths(text) == told
+
+
+def test_a_signature_is_read_back_from_its_text() -> None:
+    for s in (Signature("gradients_agree", "wrong", "backward", "all-zero"), Signature("a", "raises", "", "T < f/g")):
+        assert parse_signature(str(s)) == s

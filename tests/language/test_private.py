@@ -1,0 +1,55 @@
+"""What is used of torch's internals: each does what its caller relies on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzer.language.private import FP_FUSION, bisect, without_part
+from fuzzer.language.settings import exists, in_force
+
+
+def test_what_is_left_out_is_put_back() -> None:
+    from torch._inductor import compile_fx, decomposition, lowering
+    from torch._inductor.codegen.triton import TritonKernel
+
+    op = torch.ops.aten.tanh_backward.default
+
+    def state() -> tuple[Any, ...]:
+        return (
+            compile_fx._compile_fx_inner,
+            TritonKernel.__dict__["triton_meta_common"],
+            decomposition.decompositions.get(op),
+            lowering.lowerings.get(op),
+            dict(decomposition.fast_random_decomps()),
+        )
+
+    before = state()
+    for name in (FP_FUSION, "forward graph", "backward graph", "aten.tanh_backward.default"):
+        with without_part(name):
+            assert state() != before
+        assert state() == before
+
+
+def test_triton_is_told_not_to_fuse() -> None:
+    from torch._inductor.codegen.triton import TritonKernel
+
+    assert exists("inductor.emulate_precision_casts")
+    with in_force((("inductor.emulate_precision_casts", False),)):
+        assert TritonKernel.triton_meta_common()["enable_fp_fusion"] is True
+        with without_part(FP_FUSION):
+            assert TritonKernel.triton_meta_common()["enable_fp_fusion"] is False
+
+
+def test_the_bisector_ends_at_the_first_backend_with_which_the_program_differs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # it removes a folder there
+
+    assert bisect(lambda: True) is None
+    assert bisect(lambda: CompilerBisector.get_backend() != "aot_eager") == ("aot_eager", "", 0, "")

@@ -1,0 +1,274 @@
+"""Regions: the Python they become, types and trace under them, where they may stand, how they shrink."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fuzzer.execution.explore import draw_program, examine
+from fuzzer.execution.journal import Journal
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pipeline import report_program, run_reference
+from fuzzer.execution.pool import Pool
+from fuzzer.generation.generate import Rejected, changes_no_type, wrap
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.infer import IllTyped, check_cotangents, infer
+from fuzzer.language.interpret import to_source
+from fuzzer.language.ops import OPS
+from fuzzer.language.program import Dtype, Program, Region, Route, statements, walk
+from fuzzer.language.regions import REGIONS, UnknownRegion
+from fuzzer.language.routes import ROUTES, UnknownRoute, route_of
+from fuzzer.language.text import parse, show
+from minimizer.reduce import reduce
+from minimizer.same import Answer
+from tests.drawn import drawn
+
+EAGER = Subject("eager", "cpu")
+HEAD = 'program(1)\nroute("autograd")\n'
+NESTED = (
+    HEAD
+    + """x0 = leaf(f32[3, 4], seed=1)
+x1 = leaf(f32[4, 3], seed=2)
+v0 = sin(x0)
+with autocast(dtype=bf16):
+    v1 = mm(v0, x1)
+    with checkpoint():
+        v2 = exp(v1)
+        v3 = mm(v2, x0)
+    v4 = mul(v3, v3)
+v5 = sum(v4, dim=(0,))
+backward(v5, cotangent(bf16[4], seed=3))
+"""
+)
+PLAIN = NESTED.replace("with checkpoint():", "").replace("        v", "    v")
+
+
+def regions(program: Program) -> list[Region]:
+    return [s for s in statements(program.body) if isinstance(s, Region)]
+
+
+def judged(program: Program, backend: str) -> tuple[str, str]:
+    torch._dynamo.reset()
+    found = report_program(program, Task(place=Place(EAGER, Subject(backend, "cpu")), fresh=True), Journal(None))
+    return found.verdict, found.rejected
+
+
+def test_a_region_is_the_python_that_a_person_would_write() -> None:
+    assert to_source(parse(NESTED)) == (
+        """def f(x0, x1):
+    v0 = torch.sin(x0)
+    with torch.autocast(v0.device.type, dtype=torch.bfloat16):
+        v1 = torch.mm(v0, x1)
+        def block(v1, x0):
+            v2 = torch.exp(v1)
+            v3 = torch.mm(v2, x0)
+            return v3
+        v3 = torch.utils.checkpoint.checkpoint(block, v1, x0, use_reentrant=False)
+        v4 = torch.mul(v3, v3)
+    v5 = torch.sum(v4, dim=(0,))
+    return (v5,)
+"""
+    )
+
+
+def test_a_checkpoint_returns_what_is_read_later_and_nothing_else() -> None:
+    text = "x0 = leaf(f32[3])\nwith checkpoint():\n    v0 = exp(x0)\n    v1 = sin(v0)\n    v2 = cos(v1)\n"
+    lines = to_source(parse(HEAD + text + "v3 = mul(v0, v2)\nreturns(v3)")).splitlines()
+    assert "        return v0, v2" in lines
+    assert "    v0, v2 = torch.utils.checkpoint.checkpoint(block, x0, use_reentrant=False)" in lines
+
+
+WRONG = [
+    ("with vmap():\n    v0 = relu(x0)", "no region 'vmap'; known are autocast, checkpoint"),
+    ("with autocast():\n    v0 = relu(x0)", "region autocast takes dtype=bf16 or dtype=f16, not dtype=None"),
+    ("with autocast(dtype=f64):\n    v0 = relu(x0)", "region autocast takes dtype=bf16 or dtype=f16, not dtype="),
+    ("with checkpoint(often=2):\n    v0 = relu(x0)", "region checkpoint takes no often, not often=2"),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG)
+def test_an_unknown_region_or_attribute_is_refused_by_name(text: str, words: str) -> None:
+    program = parse(HEAD + "x0 = leaf(f32[4])\n" + text + "\nreturns(v0)")
+    with pytest.raises(UnknownRegion) as caught:
+        to_source(program)
+    assert words in str(caught.value)
+    with pytest.raises(IllTyped, match="region"):
+        infer(program)
+
+
+def test_types_are_those_under_the_region() -> None:
+    types = infer(parse(NESTED))
+    assert [types[name].dtype for name in ("v0", "v1", "v2", "v3", "v5")] == ["f32", "bf16", "bf16", "bf16", "bf16"]
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_the_trace_holds_the_casts_of_autocast_and_what_checkpoint_runs_again() -> None:
+    def steps(text: str) -> Counter[str]:
+        trace = run_reference(parse(text), Task(place=Place(EAGER, EAGER)), Journal(None)).trace
+        assert trace is not None
+        return Counter(step.name for step in trace.steps)
+
+    once, again = steps(PLAIN), steps(NESTED)
+    assert once["_to_copy"] >= 2
+    # both run in the forward and the product of the region again in the backward, but for the last: nothing needs it
+    assert (once["exp"], again["exp"]) == (1, 2)
+
+
+def test_a_checkpoint_changes_no_value_in_eager_or_in_the_replay() -> None:
+    text = NESTED.replace("autocast(dtype=bf16)", "checkpoint()").replace("bf16", "f64").replace("f32", "f64")
+    task = Task(place=Place(EAGER, EAGER))
+    trials = [
+        run_reference(parse(t), task, Journal(None))
+        for t in (text, text.replace("checkpoint()", "autocast(dtype=bf16)"))
+    ]
+    assert [regions(t.program)[0].kind for t in trials] == ["checkpoint", "autocast"]  # float64 is never cast
+    named = [t.named(t.reference) for t in trials]
+    for name, value in named[0].items():
+        assert torch.equal(value, named[1][name])
+    for trial, values in zip(trials, named, strict=True):
+        for name, r in zip(trial.targets, trial.model.reference, strict=True):
+            torch.testing.assert_close(r, values[name], rtol=1e-13, atol=0)
+
+
+def test_the_reference_of_an_autocast_program_is_free_of_its_rounding() -> None:
+    program = parse(NESTED)
+    trial = run_reference(program, Task(place=Place(EAGER, EAGER)), Journal(None))
+    wide = parse(NESTED.replace("f32", "f64").replace("bf16[", "f64["))
+    exact = run_reference(wide, Task(place=Place(EAGER, EAGER)), Journal(None)).reference
+    for name, r in zip(trial.targets, trial.model.reference, strict=True):
+        if name.endswith(".grad"):
+            eager, best = trial.reference.gradients[name[:-5]], exact.gradients[name[:-5]]
+            # the leaves are float32 here and there, the gradient's cast to float32 is all that is left of bfloat16
+            torch.testing.assert_close(r, best, rtol=1e-2, atol=1e-2)
+            assert (r - best).abs().max() < (eager.double() - best).abs().max()
+
+
+@pytest.mark.parametrize("route", ["autograd", "backward_twice"])
+def test_a_program_with_regions_agrees_without_a_compiler_of_its_own(route: str) -> None:
+    assert judged(replace(parse(NESTED), route=Route(route)), "aot_eager") == ("agree", "")
+
+
+# The routes that hold regions.
+HOLDING = [name for name, spec in ROUTES.items() if spec.regions]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", HOLDING)
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_every_region_agrees_under_inductor_in_every_route_that_holds_it(route: str, dtype: str) -> None:
+    text = (NESTED if "checkpoint" in ROUTES[route].regions else PLAIN).replace("bf16", dtype)
+    assert judged(replace(parse(text), route=Route(route)), "inductor") == ("agree", "")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("route", HOLDING)
+def test_every_region_agrees_on_the_gpu(route: str) -> None:
+    text = NESTED if "checkpoint" in ROUTES[route].regions else PLAIN
+    task = Task(place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda")), fresh=True)
+    with Pool(1, ["cuda"]) as pool:  # what dies there does not take the tests with it
+        asked = pool.submit(examine, task, show(replace(parse(text), route=Route(route))))
+        found = pool.result(asked, task)
+    assert (found.verdict, found.rejected) == ("agree", "")
+
+
+REFUSED = [(name, kind) for name, spec in ROUTES.items() for kind in REGIONS if kind not in spec.regions]
+
+
+@pytest.mark.parametrize(("route", "kind"), REFUSED)
+def test_a_route_that_cannot_hold_a_region_refuses_it(route: str, kind: str) -> None:
+    text = PLAIN if kind == "autocast" else PLAIN.replace("autocast(dtype=bf16)", "checkpoint()").replace("bf16", "f32")
+    program = replace(parse(text), route=Route(route))
+    with pytest.raises(UnknownRoute, match=f"route {route} cannot hold a region {kind}"):
+        route_of(program)
+    assert judged(program, "eager")[0] == "rejected"
+
+
+def of_any_route(count: int) -> list[Program]:
+    return drawn([f"regions/{number}" for number in range(count)], routes=tuple(ROUTES))
+
+
+def test_some_programs_are_drawn_with_regions_that_can_stand_where_they_do() -> None:
+    programs = of_any_route(250)
+    enclosed = [p for p in programs if regions(p)]
+    assert 0.04 < len(enclosed) / len(programs) < 0.25
+    assert {r.kind for p in enclosed for r in regions(p)} == set(REGIONS)
+    for program in enclosed:
+        route_of(program)
+        assert parse(show(program)) == program
+        check_cotangents(program, infer(program))
+        for region in regions(program):
+            assert region.body
+            if REGIONS[region.kind].recomputes:
+                assert not any(OPS[node.op].effects for node in program.nodes)
+
+
+def test_a_region_that_is_idle_around_the_whole_body_changes_no_type_around_a_part() -> None:
+    rng, seen = random.Random(1), Counter[bool]()
+    for program in (p for p in of_any_route(120) if not regions(p)):
+        region = Region("autocast", (("dtype", Dtype("bf16")),), program.body)
+        left_out = changes_no_type(program, region)
+        if left_out:
+            types = infer(program)
+            assert all(infer(replace(program, body=wrap(rng, program.body, region))) == types for _ in range(2))
+            assert infer(replace(program, body=(region,))) == types
+        seen[left_out] += 1
+    assert seen[True] > 60
+    assert seen[False] > 5
+
+
+def test_a_region_that_matters_shrinks_to_the_statement_that_needs_it() -> None:
+    def needs_half(program: Program) -> Answer:
+        cast = {node.op for r in regions(program) if r.kind == "autocast" for node in walk(r.body)}
+        return Answer.SAME if "mm" in cast else Answer.NONE
+
+    found = reduce(parse(NESTED), lambda batch: [needs_half(p) for p in batch], infer=infer).program
+    assert [(r.kind, [node.op for node in walk(r.body)]) for r in regions(found)] == [("autocast", ["mm"])]
+    assert len(found.nodes) == 1
+
+    def needs_both(program: Program) -> Answer:
+        ops = [node.op for node in program.nodes]
+        return Answer.SAME if {"mm", "exp", "sin"} <= set(ops) and regions(program) else Answer.NONE
+
+    found = reduce(parse(NESTED), lambda batch: [needs_both(p) for p in batch], infer=infer).program
+    assert [len(r.body) for r in regions(found)] == [1]
+
+
+def test_a_region_that_does_not_matter_goes() -> None:
+    found = reduce(parse(NESTED), lambda batch: [Answer.SAME] * len(batch), infer=infer).program
+    assert not regions(found)
+
+
+def test_programs_for_two_devices_hold_no_autocast_and_no_random_numbers() -> None:
+    def for_devices(reference: str) -> list[Program]:
+        place = Place(Subject("eager", reference), Subject("eager", "cpu"))
+        found = []
+        for index in range(150):
+            with suppress(Rejected, IllTyped):
+                found.append(draw_program(Task(place=place, seed=5), index))
+        assert len(found) >= 135
+        return found
+
+    def depends(program: Program) -> bool:
+        kinds = {s.kind for s in statements(program.body) if isinstance(s, Region)}
+        return "autocast" in kinds or any(OPS[node.op].random for node in program.nodes)
+
+    assert not any(map(depends, for_devices("cuda")))
+    assert any(map(depends, for_devices("cpu")))
+
+
+def test_programs_for_two_devices_hold_no_op_that_is_another_on_each() -> None:
+    ops = {name: OPS[name] for name in ("native_layer_norm", "native_batch_norm", "layer_norm", "sum")}
+
+    def for_devices(device: str) -> set[str]:
+        place = Place(Subject("eager", "cpu"), Subject("eager", device))
+        found = (draw_program(Task(place=place, seed=5, ops=tuple(ops)), n) for n in range(40))
+        return {node.op for program in found for node in program.nodes}
+
+    assert for_devices("cpu") == set(ops)
+    assert for_devices("cuda") == {name for name, spec in ops.items() if spec.portable}

@@ -1,0 +1,192 @@
+"""Every setting of the table does something: it changes the code of some program, and programs agree under it.
+
+Both tests print a table (`pytest -s`): one of keys, values and the program whose code changed, one of counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from fuzzer.execution.capacity import default_workers
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.verify import examine_all
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language import text
+from fuzzer.language.interpret import cotangents, materialise, to_function
+from fuzzer.language.private import output_code, reset_compiler
+from fuzzer.language.program import Attributes, Program, Route, Value
+from fuzzer.language.routes import ROUTES, Call
+from fuzzer.language.settings import SETTINGS, Setting, exists, in_force
+from tests.language.witnesses import PROGRAMS, SHOWN_BY
+
+UNCACHED: Attributes = (("inductor.force_disable_caches", True),)
+
+
+class Idle:
+    """A kernel that is never compiled and does nothing."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    run = __call__
+
+
+@contextlib.contextmanager
+def idle_kernels(written: list[str]) -> Iterator[None]:
+    """Compile no kernels, for speed; the flags with which a C++ kernel would be compiled are written down."""
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.cpp_builder import CppTorchDeviceOptions
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    def flags(*args: Any, **kwargs: Any) -> Idle:
+        options = CppTorchDeviceOptions(device_type="cpu", vec_isa=pick_vec_isa())
+        written.append(" ".join(options.get_cflags()))
+        return Idle()
+
+    kinds = {"cpp_pybinding": flags, "triton": lambda *a, **k: Idle(), "multi_kernel": lambda *a, **k: Idle()}
+    with contextlib.ExitStack() as stack:
+        for name, stub in kinds.items():
+            stack.enter_context(patch.object(AsyncCompile, name, stub))
+        yield
+
+
+def ancestry(t: torch.Tensor) -> str:
+    """The autograd graph behind a tensor, as text."""
+
+    def walk(node: Any) -> str:
+        return "" if node is None else f"{node.name()}({', '.join(walk(n) for n, _ in node.next_functions)})"
+
+    return walk(t.grad_fn)
+
+
+def generated(program: Program, settings: Attributes, device: str) -> str:
+    """What the compiler makes of a program: its code, the flags of the C++ compiler, how outputs come back."""
+    written: list[str] = []
+
+    def compile(f: Any) -> Any:
+        compiled = torch.compile(f, fullgraph=True, dynamic=False)
+
+        def run(*args: Any) -> Any:
+            outputs = compiled(*args)
+            written.extend(ancestry(t) for t in outputs if isinstance(t, torch.Tensor))
+            return outputs
+
+        return run
+
+    # its C++ code holds the addresses of real kernels
+    real = dict(settings).get("inductor.cpp_wrapper")
+    reset_compiler()
+    torch.manual_seed(0)
+    kernels = contextlib.nullcontext() if real else idle_kernels(written)
+    leaves, seeds = materialise(program.leaves, device), cotangents(program, device)
+    with in_force((*settings, *UNCACHED)), output_code(written.append), kernels:
+        ROUTES[program.route.name].run(Call(program, to_function(program), leaves, seeds, compile))
+    # names of temporary files, hashes and counters are no effect
+    return re.sub(r"/tmp/\S+|[0-9a-z]{40,}|# AOT ID.*", "", "\n".join(written))
+
+
+@functools.cache
+def plain(name: str, settings: Attributes, device: str) -> str:
+    return generated(PROGRAMS[name], settings, device)
+
+
+def witness(setting: Setting, value: Value, names: list[str], device: str) -> str:
+    """The first of these programs whose code a value changes, "" if there is none."""
+    for name in names:
+        program = PROGRAMS[name]
+        if not ROUTES[program.route.name].takes(setting):
+            continue
+        changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
+        if generated(program, changed, device) != plain(name, setting.needs, device):
+            return name
+    return ""
+
+
+def show(title: str, rows: list[tuple[Any, ...]]) -> None:
+    print(f"\n{title}")
+    for row in rows:
+        print("  " + "  ".join(f"{cell!s:<{width}}" for cell, width in zip(row, (52, 12, 28), strict=False)).rstrip())
+
+
+def tried(device: str) -> list[tuple[Setting, Value]]:
+    """Every value of every setting that acts on this device, in this torch."""
+    known = [s for s in SETTINGS if device in s.devices and exists(s.name)]
+    return [(setting, value) for setting in known for value in setting.values]
+
+
+def look(device: str, setting: Setting, value: Value, names: list[str]) -> tuple[str, Value, str]:
+    try:
+        return setting.name, value, witness(setting, value, names, device) or "-"
+    except Exception as error:  # told in the table, with all others
+        return setting.name, value, f"raised {type(error).__name__}: {str(error)[:200]}"
+
+
+def inert(device: str) -> list[str]:
+    """The settings none of whose values changes any code on this device, or under which a compile raises."""
+    rows = [look(device, s, value, [SHOWN_BY.get(s.name, "pointwise and reductions")]) for s, value in tried(device)]
+    shown = {name for name, _, told in rows if told in PROGRAMS}
+    rows += [look(device, s, value, list(PROGRAMS)) for s, value in tried(device) if s.name not in shown]
+    show(f"settings, values and the program whose code changes on {device}", rows)
+    shown = {name for name, _, told in rows if told in PROGRAMS}
+    return [name for name, _, told in rows if name not in shown or told.startswith("raised")]
+
+
+def disagreeing(device: str) -> list[str]:
+    """Run a program under every value; the ones that do not agree with eager."""
+    asked: list[tuple[Task, str]] = []
+    rows = tried(device)
+    assert len(rows) > 20, "there was little to check"
+    task = Task(place=Place(Subject("eager", device), Subject("inductor", device)))
+    for setting, value in rows:
+        program = PROGRAMS[SHOWN_BY.get(setting.name, "pointwise and reductions")]
+        if not ROUTES[program.route.name].takes(setting):
+            program = replace(program, route=Route(next(name for name, spec in ROUTES.items() if spec.takes(setting))))
+        changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
+        asked.append((task, text.show(replace(program, settings=changed))))
+    with Pool(default_workers([device]), [device]) as pool:
+        reports = examine_all(pool, asked)
+    told = [(s.name, v, r.verdict, r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
+    show(f"settings, values and verdicts on {device}: {Counter(r.verdict for r in reports)}", told)
+    return [f"{name}={value}: {verdict}" for name, value, verdict, _ in told if verdict != "agree"]
+
+
+@pytest.fixture
+def gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+
+
+@pytest.mark.slow
+def test_every_setting_changes_the_code_of_a_program() -> None:
+    assert plain("a chain", (), "cpu") == generated(PROGRAMS["a chain"], (), "cpu")
+    assert not inert("cpu")
+
+
+@pytest.mark.slow
+def test_programs_agree_under_every_setting() -> None:
+    assert not disagreeing("cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpu")
+def test_every_setting_changes_the_code_of_a_program_on_the_gpu() -> None:
+    assert not inert("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpu")
+def test_programs_agree_under_every_setting_on_the_gpu() -> None:
+    assert not disagreeing("cuda")

@@ -1,0 +1,43 @@
+"""What no algorithm promises: ties, signs, phases and orders."""
+
+from __future__ import annotations
+
+import torch
+
+from fuzzer.rounding.floors import FACTOR, SCALE, Model
+from fuzzer.rounding.record import Recorder
+from tests.rounding.modelled import (
+    FIRST_FACTOR,
+    floor,
+    floors,
+    modelled,
+)
+
+
+def test_signs_of_eigenvectors_and_singular_vectors_are_left_to_chance_and_their_squares_are_not() -> None:
+    x = torch.diag(torch.arange(2.0, 7.0)) + 0.1 * torch.ones(5, 5)
+    for factor in (lambda x: torch.linalg.eigh(x).eigenvectors, lambda x: torch.linalg.svd(x).U):
+        assert floor(lambda x, f=factor: [f(x)], x) > 1
+        assert floor(lambda x, f=factor: [f(x).square()], x) < 1e-4
+    model, _ = modelled(lambda x: [(lambda u, s, v: (u * s) @ v)(*torch.linalg.svd(x))], x)
+    assert float(model.spread(32).floor(FIRST_FACTOR)[0].max()) < 1e-4  # rows and columns flip together
+
+
+def test_eigenvalues_of_a_real_matrix_have_no_order() -> None:
+    x = torch.tensor([[0.0, -2.0, 0.1], [2.0, 0.0, 0.3], [0.2, 0.1, 1.0]])
+    [found] = floors(lambda t: [torch.linalg.eigvals(t).abs()], x)
+    assert float(found.max()) > 0.5
+    [found] = floors(lambda t: [torch.linalg.eigvals(t).abs().sum()[None]], x)
+    assert float(found.max()) < 1e-3
+
+
+def test_the_largest_of_exact_differences_is_exact_so_that_its_gradient_goes_to_the_ties() -> None:
+    x, y = torch.tensor([1.0, -1.0, 0.5]).half(), torch.zeros(3).half()
+    recorder = Recorder()
+    recorder.given("leaf", {"x0": x.requires_grad_()})
+    with recorder:
+        out = torch.dist(x, y, p=float("inf"))
+        (gradient,) = torch.autograd.grad(out, x)
+    spread = Model(recorder.trace, [recorder.ref(out), recorder.ref(gradient)]).spread(8, scale=SCALE)
+    assert spread.reference[1].tolist() == [0.5, -0.5, 0.0]
+    assert [floor.abs().max().item() for floor in spread.floor(FACTOR)] == [0.0, 0.0]

@@ -1,0 +1,24 @@
+"""What is recorded of a run in eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.rounding.recorded import recorded, replayed, same, tensor
+
+
+@pytest.mark.parametrize("stride", [(0, 1), (1, 3), (10, 2)])
+def test_a_leaf_of_any_layout_is_recorded_with_its_storage(stride: tuple[int, int]) -> None:
+    x = torch.as_strided(tensor(40, dtype=torch.float64), (3, 4), stride, 2)
+    for mine, theirs in replayed(lambda x: [x * 2, x.sum(0)], x):
+        assert same(mine, theirs)
+
+
+def test_views_cost_no_step_and_steps_name_their_ops() -> None:
+    trace, _, _ = recorded(lambda x: [x.t().reshape(-1)[2:].view(2, 5).expand(3, 2, 5)[0].exp_()], tensor(3, 4).clone())
+    names = [step.name for step in trace.steps]
+    assert names[-1] == "exp"
+    assert not {"t", "view", "expand", "slice", "select"} & set(names)
+    assert "exp" in str(trace)
+    assert "float32[2, 5]/[5, 1]" in str(trace)

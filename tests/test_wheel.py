@@ -1,0 +1,143 @@
+"""What `pip wheel .` installs, in an environment of its own beside this one's torch: what a user runs, only that."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzzer.campaign.canaries import CANARIES
+from fuzzer.findings.store import open_store
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ("pyproject.toml", "README.md", "LICENSE", "backfuzz.py", "fuzzer", "minimizer", "corpus")
+PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
+OURS = {"backfuzz", "fuzzer", "minimizer"}
+MARKED = "from pathlib import Path\nPath({marker!r}).write_text(__name__)\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this source, built from a copy: building leaves folders behind."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in SOURCE:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, source / name)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source)
+    [made] = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and, of what this one has, all but its backfuzz: the `.pth` files are not read."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    beside = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    (packages / "beside.pth").write_text("\n".join(beside))
+    pip("--python", folder / "bin" / "python", "install", "--no-deps", "--no-index", wheel)
+    return folder
+
+
+def pip(*arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run(environment: Path, folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The environment's `backfuzz` in this folder, with a home of its own and no PYTHONPATH unless given."""
+    home = folder.with_name(f"{folder.name}-home")
+    home.mkdir()
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "XDG_"))}
+    command = [str(environment / "bin" / "backfuzz"), *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=clean | {"HOME": str(home)} | variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert list(home.iterdir()) == []
+    return done
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below but Python's caches."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def imported() -> Iterator[str]:
+    """The distributions that the product imports, anywhere in its text."""
+    for path in (ROOT / "backfuzz.py", *(ROOT / "fuzzer").rglob("*.py"), *(ROOT / "minimizer").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for name in {name.partition(".")[0] for name in names} - OURS - sys.stdlib_module_names:
+                yield name.replace("_", "-")
+
+
+def test_what_is_declared_is_what_the_product_imports() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [name for extra, names in project["optional-dependencies"].items() if extra != "test" for name in names]
+    declared = [re.split(r"[^\w-]", name)[0].replace("_", "-") for name in (*project["dependencies"], *extras)]
+    assert sorted(declared) == sorted(set(imported()))
+
+
+def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
+    found = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    sources = [path for name in ("fuzzer", "minimizer") for path in (ROOT / name).rglob("*.py")]
+    modules = {path.relative_to(ROOT).as_posix() for path in sources}
+    programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
+    assert found == modules | programs | {"backfuzz.py", "fuzzer/py.typed", "minimizer/py.typed"}
+    assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
+
+
+def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the_folder_there(
+    installed: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    before = contents(installed)
+    done = run(installed, folder, "fuzz", "--programs", "2", "--device", "cpu", "--workers", "1")
+    assert done.stdout.startswith("a new finding goes to findings.db; everything else to .backfuzz\n")
+    assert sorted(path.name for path in folder.iterdir()) == [".backfuzz", "findings.db"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "empty-home"]
+    with open_store(folder / "findings.db", create=False) as store:
+        [campaign] = store.campaigns()
+    assert campaign.totals["programs"] == 2
+    assert contents(installed) == before
+
+
+def test_modules_of_our_names_in_the_working_folder_and_on_pythonpath_are_not_imported_by_any_process(
+    installed: Path, tmp_path: Path
+) -> None:
+    here, there, marker = tmp_path / "here", tmp_path / "there", tmp_path / "imported"
+    for folder, names in ((here, ("fuzzer", "minimizer", "torch", "pebble")), (there, ("fuzzer", "minimizer"))):
+        folder.mkdir()
+        for name in names:
+            (folder / f"{name}.py").write_text(MARKED.format(marker=str(marker)))
+    done = run(installed, here, "replay", str(PROGRAM), *OTHERS, PYTHONPATH=str(there))
+    assert done.stdout == f"{PROGRAM}: agree\n"
+    assert not marker.exists()
+    # they would be: whoever says `import fuzzer` there gets theirs
+    subprocess.run([installed / "bin" / "python", "-c", "import fuzzer"], cwd=here, check=True)
+    assert marker.read_text() == "fuzzer"
+
+
+OTHERS = ("--compare", "eager", "aot_eager", "--device", "cpu", "--workers", "1")  # a subject that compiles in no time
