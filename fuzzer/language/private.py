@@ -7,6 +7,8 @@ config_module        torch._inductor.config, torch._functorch.config, torch._dyn
 config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
 reset_compiler       torch._dynamo.reset: forget what was compiled before
+saved_tensor_hooks_kept torch._C._autograd._saved_tensors_hooks_{get_disabled_error_message, enable, disable} (tried on
+                     2.11.0 and 2.13.0)
 replaced_decomposition torch._inductor.decomposition.{decompositions, fast_random_decomps} (tried on 2.11.0 and 2.13.0)
 decomposition, replaced_lowering  the first of those tables, torch._inductor.lowering.lowerings
 replaced_fake        torch._subclasses.fake_impls.op_implementations_dict (tried on 2.11.0 and 2.13.0)
@@ -125,6 +127,21 @@ def know_machine() -> None:
 def reset_compiler() -> None:
     """Forget every compiled frame."""
     torch._dynamo.reset()
+
+
+@contextlib.contextmanager
+def saved_tensor_hooks_kept() -> Iterator[None]:
+    """What is within may not change whether tensors saved for the backward can have hooks.
+
+    torch.func.vjp forbids them while it is traced, and a compile that raises in the middle leaves them forbidden (torch
+    2.13): from then on every checkpoint of the process is refused.
+    """
+    hooks = torch._C._autograd
+    before = hooks._saved_tensors_hooks_get_disabled_error_message()
+    try:
+        yield
+    finally:
+        hooks._saved_tensors_hooks_enable() if before is None else hooks._saved_tensors_hooks_disable(before)
 
 
 def compiled_backward(compile: Callable[..., Any], dynamic: bool) -> contextlib.AbstractContextManager[None]:

@@ -9,9 +9,10 @@ import torch
 
 from fuzzer.execution import observe
 from fuzzer.judgement.oracles import differing_tensors, verdicts
-from fuzzer.judgement.trial import Place, Subject
+from fuzzer.judgement.trial import RAN, Place, Subject
 from fuzzer.language.private import replaced_decomposition
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.language.text import parse
 from fuzzer.planted import planted
 from fuzzer.planted.runtime import faulty_op
 from tests.execution.light import BODY, LIGHT, trial
@@ -61,3 +62,25 @@ def test_a_rerun_that_differs_is_asked_about_under_deterministic_algorithms() ->
     assert differing_tensors(made.named(made.subject), made.named(made.subject.again))
     assert made.subject.admitted == ""
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_vjp_that_cannot_be_compiled_leaves_checkpoints_allowed() -> None:
+    """torch 2.13 raises in the middle of tracing it, where it has forbidden hooks of saved tensors."""
+    program = parse("""program(1)
+route("vjp")
+x0 = leaf(f32[3])
+x1 = leaf(i64[()], values=below(3))
+v0 = take(x0, x1)
+backward(v0, cotangent(f32[()]))
+""")
+    seen = observe.observe(program, Subject("inductor", "cpu"), lambda name: None)
+    if torch.__version__.startswith("2.13."):
+        assert seen.raised is not None
+    held = parse("""program(1)
+route("autograd")
+x0 = leaf(f32[3])
+with checkpoint():
+    v0 = sin(x0)
+backward(v0, cotangent(f32[3]))
+""")
+    assert observe.observe(held, Subject("eager", "cpu"), lambda name: None).outcome == RAN

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.language.private import FP_FUSION, bisect, without_part
+from fuzzer.language.private import FP_FUSION, bisect, saved_tensor_hooks_kept, without_part
 from fuzzer.language.settings import exists, in_force
 
 
@@ -53,3 +53,10 @@ def test_the_bisector_ends_at_the_first_backend_with_which_the_program_differs(
 
     assert bisect(lambda: True) is None
     assert bisect(lambda: CompilerBisector.get_backend() != "aot_eager") == ("aot_eager", "", 0, "")
+
+
+def test_what_forbids_hooks_of_saved_tensors_leaves_them_allowed() -> None:
+    hooks = torch._C._autograd
+    with saved_tensor_hooks_kept():
+        hooks._saved_tensors_hooks_disable("not now")
+    assert hooks._saved_tensors_hooks_is_enabled()
