@@ -45,6 +45,7 @@ def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> P
 
 
 def make_task(device: str | None, backend: str, compare: tuple[str, str] | None, **fields: Any) -> Any:
+    """The Task of a comparison at this place; `fields` are its others. Raises UsageError, NoMachine."""
     from fuzzer.execution.messages import Task
 
     return Task(place=_make_place(pick_device(device), backend, compare), **fields)

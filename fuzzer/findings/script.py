@@ -124,4 +124,5 @@ def _title(signature: Signature, wrong: str) -> str:
 
 
 def one_line(text: str, width: int = 300) -> str:
+    """The text without line breaks, cut to `width` characters."""
     return textwrap.shorten(" ".join(text.split()), width, placeholder=" ...")

@@ -70,6 +70,7 @@ class Rejected(ValueError):
 
 
 def weighted(rng: random.Random, weights: dict[str, float]) -> str:
+    """One of the names, as likely as its weight says."""
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
@@ -709,6 +710,7 @@ def _draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
 
 
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
+    """A cotangent of an output of this type: dense where the route does not show layouts to the backward."""
     rng = draft.rng
     stride, offset = contiguous(t.shape), 0
     if ROUTES[route].shows_layouts and t.shape:

@@ -331,6 +331,7 @@ class Rounder:
 
 
 def id_of(ref: Ref) -> tuple[int, int]:
+    """What names the tensor in its trace: its storage and where it lies there."""
     return ref.storage, ref.offset
 
 

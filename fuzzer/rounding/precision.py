@@ -15,6 +15,7 @@ ULPS = {torch.float64: 1.0, torch.float32: 1.0, torch.bfloat16: 0.5, torch.float
 
 
 def epsilon(dtype: torch.dtype) -> float:
+    """The distance from 1 to the next number of the dtype."""
     return torch.finfo(dtype).eps
 
 
