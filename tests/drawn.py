@@ -6,7 +6,8 @@ import random
 from collections.abc import Collection
 from typing import Any
 
-from fuzzer.generation.generate import Rejected, generate
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import generate
 from fuzzer.language.program import Program
 
 # 400 draws of all ops and of one family each: at most 3 in a hundred were rejected.

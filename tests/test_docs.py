@@ -23,7 +23,7 @@ from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import report_program
 from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import draw_node
+from fuzzer.generation.nodes import draw_node
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import CLASSES
 from fuzzer.language.infer import check_cotangents, infer

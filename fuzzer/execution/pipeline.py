@@ -21,7 +21,7 @@ from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.observe import observe
 from fuzzer.execution.usage import cpu_seconds
-from fuzzer.generation.generate import Rejected
+from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, verdicts
 from fuzzer.judgement.trial import PENDING, RAN, Observation, Subject, Trial
 from fuzzer.language import routes

@@ -18,6 +18,10 @@ _UNWRITABLE_VIEWS = ("as_strided", "unfold")
 _DENIED_VIEWS = ("unsafe_split", "unsafe_chunk")
 
 
+class Rejected(ValueError):
+    """A draw that torch refused; the message names the op and torch's reason."""
+
+
 @dataclass
 class Draft:
     """A program being written: what is bound, its real value, and what depends on a leaf that requires grad.

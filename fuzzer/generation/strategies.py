@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from fuzzer.generation.generate import Rejected, generate
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import generate
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.language.infer import IllTyped
 from fuzzer.language.ops import OPS

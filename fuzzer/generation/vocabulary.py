@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from fuzzer.generation.generate import Draft, Rejected, draw_node
+from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.nodes import draw_node
 from fuzzer.language.interpret import UnknownOp, apply, materialise
 from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.spec import REQUIRED, Limits, OpSpec

@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import Rejected, draw_cotangent, draw_node, dry_gradients, run_node, without_dead_nodes
+from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.dry_run import dry_gradients
+from fuzzer.generation.generate import draw_cotangent, without_dead_nodes
+from fuzzer.generation.nodes import draw_node, run_node
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.infer import infer
 from fuzzer.language.interpret import materialise

@@ -33,7 +33,7 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import REFUSED, is_detectable, record_reference, report_trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.usage import cpu_seconds
-from fuzzer.generation.generate import Rejected
+from fuzzer.generation.draft import Rejected
 from fuzzer.guidance.candidates import CANDIDATES, CandidateSpec, record_candidate
 from fuzzer.guidance.novelty import FeatureCounts
 from fuzzer.guidance.parents import CountingCorpus

@@ -26,7 +26,7 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import REFUSED, is_detectable, record_reference, report_trial
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.usage import cpu_seconds
-from fuzzer.generation.generate import Rejected
+from fuzzer.generation.draft import Rejected
 from fuzzer.guidance.novelty import FeatureCounts, novelty, trace_features
 
 KS, POWERS = (2, 4, 8, 16), (0.0, 0.5, 1.0)

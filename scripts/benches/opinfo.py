@@ -22,8 +22,9 @@ from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.observe import observe
 from fuzzer.execution.pool import NoMachine, Pool
-from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import Rejected, draw_node, generate, run_node
+from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.generate import generate
+from fuzzer.generation.nodes import draw_node, run_node
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.excluded import EXCLUDED

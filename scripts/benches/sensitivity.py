@@ -25,7 +25,7 @@ from fuzzer.execution.journal import journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import Refused, run_both
 from fuzzer.execution.pool import Pool
-from fuzzer.generation.generate import Rejected
+from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import verdicts
 from fuzzer.judgement.trial import RAN, Trial
 from fuzzer.language.infer import IllTyped

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import run_node
+from fuzzer.generation.nodes import run_node
 from fuzzer.language.interpret import materialise
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Limits

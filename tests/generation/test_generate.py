@@ -13,7 +13,8 @@ import torch
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
-from fuzzer.generation.generate import CLOSING, Rejected, draw_layout, draw_shape, generate, without_dead_nodes
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import CLOSING, generate, without_dead_nodes
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS, ops_by_family
@@ -128,14 +129,6 @@ def test_programs_show_variety(holds, least: float) -> None:  # type: ignore[no-
     assert share(holds) >= least
 
 
-def test_sizes_are_log_uniform_up_to_the_limit() -> None:
-    rng = random.Random(1)
-    sizes = [s for _ in range(3000) for s in draw_shape(rng, Limits(max_numel=10**9), (1, 2))]
-    assert max(sizes) == 64
-    small, large = sum(s <= 8 for s in sizes), sum(s >= 9 for s in sizes)
-    assert 0.6 < small / large < 1.9
-
-
 @pytest.mark.parametrize(
     "limits",
     [
@@ -192,22 +185,6 @@ def test_views_lie_within_the_storage_of_their_base() -> None:
                 assert extent(leaf.shape, leaf.stride, leaf.offset) <= extent(base.shape, base.stride, base.offset)
                 views += 1
     assert views >= 50
-
-
-def test_layouts_describe_the_shape_they_were_drawn_for() -> None:
-    rng = random.Random(3)
-    for _ in range(300):
-        shape = draw_shape(rng, Limits(), (0, 4))
-        stride, offset = draw_layout(rng, shape)
-        torch.as_strided(torch.empty(extent(shape, stride, offset)), shape, stride, offset)
-
-
-def test_images_are_laid_out_channels_last_now_and_then() -> None:
-    rng = random.Random(4)
-    for shape, layout in (((2, 3, 4, 5), torch.channels_last), ((2, 3, 4, 5, 6), torch.channels_last_3d)):
-        drawn = [draw_layout(rng, shape) for _ in range(200)]
-        strided = [torch.empty_strided(shape, stride) for stride, offset in drawn if not offset]
-        assert sum(t.is_contiguous(memory_format=layout) for t in strided) >= 5
 
 
 def test_pruning_drops_what_no_output_needs_and_keeps_one_unused_leaf() -> None:

@@ -15,10 +15,12 @@ import pytest
 import torch
 
 from fuzzer.findings.script import repro
-from fuzzer.generation.generate import Rejected, generate
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import generate
+from fuzzer.generation.layouts import draw_layout, draw_shape
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.interpret import apply, cotangents, materialise, run_each
-from fuzzer.language.ops.spec import writable
+from fuzzer.language.ops.spec import Limits, writable
 from fuzzer.language.program import Program, Shape, TensorType, contiguous, extent
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.text import parse, show
@@ -181,3 +183,27 @@ def test_a_script_of_each_class_rebuilds_its_inputs_and_runs(
                 assert (ours.stride(), ours.storage_offset()) == (theirs.stride(), theirs.storage_offset())
             assert torch.equal(ours.nan_to_num(), theirs.nan_to_num())
     assert capsys.readouterr().out
+
+
+def test_sizes_are_log_uniform_up_to_the_limit() -> None:
+    rng = random.Random(1)
+    sizes = [s for _ in range(3000) for s in draw_shape(rng, Limits(max_numel=10**9), (1, 2))]
+    assert max(sizes) == 64
+    small, large = sum(s <= 8 for s in sizes), sum(s >= 9 for s in sizes)
+    assert 0.6 < small / large < 1.9
+
+
+def test_layouts_describe_the_shape_they_were_drawn_for() -> None:
+    rng = random.Random(3)
+    for _ in range(300):
+        shape = draw_shape(rng, Limits(), (0, 4))
+        stride, offset = draw_layout(rng, shape)
+        torch.as_strided(torch.empty(extent(shape, stride, offset)), shape, stride, offset)
+
+
+def test_images_are_laid_out_channels_last_now_and_then() -> None:
+    rng = random.Random(4)
+    for shape, layout in (((2, 3, 4, 5), torch.channels_last), ((2, 3, 4, 5, 6), torch.channels_last_3d)):
+        layouts = [draw_layout(rng, shape) for _ in range(200)]
+        strided = [torch.empty_strided(shape, stride) for stride, offset in layouts if not offset]
+        assert sum(t.is_contiguous(memory_format=layout) for t in strided) >= 5

@@ -14,7 +14,8 @@ import pytest
 import torch
 from hypothesis import find, given, settings
 
-from fuzzer.generation.generate import Rejected, generate
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import generate
 from fuzzer.generation.strategies import programs
 from fuzzer.language.infer import check_cotangents, infer, type_of
 from fuzzer.language.interpret import apply, cotangents, materialise, run_each, to_function

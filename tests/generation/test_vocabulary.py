@@ -8,7 +8,8 @@ import pytest
 
 from fuzzer.execution.explore import draw_program
 from fuzzer.execution.messages import Task
-from fuzzer.generation.generate import CLOSING, Rejected
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import CLOSING
 from fuzzer.generation.vocabulary import SETS, parse_ops
 from fuzzer.language.interpret import UnknownOp
 from fuzzer.language.ops import OPS

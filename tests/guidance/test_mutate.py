@@ -8,7 +8,8 @@ import random
 import pytest
 import torch
 
-from fuzzer.generation.generate import Rejected, dry_gradients
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.guidance.mutate import BY_NAME, HAVOC, MUTATORS, Mutator, mutate
 from fuzzer.guidance.redraft import try_mutator
 from fuzzer.language.infer import infer

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fuzzer.generation.generate import Rejected
+from fuzzer.generation.draft import Rejected
 from fuzzer.guidance.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import Rejected, draw_node
+from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.nodes import draw_node
 from fuzzer.language.interpret import apply
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Limits

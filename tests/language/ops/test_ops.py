@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import Rejected, draw_node
+from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.nodes import draw_node
 from fuzzer.language.interpret import PROPERTIES, apply
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import REQUIRED, Attribute, Limits, Operand

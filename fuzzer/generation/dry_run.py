@@ -1,0 +1,64 @@
+"""The backward of a program in eager, before anything is compiled: can a wrong gradient show?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from fuzzer.language.interpret import cotangents, materialise, to_function
+from fuzzer.language.ops import OPS
+from fuzzer.language.program import (
+    Program,
+)
+from fuzzer.language.routes import DEFAULT, Call
+from fuzzer.language.values import real_parts
+
+_CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
+
+
+def dry_gradients(
+    program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
+) -> dict[str, torch.Tensor | None] | None:
+    """Eager's gradients, of leaves and cotangents with `change` applied to those that float or are complex."""
+
+    def changed(t: torch.Tensor) -> torch.Tensor:
+        rounded = t.is_floating_point() or t.is_complex()
+        return change(t.detach()).requires_grad_(t.requires_grad) if rounded else t
+
+    try:
+        leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
+        seeds = [changed(t) for t in cotangents(program)]
+        return DEFAULT.run(Call(program, to_function(program), leaves, seeds)).gradients
+    except Exception:  # torch's refusal, of whatever type, is the answer
+        return None
+
+
+def has_detectable_gradient(program: Program) -> bool:
+    """Whether a wrong gradient could show: the dry run of the backward.
+
+    Some element of some gradient must exceed CLEAR times the root mean square difference between the gradient as
+    eager computes it and the same in float64, from the same numbers, where both are finite. Where
+    the program has no float64 form, nonzero is enough.
+    """
+    own = dry_gradients(program)
+    if own is None:
+        return True  # refused: the reference side will say so
+    drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
+    wide = None if drawing else dry_gradients(program, _to_double)
+    for name, gradient in own.items():
+        if gradient is None or not gradient.numel():
+            continue
+        g = real_parts(gradient).double()
+        exact = None if wide is None or wide[name] is None else real_parts(wide[name])
+        off = torch.zeros_like(g) if exact is None else g - exact
+        finite = torch.isfinite(g) & torch.isfinite(off)
+        noise = off[finite].square().mean().sqrt()
+        if bool((g[finite].abs() > _CLEAR * noise).any()):
+            return True
+    return False
+
+
+def _to_double(t: torch.Tensor) -> torch.Tensor:
+    """The tensor in float64 or complex128."""
+    return t.to(torch.promote_types(t.dtype, torch.float64))

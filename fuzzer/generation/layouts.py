@@ -1,0 +1,67 @@
+"""Shapes and layouts as they are drawn: sizes, strides, offsets."""
+
+from __future__ import annotations
+
+import random
+
+from fuzzer.generation.knobs import USUAL
+from fuzzer.language.ops.spec import Limits, log_uniform
+from fuzzer.language.program import (
+    Shape,
+    contiguous,
+)
+
+
+def draw_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Shape:
+    """A shape of a rank in `rank`: sizes log-uniform, 1 and 0 among them, at most limits.max_numel elements."""
+    lowest, highest = rank[0], min(rank[1], limits.max_rank)
+    ranks = list(range(lowest, max(lowest, highest) + 1))
+    dims = rng.choices(ranks, [{0: 1, 1: 3, 2: 6, 3: 5, 4: 2, 5: 0.7}.get(r, 0.2) for r in ranks])[0]
+    sizes: list[int] = []
+    room = limits.max_numel
+    for _ in range(dims):
+        size = min(log_uniform(rng, 1, limits.max_size), max(room, 1))
+        sizes.append(size)
+        room //= max(size, 1)
+    if sizes and rng.random() < 0.006:
+        sizes[rng.randrange(dims)] = 0
+    rng.shuffle(sizes)
+    return tuple(sizes)
+
+
+def draw_layout(rng: random.Random, shape: Shape, dense: float = USUAL.dense) -> tuple[Shape, int]:
+    """A stride and an offset: dense in this share, else permuted, with gaps, broadcast (stride 0), or overlapping."""
+    kinds = ("dense", "permuted", "gaps", "broadcast", "overlapping")
+    kind = rng.choices(kinds, (dense, *((1 - dense) * share for share in (0.45, 0.35, 0.15, 0.05))))[0]
+    if not shape or kind == "dense":
+        return contiguous(shape), 0
+    if kind == "permuted":
+        order = list(range(len(shape)))
+        if len(shape) in (4, 5) and rng.random() < 0.5:
+            order.append(order.pop(1))  # channels_last, of two or three spatial dimensions
+        else:
+            rng.shuffle(order)
+        steps = contiguous(tuple(shape[i] for i in order))
+        return tuple(steps[order.index(i)] for i in range(len(shape))), 0
+    if kind == "gaps":
+        step = rng.choice((1, 2, 3))
+        padded = tuple(size + rng.choice((0, 0, 1, 3)) for size in shape)
+        return tuple(s * step for s in contiguous(padded)), rng.choice((0, 1, 5))
+    return _overlapping_strides(rng, shape) if kind == "overlapping" else broadcast_strides(rng, shape), 0
+
+
+def _overlapping_strides(rng: random.Random, shape: Shape) -> Shape:
+    """Strides of windows into a shorter tensor: one dimension steps less far than what lies inside it reaches."""
+    dense = contiguous(shape)
+    wide = [i for i, size in enumerate(shape) if size > 1 and dense[i] > 1]
+    if not wide:
+        return dense
+    at = rng.choice(wide)
+    return (*dense[:at], rng.randint(1, dense[at] - 1), *dense[at + 1 :])
+
+
+def broadcast_strides(rng: random.Random, shape: Shape) -> Shape:
+    """Strides of a tensor that was expanded along some of its dimensions: stride 0 there, dense elsewhere."""
+    expanded = set(rng.sample(range(len(shape)), rng.randint(1, len(shape))))
+    dense = contiguous(tuple(1 if i in expanded else size for i, size in enumerate(shape)))
+    return tuple(0 if i in expanded else step for i, step in enumerate(dense))

@@ -1,0 +1,277 @@
+"""One node, drawn in the order of its op's table and run at once on the values drawn so far."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.layouts import draw_layout, draw_shape
+from fuzzer.language.infer import type_of
+from fuzzer.language.interpret import apply, strided
+from fuzzer.language.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, writable
+from fuzzer.language.program import (
+    DIFFERENTIABLE,
+    FLOATS,
+    NORMAL,
+    Argument,
+    Leaf,
+    Node,
+    Recipe,
+    Shape,
+    TensorType,
+    contiguous,
+    extent,
+    writes,
+)
+from fuzzer.language.values import GENERAL, fill
+
+_EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
+# Beyond this, values overflow within a node or two: float16 ends at 65504.
+_SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6}
+
+
+def weighted(rng: random.Random, weights: dict[str, float]) -> str:
+    """One of the names, as likely as its weight says."""
+    return rng.choices(list(weights), list(weights.values()))[0]
+
+
+def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe:
+    """A recipe: mostly one that suits the op, else a general one."""
+    if dtype == "bool":
+        return Recipe("coins")
+    if dtype not in DIFFERENTIABLE:
+        return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
+    # wider dtypes end where no value of a real program comes
+    suited = [name for name in suited if name != "overflow" or dtype == "f16"]
+    if suited and rng.random() < 0.92:
+        return Recipe(rng.choice(suited))
+    if rng.random() < 0.6:
+        return NORMAL
+    return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
+
+
+def new_leaf(
+    draft: Draft,
+    dtype: str,
+    shape: Shape,
+    recipe: Recipe,
+    plain: bool = False,
+    fixed: bool = False,
+    written: bool = False,
+) -> str:
+    """Add a leaf of this type; sometimes as a view of an existing one with enough storage.
+
+    plain: dense and no view;  fixed: it does not require grad;  written: neither, and it may be written in place.
+    """
+    rng = draft.rng
+    name = f"x{len(draft.leaves)}"
+    stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape, draft.knobs.dense)
+    floating = dtype in DIFFERENTIABLE
+    if written and not writable(TensorType(dtype, shape, stride)):
+        stride = contiguous(shape)
+    tracked = floating and not fixed and not written and rng.random() < 0.88
+    leaf = Leaf(name, dtype, shape, stride, offset, tracked, recipe, rng.randrange(1000))
+    taken = draft.written_memory() | ({draft.memory(draft.target)} if draft.target else set())
+    bases = [
+        base
+        for base in draft.leaves
+        if base.base is None
+        and not written
+        and draft.memory(base.name) not in taken
+        and (base.dtype, base.values) == (dtype, recipe)
+        and extent(base.shape, base.stride, base.offset) >= extent(shape, stride, offset)
+    ]
+    if bases and floating and not plain and 0 not in shape and rng.random() < 0.25:
+        base = rng.choice(bases)
+        leaf = replace(leaf, base=base.name, values=NORMAL, seed=0)
+        value = torch.as_strided(draft.env[base.name], shape, stride, offset)
+    else:
+        value = strided(fill(recipe, leaf.seed, dtype, shape), stride, offset)
+    if leaf.type.is_complex and not plain and not written and rng.random() < 0.15:
+        leaf, value = replace(leaf, conj=True), value.conj()
+    draft.leaves.append(leaf)
+    draft.env[name], draft.types[name] = value, leaf.type
+    if leaf.requires_grad:
+        draft.tracked.add(name)
+    return name
+
+
+def draw_node(draft: Draft, spec: OpSpec) -> Node:
+    """One node of this op: its parameters in table order."""
+    d, known = Draw(draft.rng, draft.limits if spec.takes_complex else draft.limits.real()), len(draft.leaves)
+    args: list[Argument] = []
+    attrs: list[tuple[str, Any]] = []
+    for parameter in spec.params:
+        if isinstance(parameter, Attribute):
+            value = parameter.draw(d)
+            d.attrs[parameter.name] = value
+            if not _same_value(value, parameter.default):
+                attrs.append((parameter.name, value))
+            continue
+        if spec.effects and not args:
+            draft.target = _draw_written(draft, parameter, d)
+            d.operands.append(draft.types[draft.target])
+            args.append(draft.target)
+        else:
+            args.append(_draw_argument(draft, parameter, d, first=not args))
+    draft.target = ""
+    _put_boundary_values(draft, zip(spec.operands, args, strict=True), d, known)
+    while args and args[-1] is None:
+        args.pop()
+    count = spec.results(d) if callable(spec.results) else spec.results
+    used = sum(len(node.outs) for node in draft.nodes)
+    return Node(tuple(f"v{used + i}" for i in range(count)), spec.name, tuple(args), tuple(attrs))
+
+
+def _draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Argument:
+    if parameter.absent and draft.rng.random() < parameter.absent:
+        d.operands.append(None)
+        return None
+    if parameter.count is None:
+        name = _draw_operand(draft, parameter, d, first)
+        d.operands.append(draft.types[name])
+        return name
+    names: list[str] = []
+    d.operands.append(())
+    for _ in range(draft.rng.randint(*parameter.count)):
+        names.append(_draw_operand(draft, parameter, d, first and not names))
+        d.operands[-1] = tuple(draft.types[name] for name in names)
+    return tuple(names)
+
+
+def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
+    """The name of an existing value that may stand here, or of a new leaf."""
+    rng = draft.rng
+    shape = operand.shape(d) if operand.shape is not None else None
+    if first and draft.anchor and operand.admits(d, draft.types[draft.anchor], shape):
+        return draft.anchor
+    dtype = _operand_dtype(draft, operand, d)
+    if operand.recipe is not None:
+        assert shape is not None, f"operand {operand.name} has a recipe and no shape"
+        # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
+        return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
+    candidates = [name for name, t in draft.readable() if operand.admits(d, t, shape)]
+    if candidates and rng.random() < draft.knobs.reuse:
+        return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
+    if shape is None:
+        shape = _fresh_shape(draft, operand, d, dtype)
+    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values))
+
+
+def _draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
+    """The name of a value that an in-place op may write, or of a new leaf for it."""
+    rng = draft.rng
+    candidates = [name for name, t in draft.readable() if operand.admits(d, t, None) and draft.may_write(name)]
+    if candidates and (draft.anchor in candidates or rng.random() < 0.9 or not draft.may_write_leaves):
+        weights = [_preference(draft, name) for name in candidates]
+        return draft.anchor if draft.anchor in candidates else rng.choices(candidates, weights)[0]
+    if not draft.may_write_leaves:
+        raise Rejected("no value may be written in place")
+    dtype = _operand_dtype(draft, operand, d)
+    shape = _fresh_shape(draft, operand, d, dtype)
+    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values), written=True)
+
+
+def _preference(draft: Draft, name: str) -> float:
+    """Results that nothing uses yet first, so that programs grow deep; what carries a gradient before what does not."""
+    weight = 1.0
+    if name.startswith("v"):
+        weight *= 4
+    if not draft.uses.get(name):
+        weight *= 4
+    return weight * (3 if name in draft.tracked else 1)
+
+
+def _operand_dtype(draft: Draft, operand: Operand, d: Draw) -> str:
+    dtypes = operand.admitted(d)
+    if len(dtypes) == 1 or (draft.dtype in dtypes and draft.rng.random() < 0.9):
+        return draft.dtype if draft.dtype in dtypes else dtypes[0]
+    allowed = [t for t in dtypes if t not in DIFFERENTIABLE or t in draft.limits.dtypes]
+    return draft.rng.choice(allowed or list(dtypes))
+
+
+def _fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
+    for _ in range(50):
+        shape = operand.fresh(d) if operand.fresh is not None else draw_shape(draft.rng, draft.limits, operand.rank)
+        t = TensorType(dtype, shape, contiguous(shape))
+        if operand.accepts is None or operand.accepts(t):
+            return shape
+    raise Rejected(f"operand {operand.name}: no shape of rank {operand.rank} was accepted in 50 draws")
+
+
+def _put_boundary_values(draft: Draft, drawn: Iterable[tuple[Operand, Argument]], d: Draw, known: int) -> None:
+    """Put the numbers at which the op changes its rule into most leaves that were drawn for it, from `known` on."""
+    for operand, name in drawn:
+        edges = [x for x in operand.edges(d) if isinstance(x, int | float)] if operand.edges else []
+        at = next((i for i, leaf in enumerate(draft.leaves) if i >= known and leaf.name == name), None)
+        if not edges or at is None or draft.rng.random() >= _EDGED:
+            continue
+        leaf = replace(draft.leaves[at], values=Recipe("around", tuple(edges)))
+        if leaf.base is None and all(other.base != leaf.name for other in draft.leaves):
+            draft.leaves[at] = leaf
+            draft.env[leaf.name] = strided(
+                fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape), leaf.stride, leaf.offset
+            )
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    """Equal and of one type: True is not 1 in a program's text."""
+    return type(a) is type(b) and a == b
+
+
+def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
+    """The dry run of one node. Raises Rejected where torch refuses it."""
+    draft.nodes.append(node)
+    with torch.no_grad():
+        try:
+            apply(node, draft.env)
+        except Exception as error:  # torch's refusal is the answer; every type of it occurs
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise Rejected(f"{spec.name}: {reason[0]}") from None
+    for name in node.outs:
+        draft.types[name] = type_of(draft.env[name])
+    if spec.differentiable and any(u in draft.tracked for u in node.uses):
+        draft.tracked.update(name for name in _results_requiring_grad(draft, node) if draft.types[name].differentiable)
+    draft.count(node)
+
+
+def _results_requiring_grad(draft: Draft, node: Node) -> Sequence[str]:
+    """The results that depend on an operand with a gradient: not all of meshgrid's, and not on reshape_as's second."""
+    if writes(node) or (
+        len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].differentiable)
+    ):
+        return node.outs
+    env: dict[str, Any] = {u: draft.env[u].detach().requires_grad_(u in draft.tracked) for u in node.uses}
+    apply(node, env)
+    return [name for name in node.outs if env[name].requires_grad]
+
+
+def has_useful_values(draft: Draft, node: Node) -> bool:
+    """Whether the node's floating results are finite, of sane size and not all zero.
+
+    Where a leaf is there to overflow, three of four elements may; where one factor is zero, the product may be.
+    """
+    recipes = {leaf.values.name for leaf in draft.leaves if leaf.name in node.uses}
+    shown = [name for out in node.outs for name in draft.sharing(out)] if writes(node) else node.outs
+    # what a write through a view changed is seen in its base
+    for name in [name for name in shown if name not in node.outs] or node.outs:
+        value = draft.env[name]
+        if not draft.types[name].differentiable or value.numel() == 0:
+            continue
+        if "overflow" in recipes and bool((value.isfinite() & (value != 0)).sum() * 4 > value.numel()):
+            continue
+        top = float(value.abs().max())
+        if not math.isfinite(top) or (top == 0 and "lone_zero" not in recipes) or top > _SANE[draft.types[name].dtype]:
+            return False
+    return True
+
+
+def within_limits(leaf: Leaf, limits: Limits) -> bool:
+    """Whether a leaf keeps to the limits: an op's own rules for shapes and dtypes may not know them."""
+    return leaf.type.numel <= limits.max_numel and (leaf.dtype not in FLOATS or leaf.dtype in limits.dtypes)
