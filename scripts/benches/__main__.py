@@ -41,6 +41,7 @@ from fuzzer.language.interpret import UnknownOp
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import DIFFERENTIABLE
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.language.settings import UnknownSetting, parse_assignment
 from fuzzer.language.text import ParseError
 
 
@@ -320,11 +321,18 @@ def throughput_command(
 
 @main.command("profile")
 @click.option("--programs", default=60, show_default=True, type=click.IntRange(1))
+@click.option("--beside", default="", metavar="KEY=VALUE", help="The same programs again under this setting.")
 @_options
-def profile_command(programs: int, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+def profile_command(
+    programs: int, beside: str, workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
     """Where a program's CPU time goes, by phase, from drawing it to the report."""
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
-    _print(profile.measure_profile(task, programs, workers), as_json)
+    try:
+        other = (parse_assignment(beside),) if beside else ()
+    except UnknownSetting as error:
+        raise click.BadParameter(str(error)) from None
+    _print(profile.measure_profile(task, programs, workers, other), as_json)
 
 
 @main.command("slopes")

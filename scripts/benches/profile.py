@@ -21,6 +21,7 @@ from fuzzer.execution import exercise, explore, pipeline
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.language.private import compile_phases
+from fuzzer.language.program import Attributes
 
 # Phases in the order in which they are told, and what is in them.
 PHASES = {
@@ -148,20 +149,28 @@ def _timed(task: Task, index: int) -> Report:
     return Timed(**vars(found), phases=dict(watch.seconds))
 
 
-def measure_profile(task: Task, programs: int, workers: int) -> dict[str, Any]:
-    """CPU seconds of a program by phase, in workers and in this process. First compiles do not count."""
+def measure_profile(task: Task, programs: int, workers: int, beside: Attributes = ()) -> dict[str, Any]:
+    """CPU seconds of a program by phase, in workers and in this process; then those of the same programs, in workers
+    of their own, with these settings in place of the drawn ones. First compiles do not count."""
     started = time.monotonic()
-    with Pool(workers, task.place.devices) as pool:
-        explored(pool, task, range(2 * workers))
-        cpu = time.process_time()
-        reports = explored(pool, task, range(2 * workers, 2 * workers + programs))
-        own = time.process_time() - cpu
-    return profile_summary(reports, own) | {
+    figures = _measure(task, programs, workers)
+    if beside:
+        other = _measure(replace(task, fixed=(*task.fixed, *beside)), programs, workers)
+        figures["beside"] = {"settings": dict(beside), **other}
+    return figures | {
         "workers": workers,
         "device": task.place.subject.device,
         "backend": task.place.subject.backend,
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+def _measure(task: Task, programs: int, workers: int) -> dict[str, Any]:
+    with Pool(workers, task.place.devices) as pool:
+        explored(pool, task, range(2 * workers))
+        cpu = time.process_time()
+        reports = explored(pool, task, range(2 * workers, 2 * workers + programs))
+        return profile_summary(reports, time.process_time() - cpu)
 
 
 def explored(pool: Pool, task: Task, numbers: range) -> list[Report]:

@@ -62,6 +62,13 @@ def test_every_phase_of_ours_is_seen_where_nothing_compiles() -> None:
     assert figures["cpu_seconds_per_program"] == pytest.approx(sum(figures["phases"].values()), rel=0.01)
 
 
+def test_the_same_programs_are_measured_again_under_another_setting() -> None:
+    figures = profile.measure_profile(EAGER, 3, 1, (("functorch.cse", False),))
+    assert figures["beside"]["settings"] == {"functorch.cse": False}
+    assert figures["beside"]["programs"] == figures["programs"] == 3
+    assert set(figures["beside"]["phases"]) == set(figures["phases"])
+
+
 def test_what_was_rejected_does_not_count() -> None:
     figures = profile_summary(
         [Timed("a", phases={"run": 3.0}), Timed("", rejected="no", phases={"run": 5.0}), Report("")], 1.0
