@@ -30,7 +30,7 @@ from fuzzer.language.interpret import UnknownOp
 from fuzzer.language.private import output_code, reset_compiler, without_part
 from fuzzer.language.program import Attributes, Program
 from fuzzer.language.regions import UnknownRegion
-from fuzzer.language.settings import SAME_DRAWS, UnknownSetting, in_force
+from fuzzer.language.settings import UnknownSetting, in_force, without_choices
 from fuzzer.language.text import show
 from fuzzer.language.values import UnknownRecipe
 from fuzzer.planted import planted
@@ -117,8 +117,8 @@ def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
 
 
 def without_settings(program: Program) -> Program:
-    """The program under torch's defaults, but for what makes both sides draw the same."""
-    return replace(program, settings=tuple(pair for pair in program.settings if pair == SAME_DRAWS))
+    """The program under torch's defaults (`without_choices`)."""
+    return replace(program, settings=without_choices(program.settings))
 
 
 def _run_compiled(program: Program, trial: Trial, task: Task, journal: Journal) -> Observation:

@@ -13,11 +13,13 @@ from fuzzer.findings.checks import CHECKS, DEADLINES, check_lines, compares_valu
 from fuzzer.findings.inputs import inputs
 from fuzzer.findings.sides import Sides
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Finding, Signature
+from fuzzer.language import tuning
 from fuzzer.language.interpret import python_value
 from fuzzer.language.private import CONFIGS
 from fuzzer.language.program import Program, Value, canonical
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import WIDTH, write_function
+from fuzzer.language.settings import ONE_CONFIG
 from fuzzer.language.text import parse
 
 
@@ -34,15 +36,18 @@ def repro(finding: Finding) -> str:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(ROUTES)}")
     route = ROUTES[program.route.name]
     needed = dict((*program.settings, *route.settings))
+    config = needed.pop(ONE_CONFIG, tuning.ALL)
     settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
     configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
     body = write_function(program)
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join(body)) else ""
     imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
-    imports += [f"import {name}" for name in sorted({*configs, *route.script.imports})]
+    tuned = tuning.IMPORTS if config != tuning.ALL else ()
+    imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
     imports += ["import flag_gems"] if sides.gems else []
     parts = [
         [*_header(finding), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
+        *([tuning.write(config)] if tuned else []),
         *inputs(sides),
         body,
         route.script.write(program),

@@ -46,6 +46,7 @@ CONFIGS = {
     "inductor": "torch._inductor.config",
     "functorch": "torch._functorch.config",
     "dynamo": "torch._dynamo.config",
+    "triton": "fuzzer.language.tuning",  # ours, and made like those
 }
 
 
@@ -81,7 +82,7 @@ def needs_memory(error: Exception) -> bool:
 
 
 def config_module(prefix: str) -> Any:
-    """The config module behind a setting's prefix ("inductor", "functorch" or "dynamo"). KeyError otherwise."""
+    """The config module behind a setting's prefix, one of CONFIGS ("inductor"). KeyError otherwise."""
     return importlib.import_module(CONFIGS[prefix])
 
 

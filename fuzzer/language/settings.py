@@ -10,13 +10,14 @@ import ast
 import contextlib
 import functools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, get_args
 
 from fuzzer.language.devices import DEVICES, devices_with_code
 from fuzzer.language.private import CONFIGS, config_module, config_type
 from fuzzer.language.program import Attributes, Value
+from fuzzer.language.tuning import ALL
 
 
 class UnknownSetting(ValueError):
@@ -25,6 +26,7 @@ class UnknownSetting(ValueError):
 
 # Compiled code draws what eager draws only where it calls eager's kernels for it.
 SAME_DRAWS: tuple[str, Value] = ("inductor.fallback_random", True)
+ONE_CONFIG = "triton.config"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Setting:
     devices  where it acts, and is drawn; none where it is not drawn at all, and `note` says why.
     graphs   TRAINING or INFERENCE: the only kind in which it acts (`RouteSpec.takes`); none given: in both.
     needs    settings that hold with it, without which it does nothing.
+    always   whether every program draws a value of it, beside those that are drawn.
     note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
     """
 
@@ -44,6 +47,7 @@ class Setting:
     devices: tuple[str, ...] = tuple(DEVICES)
     graphs: str = ""
     needs: Attributes = ()
+    always: bool = False
     note: str = ""
 
 
@@ -110,7 +114,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("inductor.eager_numerics.division_rounding", (True,), _TRITON, note="Triton's division is exact then"),
     Setting("inductor.eager_numerics.disable_ftz", (True,), _TRITON, note="subnormals are kept, as in eager"),
     Setting("inductor.eager_numerics.use_pytorch_libdevice", (True,), _TRITON, note="other ulps in pow, erf"),
-    # Triton's code
+    # Triton's code; of 1, 2, 3, 4 or 6 configs each is built as often
+    Setting(ONE_CONFIG, (ALL, *range(12)), _TRITON, always=True, note="no Triton kernels"),
     Setting("inductor.triton.persistent_reductions", (False,), _TRITON),
     Setting("inductor.triton.cooperative_reductions", (True,), _TRITON),
     Setting("inductor.triton.force_cooperative_reductions", (True,), _TRITON),
@@ -217,17 +222,24 @@ PROFILES: dict[str, tuple[float, tuple[int, int]]] = {
 }
 
 
-def draw_settings(rng: random.Random, acting: Iterable[Setting], profile: str = "usual") -> Attributes:
+def draw_settings(rng: random.Random, acting: Collection[Setting], profile: str = "usual") -> Attributes:
     """Settings for one program of those that act on it (`routes.acts`), as many as the profile says, and what they
-    need."""
+    need; beside them those that every program has, unless the value drawn is the default."""
     without, (fewest, most) = PROFILES[profile]
+    own = {setting.name: rng.choice(setting.values) for setting in acting if setting.always}
+    drawn: dict[str, Value] = {name: value for name, value in own.items() if value != default(name)}
     if rng.random() < without:
-        return ()
-    known = [s for s in acting if exists(s.name)]
-    drawn: dict[str, Value] = {}
+        return tuple(sorted(drawn.items()))
+    known = [s for s in acting if not s.always and exists(s.name)]
     for setting in rng.sample(known, min(rng.randint(fewest, most), len(known))):
         drawn = {**dict(setting.needs), **drawn, setting.name: rng.choice(setting.values)}
     return tuple(sorted(drawn.items()))
+
+
+def without_choices(settings: Attributes) -> Attributes:
+    """torch's defaults in place of these settings, but for what makes both sides draw the same and which of Triton's
+    configs is built."""
+    return tuple(pair for pair in settings if pair == SAME_DRAWS or pair[0] == ONE_CONFIG)
 
 
 @contextlib.contextmanager

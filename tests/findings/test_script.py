@@ -54,6 +54,14 @@ def test_settings_stand_in_the_script_as_people_write_them() -> None:
     assert "import torch._functorch.config" in functorch
 
 
+def test_a_script_builds_the_config_of_triton_that_its_finding_needs(tmp_path: Path) -> None:
+    pinned = MINIMAL.replace("program(1)", 'program(1)\nsettings({"triton.config": 2})')
+    text = repro(finding(pinned))
+    assert "tuner.precompile = one_config(2, tuner.precompile)" in text
+    assert "one_config" not in repro(finding(pinned.replace(": 2", ": -1")))
+    assert run(tmp_path, text, fresh=True).returncode == 0
+
+
 def test_an_unknown_setting_or_route_is_an_error() -> None:
     with pytest.raises(ExportError, match=r"gcc\.fast"):
         repro(finding(RELU.replace("inductor.cpp.inject_relu_bug_TESTING_ONLY", "gcc.fast")))

@@ -127,12 +127,13 @@ def test_the_table_names_a_setting_once_known_devices_and_routes_and_says_why_it
 def test_settings_are_drawn_for_device_and_route_with_what_they_need(device: str, route: str) -> None:
     table = {s.name: s for s in SETTINGS}
     acting = [s for s in SETTINGS if acts(s, device, route)]
+    own = {s.name for s in acting if s.always}
     drawn = [draw_settings(random.Random(n), acting) for n in range(2000)]
-    assert 0.45 < sum(not s for s in drawn) / 2000 < 0.55
+    assert 0.45 < sum({name for name, _ in settings} <= own for settings in drawn) / 2000 < 0.55
     for settings in drawn:
         assert list(settings) == sorted(settings)
         needed = {need for name, _ in settings if name in table for need, _ in table[name].needs}
-        chosen = [name for name, _ in settings if name not in needed]
+        chosen = [name for name, _ in settings if name not in needed | own]
         assert len(chosen) <= 3
         assert all(table[name] in acting for name in chosen)
         assert all(value in table[name].values for name, value in settings if name in chosen)

@@ -133,10 +133,12 @@ def look(device: str, setting: Setting, value: Value, names: list[str]) -> tuple
 
 
 def inert(device: str) -> list[str]:
-    """The settings none of whose values changes any code on this device, or under which a compile raises."""
-    rows = [look(device, s, value, [SHOWN_BY.get(s.name, "pointwise and reductions")]) for s, value in tried(device)]
+    """The settings none of whose values changes any code on this device, or under which a compile raises; but for those
+    of every program, which change what is built of it (`test_tuning`)."""
+    asked = [(s, value) for s, value in tried(device) if not s.always]
+    rows = [look(device, s, value, [SHOWN_BY.get(s.name, "pointwise and reductions")]) for s, value in asked]
     shown = {name for name, _, told in rows if told in PROGRAMS}
-    rows += [look(device, s, value, list(PROGRAMS)) for s, value in tried(device) if s.name not in shown]
+    rows += [look(device, s, value, list(PROGRAMS)) for s, value in asked if s.name not in shown]
     show(f"settings, values and the program whose code changes on {device}", rows)
     shown = {name for name, _, told in rows if told in PROGRAMS}
     return [name for name, _, told in rows if name not in shown or told.startswith("raised")]
