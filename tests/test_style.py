@@ -122,6 +122,27 @@ def test_the_program_and_its_text_know_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
+# Where torch's own modules that are not public may be imported; each says in its docstring which, and on what they were
+# tried.
+PRIVATE = ("fuzzer.language.private", "fuzzer.execution.stages.", "benches.opinfo")
+
+
+def imports_private_torch(path: Path) -> bool:
+    """Whether a module imports, anywhere in its text, one of torch's that begins with an underscore."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    found = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    found += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return any(re.search(r"^torch\b.*\._", name) for name in found)
+
+
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_private_torch_is_imported_in_few_places_which_say_so(module: str, path: Path) -> None:
+    if imports_private_torch(path):
+        assert module.startswith(PRIVATE)
+        told = ast.get_docstring(ast.parse(path.read_text())) or ""
+        assert re.search(r"(?i)not public|private", told), f"{module} does not say what it uses"
+
+
 def run(*command: str) -> None:
     """Run a checker over the tree; its report is the test's message."""
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)

@@ -156,7 +156,7 @@ class Campaign:
             "text": report.text,
         }
         row["verdicts"] = [asdict(v) for v in report.verdicts]
-        row["stderr"] = report.stderr
+        row["stderr"], row["built"] = report.stderr, report.built
         log.write(json.dumps(row) + "\n")
         log.flush()
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:

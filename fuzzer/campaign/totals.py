@@ -26,6 +26,7 @@ class Totals:
     legal: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     phases: Counter[str] = field(default_factory=Counter)
+    built: Counter[str] = field(default_factory=Counter)  # programs that a stage could not run, by why
 
     @property
     def programs(self) -> int:
@@ -43,6 +44,8 @@ class Totals:
         self.elements_seen += report.detectable
         self.elements += report.elements
         self.phases.update(report.seconds)
+        if report.built:
+            self.built[report.built] += 1
 
     def summary(self) -> dict[str, Any]:
         compared = max(self.programs, 1)
@@ -58,6 +61,7 @@ class Totals:
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
             "legal_differences": dict(self.legal),
+            "built": dict(self.built),
             "seconds": round(self.seconds, 1),
             "cpu_seconds": phases.pop("cpu", 0.0),
             "worker_seconds": phases,

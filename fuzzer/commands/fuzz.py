@@ -169,7 +169,7 @@ def _check_routes(task: Any) -> None:
     from fuzzer.language.routes import check_backend
 
     for route in task.routes:
-        check_backend(route, task.place.subject.backend)
+        check_backend(route, task.place.subject.compiler)
 
 
 def _install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:

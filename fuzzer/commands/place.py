@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fuzzer.judgement.trial import UNCOMPILED, Place, UsageError, parse_subject
+from fuzzer.judgement.trial import UNCOMPILED, Place, Subject, UsageError, parse_subject
 from fuzzer.language.devices import DEVICE_NAMES, is_device
 
 
@@ -33,8 +33,10 @@ def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> P
     for side in (place.reference, place.subject):
         if not is_device(side.device):
             raise UsageError(f"a device is one of {DEVICE_NAMES}, not {side.device!r}")
-        if side.backend not in known:
-            raise UsageError(f"no backend {side.backend!r}; this torch has {', '.join(sorted(known))}")
+        if side.compiler not in known:
+            raise UsageError(f"no backend {side.compiler!r}; this torch has {', '.join(sorted(known))}")
+        if side.backend != side.compiler:
+            _check_stage(side)
     if place.reference.backend != "eager":
         raise UsageError(f"the reference side records ATen operations, so it is eager, not {place.reference.backend!r}")
     if place.reference.threads > 1:
@@ -42,6 +44,15 @@ def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> P
     if place.subject.backend == "flag_gems":
         check_flag_gems(place.subject.device)
     return place
+
+
+def _check_stage(side: Subject) -> None:
+    """Raises UsageError where a side names a stage that there is not."""
+    from fuzzer.execution.stages import STAGES
+
+    known = [f"inductor:{name}" for name in STAGES]
+    if side.backend not in known:
+        raise UsageError(f"no stage {side.backend!r}; there are {', '.join(known)}")
 
 
 def make_task(device: str | None, backend: str, compare: tuple[str, str] | None, **fields: Any) -> Any:

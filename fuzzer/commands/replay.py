@@ -67,7 +67,8 @@ def replay(
     else:
         for row in rows:
             reason = f" ({row['rejected']})" if row["rejected"] else ""
-            click.echo(f"{row['program']}: {row['class']}{reason}", err=bool(reason))
+            built = f" (built: {row['built']})" if row["built"] else ""
+            click.echo(f"{row['program']}: {row['class']}{reason}{built}", err=bool(reason))
             for verdict in row["verdicts"]:
                 click.echo(f"  {verdict['signature']}\n    {verdict['detail']}")
     classes = {report.verdict for report in reports}
@@ -79,6 +80,7 @@ def _report_row(label: str, report: Report) -> dict[str, Any]:
         "program": label,
         "class": report.verdict,
         "rejected": report.rejected,
+        "built": report.built,
         "verdicts": [{"signature": str(v.signature), "detail": v.detail} for v in report.verdicts],
         "detectable": report.detectable,
         "elements": report.elements,

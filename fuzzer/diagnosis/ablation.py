@@ -84,7 +84,7 @@ def _settings(program: Program, task: Task) -> Iterator[Ablation]:
     yield from with_settings(
         program, task, (*_ABLATIONS, *([CONTRACTION] if device_row(subject.device).code == "cpp" else []))
     )
-    if subject.backend == "inductor":
+    if subject.compiler == "inductor":
         parts = (*GRAPHS, *([FP_FUSION] if device_row(subject.device).code == "triton" else []))
         for part in parts[2:] if ROUTES[program.route.name].joint else parts:  # one graph is inductor as a whole
             name = f"{part} off" if part == FP_FUSION else f"{part} uncompiled"

@@ -48,6 +48,7 @@ class Report:
     features   ids of what it exercises, by family, where that was asked for.
     candidate  which of several drawings of its number this is.
     fired      planted faults that changed what was compiled.
+    built      why it was built although a stage was on trial; "" where it was not.
     """
 
     text: str
@@ -65,6 +66,7 @@ class Report:
     features: Features = field(default_factory=dict)
     candidate: int = 0
     fired: tuple[str, ...] = ()
+    built: str = ""
 
     @property
     def verdict(self) -> str:

@@ -1,5 +1,5 @@
-"""One side of a trial: a program run there, and its Observation. A broad `except` stands here because whatever the code
-under test raises is its outcome.
+"""One side of a trial: a program run there, and its Observation; a stage's where that can run it. A broad `except`
+stands here because whatever the code under test raises is its outcome.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fuzzer.execution.usage import Peak, cpu_seconds
 from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Observation, Raised, Subject
 from fuzzer.language import interpret, routes
 from fuzzer.language.devices import synchronise
-from fuzzer.language.private import saved_tensor_hooks_kept
+from fuzzer.language.private import reset_compiler, saved_tensor_hooks_kept
 from fuzzer.language.program import Program, written_leaves
 from fuzzer.language.settings import CUDA_GRAPHS
 from fuzzer.rounding.record import Recorder
@@ -31,7 +31,7 @@ def _compile_function(subject: Subject, options: dict[str, Any]) -> routes.Compi
     if subject.backend in UNCOMPILED:
         return routes.no_compile
     dynamic = bool(options.get("dynamic"))
-    return functools.partial(torch.compile, backend=subject.backend, dynamic=dynamic, fullgraph=True)
+    return functools.partial(torch.compile, backend=subject.compiler, dynamic=dynamic, fullgraph=True)
 
 
 def _operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
@@ -69,7 +69,30 @@ def observe(
     program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
 ) -> Observation:
     """Run one side; what is compiled and can be, twice. An exception of the code under test becomes the outcome
-    `raised`."""
+    `raised`. Where a stage cannot run the program, it is built, and `built` says why."""
+    if not subject.stage:
+        return _observe(program, subject, phase, recorder)
+    from fuzzer.execution import stages  # it imports much of inductor
+
+    if not (why := stages.cannot_run(program)):
+        with stages.in_force(subject.stage) as reasons:
+            seen = _observe(program, subject, phase, recorder)
+        if not reasons:
+            return _without_peak(seen)
+        why = reasons[0]
+        reset_compiler()
+    return replace(_observe(program, replace(subject, backend=subject.compiler), phase, recorder), built=why)
+
+
+def _without_peak(seen: Observation) -> Observation:
+    """A stage takes memory for its own work: what it takes says nothing of the code that would be built."""
+    return seen if seen.again is None else replace(seen, again=replace(seen.again, peak=None))
+
+
+def _observe(
+    program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None
+) -> Observation:
+    """One run of one side, as it is given."""
     started, cpu_started = time.perf_counter(), cpu_seconds()
     entered = [""]
     guard = Guard()

@@ -30,7 +30,7 @@ from fuzzer.language.interpret import UnknownOp
 from fuzzer.language.private import output_code, reset_compiler, without_part
 from fuzzer.language.program import Attributes, Program
 from fuzzer.language.regions import UnknownRegion
-from fuzzer.language.settings import UnknownSetting, in_force, without_choices
+from fuzzer.language.settings import UnknownSetting, in_force, shown_before_code, without_choices
 from fuzzer.language.text import show
 from fuzzer.language.values import UnknownRecipe
 from fuzzer.planted import planted
@@ -63,7 +63,7 @@ def record_reference(program: Program, task: Task, journal: Journal) -> Trial:
     journal.begin(show(program))
     routes.route_of(program)
     if task.place.subject.backend != "eager":
-        routes.check_backend(program.route.name, task.place.subject.backend)
+        routes.check_backend(program.route.name, task.place.subject.compiler)
     check_draws(program)
     recorder = Recorder()
     reset_compiler()
@@ -109,7 +109,8 @@ def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     trial.also = task.also
     trial.subject = _run_compiled(trial.program, trial, task, journal)
     bare = without_settings(trial.program)
-    if about_bare(task.also) and bare != trial.program:
+    acting = shown_before_code if task.place.subject.stage else tuple
+    if about_bare(task.also) and acting(bare.settings) != acting(trial.program.settings):
         journal.begin(show(bare))
         reset_compiler()
         trial.bare = _run_compiled(bare, trial, task, journal)
@@ -182,7 +183,8 @@ def judge_trial(trial: Trial, journal: Journal) -> Report:
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = cpu_seconds() - started
     told = Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds)
-    return replace(told, gradients=nonzero_gradients(trial), fired=trial.subject.fired)
+    subject = trial.subject
+    return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, built=subject.built)
 
 
 def nonzero_gradients(trial: Trial) -> int:

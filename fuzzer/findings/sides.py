@@ -21,7 +21,8 @@ class Sides:
     def __init__(self, finding: Finding, program: Program):
         self.finding, self.program = finding, program
         here = finding.place.get("device", "cpu")
-        self.backend, self.device = _side(finding.place.get("backend", "inductor"), here)
+        backend, self.device = _side(finding.place.get("backend", "inductor"), here)
+        self.backend = backend.partition(":")[0]  # a script has no stages: what compiles is run as a whole
         self.against, self.base = _side(finding.place.get("against", "eager"), here)
         self.moves = accelerator((self.device, self.base))
         # as in the trial: TF32 keeps 10 bits of the factors

@@ -25,14 +25,25 @@ UNCOMPILED = ("eager", "flag_gems")
 
 @dataclass(frozen=True)
 class Subject:
-    """One side of a comparison: a torch.compile backend, or one of UNCOMPILED, on a device.
+    """One side of a comparison: a torch.compile backend, a stage of one, or one of UNCOMPILED, on a device.
 
+    backend   "inductor"; a stage of it is "inductor:ir" (`execution.stages`), what compiles and where that stops.
     threads   that torch's CPU operators may use (`torch.set_num_threads`); only the side on trial may have more than 1.
     """
 
     backend: str = "inductor"
     device: str = "cpu"
     threads: int = 1
+
+    @property
+    def compiler(self) -> str:
+        """The backend without its stage."""
+        return self.backend.partition(":")[0]
+
+    @property
+    def stage(self) -> str:
+        """The stage at which the backend stops; "" where it builds."""
+        return self.backend.partition(":")[2]
 
     def __str__(self) -> str:
         return f"{self.backend}@{self.device}" + (f"/{self.threads}" if self.threads > 1 else "")
@@ -83,6 +94,7 @@ class Observation:
     atomics  whether generated code adds with atomics, in no set order; None where no code was seen.
     admitted  where `again` differs: what torch says of that (`execution.pipeline`); "" where it says nothing.
     fired    planted faults that changed what was compiled (scripts/benches/rare.py).
+    built    why the program was built although a stage was on trial (`execution.stages`); "" where it was not.
     """
 
     outcome: str
@@ -102,6 +114,7 @@ class Observation:
     atomics: bool | None = None
     admitted: str = ""
     fired: tuple[str, ...] = ()
+    built: str = ""
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Every use of a torch API that is not public, in one place. Tried on torch 2.11.0, 2.13.0 and 2.15.0.
+"""Every use of a torch API that is not public, in one place; but for those of the stages, which are made of nothing
+else and name theirs themselves (`execution/stages/`). Tried on torch 2.11.0, 2.13.0 and 2.15.0.
 
 fake_mode            torch._subclasses.FakeTensorMode with its cache_info and cache_clear: types without running
 real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, DataDependentOutputException} (tried on

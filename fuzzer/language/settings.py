@@ -40,6 +40,7 @@ class Setting:
     needs    settings that hold with it, without which it does nothing.
     always   whether every program draws a value of it, beside those that are drawn.
     note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
+    code     whether it acts in the text of kernels alone: no stage before that shows it (`shown_before_code`).
     """
 
     name: str
@@ -49,6 +50,7 @@ class Setting:
     needs: Attributes = ()
     always: bool = False
     note: str = ""
+    code: bool = False
 
 
 _CPP, _TRITON, _NOWHERE = devices_with_code("cpp"), devices_with_code("triton"), ()
@@ -111,15 +113,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("inductor.cpp_wrapper", (True,)),
     # precision: each at most rounds where eager rounds, or at fewer places, all of which the rounding model allows
     Setting("inductor.emulate_precision_casts", (True,)),
-    Setting("inductor.eager_numerics.division_rounding", (True,), _TRITON, note="Triton's division is exact then"),
-    Setting("inductor.eager_numerics.disable_ftz", (True,), _TRITON, note="subnormals are kept, as in eager"),
-    Setting("inductor.eager_numerics.use_pytorch_libdevice", (True,), _TRITON, note="other ulps in pow, erf"),
+    Setting(
+        "inductor.eager_numerics.division_rounding", (True,), _TRITON, note="Triton's division is exact then", code=True
+    ),
+    Setting(
+        "inductor.eager_numerics.disable_ftz", (True,), _TRITON, note="subnormals are kept, as in eager", code=True
+    ),
+    Setting(
+        "inductor.eager_numerics.use_pytorch_libdevice", (True,), _TRITON, note="other ulps in pow, erf", code=True
+    ),
     # Triton's code; of 1, 2, 3, 4 or 6 configs each is built as often
-    Setting(ONE_CONFIG, (ALL, *range(12)), _TRITON, always=True, note="no Triton kernels"),
+    Setting(ONE_CONFIG, (ALL, *range(12)), _TRITON, always=True, note="no Triton kernels", code=True),
     Setting("inductor.triton.persistent_reductions", (False,), _TRITON),
     Setting("inductor.triton.cooperative_reductions", (True,), _TRITON),
     Setting("inductor.triton.force_cooperative_reductions", (True,), _TRITON),
-    Setting("inductor.triton.multi_kernel", (1,), _TRITON),
+    Setting("inductor.triton.multi_kernel", (1,), _TRITON, code=True),
     Setting("inductor.triton.prefer_nd_tiling", (True,), _TRITON),
     Setting("inductor.triton.tile_reductions", (True,), _TRITON, needs=(("inductor.triton.prefer_nd_tiling", True),)),
     Setting("inductor.triton.max_tiles", (1, 2, 3), _TRITON),
@@ -129,7 +137,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "inductor.triton.mix_order_reduction", (False,), _NOWHERE, note="torch fuses so from 5 * 2**20 elements on"
     ),
-    Setting("inductor.triton.use_block_ptr", (True,), _TRITON),
+    Setting("inductor.triton.use_block_ptr", (True,), _TRITON, code=True),
     Setting(CUDA_GRAPHS, (True,), _GRAPHED, note="a program runs once: the warm-up run"),
     Setting(
         "inductor.triton.codegen_upcast_to_fp32",
@@ -138,15 +146,17 @@ SETTINGS: tuple[Setting, ...] = (
         note="sums and functions then round to half precision inside, which the rounding model does not allow",
     ),
     # C++ code
-    Setting("inductor.cpp.simdlen", (1, 256), _CPP),
+    Setting("inductor.cpp.simdlen", (1, 256), _CPP, code=True),
     Setting("inductor.cpp.threads", (2, 8), _CPP),
     Setting("inductor.cpp.dynamic_threads", (True,), _CPP),
-    Setting("inductor.cpp.min_chunk_size", (1, 4096), _CPP, needs=_TWO_THREADS),
+    Setting("inductor.cpp.min_chunk_size", (1, 4096), _CPP, needs=_TWO_THREADS, code=True),
     Setting("inductor.cpp.max_horizontal_fusion_size", (1, 2), _CPP),
     Setting("inductor.cpp.fallback_scatter_reduce_sum", (False,), _CPP, needs=_TWO_THREADS),
-    Setting("inductor.cpp.enable_tiling_heuristics", (False,), _CPP),
-    Setting("inductor.cpp.enable_loop_tail_vec", (False,), _CPP),
-    Setting("inductor.cpp.enable_floating_point_contract_flag", ("on", "fast"), _CPP, note="fused multiply-adds"),
+    Setting("inductor.cpp.enable_tiling_heuristics", (False,), _CPP, code=True),
+    Setting("inductor.cpp.enable_loop_tail_vec", (False,), _CPP, code=True),
+    Setting(
+        "inductor.cpp.enable_floating_point_contract_flag", ("on", "fast"), _CPP, note="fused multiply-adds", code=True
+    ),
     # what is saved for the backward, and how outputs come back
     Setting("functorch.activation_memory_budget", (0.0, 0.5), graphs=TRAINING),
     Setting("functorch.aggressive_recomputation", (True,), graphs=TRAINING),
@@ -160,6 +170,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("functorch.guess_tangent_strides_as_outputs", (True, False), graphs=TRAINING),
     Setting("functorch.view_replay_for_aliased_outputs", (False,), graphs=TRAINING),
 )
+
+
+_IN_CODE = frozenset(setting.name for setting in SETTINGS if setting.code)
+
+
+def shown_before_code(settings: Attributes) -> Attributes:
+    """Those that a stage before the text of kernels can show; a setting that the table does not hold may be one."""
+    return tuple((name, value) for name, value in settings if name not in _IN_CODE)
 
 
 @functools.cache

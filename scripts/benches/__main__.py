@@ -28,6 +28,7 @@ from benches import (
     rows,
     sensitivity,
     slopes,
+    stages,
     throughput,
 )
 from fuzzer.campaign.schedule import BLIND
@@ -342,6 +343,24 @@ def slopes_command(minutes: float, workers: int, seed: int, device: str, backend
     """Memory, open files, temporary disk and CPU seconds a program of a campaign against time: does any grow?"""
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
     _print(slopes.measure_slopes(task, workers, minutes, partial(click.echo, err=True)), as_json)
+
+
+@main.command("stages")
+@click.option("--programs", default=200, show_default=True, type=click.IntRange(0))
+@click.option("--findings/--no-findings", default=True, help="The ledger's findings too.")
+@click.option("--full/--no-full", default=True, help="The full compile too, which tells what a stage should show.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda.")
+@_workers_option()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def stages_command(
+    programs: int, findings: bool, full: bool, seed: int, device: str, workers: int, as_json: bool
+) -> None:
+    """What each stage of the compiler costs and hears: fresh programs and stored findings, against the full compile."""
+    task = replace(_task(device, "inductor", seed), routes=ANY_BACKEND)
+    ledger = Path(__file__).parents[2] / "findings.db" if findings else None
+    say = partial(click.echo, err=True)
+    _print(stages.measure_stages(task, programs, ledger, full, workers, say), as_json)
 
 
 _TABLE = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,

@@ -20,6 +20,13 @@ def test_shares_are_of_what_ran_and_of_what_was_drawn() -> None:
     assert summary["rejected_share"] == 0.25
 
 
+def test_programs_that_a_stage_could_not_run_are_counted_by_why() -> None:
+    totals = Totals()
+    for built in ("route: aoti", "", "route: aoti", "operation: rand"):
+        totals.count(Report(PROGRAM, built=built))
+    assert totals.summary()["built"] == {"route: aoti": 2, "operation: rand": 1}
+
+
 def test_the_summary_of_nothing_divides_by_nothing() -> None:
     summary = Totals().summary()
     assert (summary["programs"], summary["programs_per_s"], summary["rejected_share"]) == (0, 0.0, 0.0)

@@ -35,6 +35,18 @@ def test_replay_of_an_agreeing_program_exits_0() -> None:
     assert row["elements"] >= row["detectable"] > 0
 
 
+def test_a_program_runs_at_a_stage_and_one_that_it_cannot_run_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fuzzer.execution import verify
+
+    sides = ("--compare", "eager", "inductor:ir", "--device", "cpu", "--workers", "1")
+    done = call("replay", SEED, *sides)
+    assert (done.exit_code, done.stdout) == (0, f"{SEED}: agree\n"), done.output
+    built = Report(RELU, built="route: aoti")
+    monkeypatch.setattr("fuzzer.execution.verify.examine_all", lambda pool, asked: [built])
+    assert verify.examine_all is not None
+    assert call("replay", SEED, *sides).stdout == f"{SEED}: agree (built: route: aoti)\n"
+
+
 def test_what_replay_exits_with_follows_from_the_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = Report(RELU, (Verdict(FINDING.signature, "x0.grad[2]: compiled 0, eager 1"),))
     rejected = Report(RELU, rejected="no such op")

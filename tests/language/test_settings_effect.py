@@ -17,9 +17,11 @@ from unittest.mock import patch
 import pytest
 import torch
 
+from fuzzer.execution import stages
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
+from fuzzer.execution.stages.kernels import KERNELS
 from fuzzer.execution.verify import examine_all
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import text
@@ -96,6 +98,38 @@ def generated(program: Program, settings: Attributes, device: str) -> str:
     return re.sub(r"/tmp/\S+|[0-9a-z]{40,}|# AOT ID.*", "", "\n".join(written))
 
 
+def lowered(program: Program, settings: Attributes, device: str) -> str:
+    """What the compiler makes of a program before it writes code: the loops of its kernels, and what calls them."""
+    with in_force(settings), stages.in_force("ir") as reasons:
+        calls = generated(program, (), device)
+        assert not reasons, reasons
+        nodes = [
+            (kernel.results, kernel.outer, node.nest, sorted(node.names.items()), node.body.debug_str())
+            for kernel in KERNELS.values()
+            for node in kernel.nodes
+        ]
+    return "\n".join([re.sub(r"run_kernel\(\d+", "run_kernel(", calls), *map(str, nodes)])
+
+
+@functools.cache
+def plainly_lowered(name: str, settings: Attributes, device: str) -> str:
+    return lowered(PROGRAMS[name], settings, device)
+
+
+def shows_before_code(setting: Setting, device: str) -> bool:
+    """Whether a value of a setting changes what is made of a program before code is written."""
+    first = SHOWN_BY.get(setting.name, "pointwise and reductions")
+    for value in setting.values:
+        changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
+        for name in (first, *(name for name in PROGRAMS if name != first)):
+            program = PROGRAMS[name]
+            if ROUTES[program.route.name].takes(setting) and lowered(program, changed, device) != plainly_lowered(
+                name, setting.needs, device
+            ):
+                return True
+    return False
+
+
 @functools.cache
 def plain(name: str, settings: Attributes, device: str) -> str:
     return generated(PROGRAMS[name], settings, device)
@@ -163,6 +197,12 @@ def disagreeing(device: str) -> list[str]:
     return [f"{name}={value}: {verdict}" for name, value, verdict, _ in told if verdict != "agree"]
 
 
+def marked_wrongly(device: str) -> list[str]:
+    """The settings whose mark `code` is not what they do on this device."""
+    asked = {setting.name: setting for setting, _ in tried(device) if not stages.built_under(setting.name)}
+    return [name for name, setting in asked.items() if setting.code == shows_before_code(setting, device)]
+
+
 @pytest.fixture
 def gpu() -> None:
     if not torch.cuda.is_available():
@@ -178,6 +218,18 @@ def test_every_setting_changes_the_code_of_a_program() -> None:
 @pytest.mark.slow
 def test_programs_agree_under_every_setting() -> None:
     assert not disagreeing("cpu")
+
+
+@pytest.mark.slow
+def test_settings_that_act_in_code_alone_are_those_marked_so() -> None:
+    assert marked_wrongly("cpu") == []
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpu")
+def test_settings_that_act_in_code_alone_are_those_marked_so_on_the_gpu() -> None:
+    assert marked_wrongly("cuda") == []
 
 
 @pytest.mark.gpu

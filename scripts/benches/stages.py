@@ -1,0 +1,195 @@
+"""What each stage costs and hears: fresh programs and stored findings at every stage, against the full compile.
+
+A stage stops inductor early (`fuzzer.execution.stages`). What it costs is the CPU time of the side on trial, compile
+and both runs, where the stage ran the program itself. What it hears is told by the full compile of the same program: a
+finding is *visible* where the stage shows the same class of verdict, or its own verdict `Faulty`; an *alarm* is a
+finding that the stage shows and the full compile does not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benches.calibrate import stream
+from fuzzer.execution.explore import explore
+from fuzzer.execution.journal import journal
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pipeline import report_program
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.stages import STAGES
+from fuzzer.execution.stages.cannot import Faulty
+from fuzzer.findings.store import open_store
+from fuzzer.judgement.trial import Place, Trial
+from fuzzer.judgement.verdict import FINDINGS, follows
+from fuzzer.language.text import parse
+
+FULL = "full"
+
+
+@dataclass(frozen=True)
+class StageReport(Report):
+    """A Report with the CPU milliseconds of the side on trial."""
+
+    milliseconds: float = 0.0
+
+
+def timed(report: Report, trial: Trial) -> Report:
+    """The Report with what its side on trial cost, both runs; 0 where it raised."""
+    seen = trial.subject
+    spent = seen.cpu_seconds + (seen.again.cpu_seconds if seen.again is not None else 0.0)
+    return StageReport(**vars(report), milliseconds=1000 * spent)
+
+
+def run_fresh(task: Task, index: int) -> Report:
+    """Program number `index` as a campaign explores it, timed."""
+    return explore(task, index, timed)
+
+
+def run_stored(task: Task, text: str) -> Report:
+    """A stored program, timed."""
+    return report_program(parse(text), task, journal(), timed)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program at every stage: what it is (its number, or a finding's id), and the Report of each stage by name."""
+
+    what: str
+    reports: Mapping[str, Report]
+
+    @property
+    def shown(self) -> bool:
+        """Whether the full compile shows a finding."""
+        return self.reports[FULL].verdict in FINDINGS if FULL in self.reports else False
+
+    def visible(self, stage: str) -> bool:
+        """Whether a stage shows what the full compile does: its class, or that something is faulty."""
+        return self.reports[stage].verdict == self.reports[FULL].verdict or _faulty(self.reports[stage])
+
+    def same(self, stage: str) -> bool:
+        """Whether a stage shows the full compile's very signature."""
+        wanted = self.reports[FULL].verdicts[:1]
+        return any(follows(v.signature, own.signature) for v in wanted for own in self.reports[stage].verdicts)
+
+    def alarming(self, stage: str) -> bool:
+        """Whether a stage shows a finding where the full compile shows none."""
+        return self.reports[stage].verdict in FINDINGS and not self.shown
+
+
+def _faulty(report: Report) -> bool:
+    return report.verdict == "raises" and report.verdicts[0].signature.pattern.startswith(Faulty.__name__)
+
+
+def measure_stages(
+    task: Task, programs: int, db: Path | None, full: bool, workers: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """`programs` fresh programs of the task's seed, and all findings of a ledger, at every stage. Raises NoMachine."""
+    started, names = time.perf_counter(), [*STAGES, *([FULL] if full else [])]
+    stored = _stored(db) if db is not None else {}
+    with Pool(workers, task.place.devices) as pool:
+        stream(pool, run_fresh, at_stage(task, names[0]), range(2 * workers), None)  # first compiles are another matter
+        fresh = _rows(pool, run_fresh, task, {str(n): n for n in range(programs)}, names, say)
+        known = _rows(pool, run_stored, task, stored, names, say)
+    return figures(fresh, known, names) | {
+        "device": task.place.subject.device,
+        "seed": task.seed,
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+
+
+def _stored(db: Path) -> dict[str, str]:
+    """The minimal programs of a ledger's findings about inductor, by id."""
+    with open_store(db, create=False) as store:
+        return {found.id: found.program for found in store.list() if found.place.get("backend") == "inductor"}
+
+
+def _rows(
+    pool: Pool,
+    function: Callable[[Task, Any], Report],
+    task: Task,
+    given: Mapping[str, Any],
+    names: Sequence[str],
+    say: Callable[[str], None],
+) -> list[Row]:
+    """Every program at every stage, one stage after the other."""
+    found: dict[str, dict[str, Report]] = {what: {} for what in given}
+    for name in names if given else ():
+        reports = stream(pool, function, at_stage(task, name), given.values(), None)
+        for what, (_, report) in zip(given, reports, strict=True):
+            found[what][name] = report
+        say(f"{name}: {dict(Counter(report.verdict for _, report in reports))}")
+    return [Row(what, reports) for what, reports in found.items()]
+
+
+def at_stage(task: Task, name: str) -> Task:
+    """The task with a stage on trial; the full compile for FULL."""
+    subject = task.place.subject
+    backend = subject.compiler if name == FULL else f"{subject.compiler}:{name}"
+    return replace(task, fresh=True, place=Place(task.place.reference, replace(subject, backend=backend)))
+
+
+def figures(fresh: Sequence[Row], known: Sequence[Row], names: Sequence[str]) -> dict[str, Any]:
+    """The figures of rows."""
+    early = [name for name in names if name != FULL]
+    here = [row for row in known if row.shown]
+    alarms = [
+        {"stage": name, "program": row.what, **_told(row.reports[name])}
+        for row in fresh
+        for name in early
+        if row.alarming(name)
+    ]
+    return {
+        "programs": sum(not row.reports[names[0]].rejected for row in fresh),
+        "findings": len(known),
+        "shown_here": len(here),
+        "stages": {name: _cost(fresh, name) | (_heard(here, name) if name in early else {}) for name in names},
+        "fresh_shown": sum(row.shown for row in fresh),
+        "fresh_lost": {name: [row.what for row in fresh if row.shown and not row.visible(name)] for name in early},
+        "lost": {name: [_loss(row, name) for row in here if not row.visible(name)] for name in early},
+        "alarms": alarms,
+    }
+
+
+def _cost(rows: Iterable[Row], name: str) -> dict[str, Any]:
+    """What a stage took of the programs that it ran, and why it did not run the others."""
+    reports = [row.reports[name] for row in rows if not row.reports[name].rejected]
+    took = [r.milliseconds for r in reports if isinstance(r, StageReport) and r.milliseconds and not r.built]
+    why = Counter(report.built for report in reports if report.built)
+    return {
+        "milliseconds": round(sum(took) / max(len(took), 1)),
+        "built_share": round(why.total() / max(len(reports), 1), 4),
+        "built": dict(why.most_common()),
+        "classes": dict(Counter(report.verdict for report in reports)),
+    }
+
+
+def _heard(here: Sequence[Row], name: str) -> dict[str, Any]:
+    """The share of findings that a stage shows, those that it could not run among them."""
+    count = max(len(here), 1)
+    return {
+        "visible_share": round(sum(row.visible(name) for row in here) / count, 4),
+        "same_signature_share": round(sum(row.same(name) for row in here) / count, 4),
+        "visible_built": sum(row.visible(name) and bool(row.reports[name].built) for row in here),
+    }
+
+
+def _loss(row: Row, name: str) -> dict[str, Any]:
+    """A finding that a stage does not show: what the full compile says, and what the stage does."""
+    full = row.reports[FULL]
+    told = full.verdicts[0] if full.verdicts else None
+    return {"finding": row.what, "full": str(told.signature) if told else full.verdict, **_told(row.reports[name])}
+
+
+def _told(report: Report) -> dict[str, Any]:
+    first = report.verdicts[0] if report.verdicts else None
+    return {
+        "class": report.verdict,
+        "detail": first.detail if first else report.rejected,
+        "built": report.built,
+        "text": report.text,
+    }

@@ -1,0 +1,79 @@
+"""What stages cost and hear."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from benches.__main__ import main
+from benches.stages import FULL, Row, StageReport, figures
+from click.testing import CliRunner
+
+from fuzzer.execution.messages import Report
+from fuzzer.judgement.verdict import Signature, Verdict
+
+WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "scattered"), "x0.grad[2]: compiled 0, eager 1")
+OTHER = Verdict(Signature("gradients_agree", "wrong", "backward", "all zero"), "x0.grad[2]: compiled 0, eager 1")
+LANES = Verdict(Signature("compile_does_not_raise", "raises", "forward", "Faulty < call"), "lane 3 of 4 stores to buf0")
+RAISES = Verdict(Signature("compile_does_not_raise", "raises", "forward", "KeyError < call"), "KeyError")
+
+
+def row(what: str, ir: Report, full: Report) -> Row:
+    return Row(what, {"ir": ir, FULL: full})
+
+
+def report(*verdicts: Verdict, milliseconds: float = 0.0, **told: Any) -> StageReport:
+    return StageReport("program(1)", verdicts, milliseconds=milliseconds, **told)
+
+
+def test_the_cost_is_that_of_what_a_stage_ran_itself() -> None:
+    rows = [
+        row("0", report(milliseconds=300), report(milliseconds=2000)),
+        row("1", report(milliseconds=500), report(milliseconds=3000)),
+        row("2", report(milliseconds=9000, built="route: aoti"), report(milliseconds=9000)),
+        row("3", Report("", rejected="torch: no"), Report("", rejected="torch: no")),
+    ]
+    found = figures(rows, [], ["ir", FULL])
+    assert found["programs"] == 3
+    assert found["stages"]["ir"]["milliseconds"] == 400
+    assert (found["stages"]["ir"]["built_share"], found["stages"]["ir"]["built"]) == (0.3333, {"route: aoti": 1})
+    assert found["stages"][FULL]["built"] == {}
+
+
+def test_a_finding_is_visible_by_its_class_or_as_faulty() -> None:
+    agrees = report()
+    rows = [
+        row("same", report(WRONG), report(WRONG)),
+        row("class", report(OTHER), report(WRONG)),
+        row("faulty", report(LANES), report(WRONG)),
+        row("else", report(RAISES), report(WRONG)),
+        row("lost", agrees, report(WRONG)),
+        row("not here", agrees, agrees),
+    ]
+    found = figures([], rows, ["ir", FULL])
+    assert (found["findings"], found["shown_here"]) == (6, 5)
+    assert found["stages"]["ir"]["visible_share"] == 0.6
+    assert found["stages"]["ir"]["same_signature_share"] == 0.2
+    assert [lost["finding"] for lost in found["lost"]["ir"]] == ["else", "lost"]
+    assert found["lost"]["ir"][1]["full"] == str(WRONG.signature)
+
+
+def test_what_only_a_stage_shows_is_an_alarm() -> None:
+    rows = [
+        row("3", report(WRONG), report()),
+        row("4", report(WRONG), report(WRONG)),
+        row("5", report(), report(WRONG)),
+    ]
+    found = figures(rows, [], ["ir", FULL])
+    assert [(alarm["stage"], alarm["program"], alarm["class"]) for alarm in found["alarms"]] == [("ir", "3", "wrong")]
+    assert found["alarms"][0]["text"] == "program(1)"
+    assert (found["fresh_shown"], found["fresh_lost"]) == (2, {"ir": ["5"]})
+
+
+def test_the_command_runs_fresh_programs_at_every_stage() -> None:
+    given = ["stages", "--programs", "2", "--no-findings", "--no-full", "--workers", "1", "--json"]
+    done = CliRunner().invoke(main, given)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["programs"] == 2
+    assert list(found["stages"]) == ["graph", "ir"]
+    assert all(stage["milliseconds"] > 0 for stage in found["stages"].values())
