@@ -12,7 +12,7 @@ from fuzzer.language.devices import device_row
 from fuzzer.language.private import FP_FUSION, GRAPHS
 from fuzzer.language.program import Attributes, Program, Value
 from fuzzer.language.routes import ROUTES
-from fuzzer.language.settings import default, exists
+from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
 
 # torch.compile's pipeline, each adding one stage to the one before: tracing, decomposition and partition, lowering.
@@ -26,6 +26,8 @@ _ABLATIONS: tuple[tuple[str, Value], ...] = (
     ("inductor.fallback_by_default", True),  # ATen computes every node that is left after decomposition
 )
 CONTRACTION: tuple[str, Value] = ("inductor.cpp.enable_floating_point_contract_flag", "off")
+# The same by the code that inductor writes: a difference that comes and goes with a Triton config is that config's.
+_ABLATIONS_OF_CODE: dict[str, Attributes] = {"cpp": (CONTRACTION,), "triton": ((ONE_CONFIG, 0), (ONE_CONFIG, 1))}
 # Where the bisector ends on a group of passes over the graph: what switches some of them off.
 PASSES: tuple[tuple[str, Value], ...] = (
     ("inductor.joint_graph_constant_folding", False),
@@ -81,9 +83,7 @@ def _settings(program: Program, task: Task) -> Iterator[Ablation]:
         )
     if subject.backend in UNCOMPILED:
         return  # no compiler's setting acts
-    yield from with_settings(
-        program, task, (*_ABLATIONS, *([CONTRACTION] if device_row(subject.device).code == "cpp" else []))
-    )
+    yield from with_settings(program, task, (*_ABLATIONS, *_ABLATIONS_OF_CODE[device_row(subject.device).code]))
     if subject.compiler == "inductor":
         parts = (*GRAPHS, *([FP_FUSION] if device_row(subject.device).code == "triton" else []))
         for part in parts[2:] if ROUTES[program.route.name].joint else parts:  # one graph is inductor as a whole

@@ -62,10 +62,11 @@ def test_every_single_change_of_the_list_is_tried_and_what_is_so_already_is_not_
     assert "does not decide" in found.diagnosis["graph"]
 
 
-def test_on_a_gpu_tritons_fusion_is_left_out_and_the_cpu_is_tried() -> None:
+def test_on_a_gpu_tritons_fusion_is_left_out_and_single_configs_and_the_cpu_are_tried() -> None:
     there = replace(TASK, place=Place(Subject("eager", "cuda"), Subject("inductor", "cuda")))
     asked = {c.name: c for c in ablations(parse(PROGRAM), there)}
     assert asked["fp fusion off"].task.lacking == (FP_FUSION,)
+    assert {"triton.config=0", "triton.config=1"} <= set(asked)
     assert asked["device=cpu"].task.place == TASK.place
     assert not any("cpp." in name for name in asked)
 
