@@ -25,6 +25,7 @@ from benches import (
     planted_ratios,
     plot,
     profile,
+    reach,
     rows,
     sensitivity,
     slopes,
@@ -362,6 +363,8 @@ def stages_command(
     say = partial(click.echo, err=True)
     _print(stages.measure_stages(task, programs, ledger, full, workers, say), as_json)
 
+
+main.add_command(reach.reach_command)
 
 _TABLE = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,
           "files": 5, "seconds": 7, "note": 0}  # fmt: skip

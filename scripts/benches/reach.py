@@ -1,0 +1,142 @@
+"""How soon do draws come to programs that could show the faults of docs/reach.md? And which does this torch have?
+
+Drawing only: nothing is compiled. A draw is the first drawing of a program number, as a campaign makes it; one that
+torch refuses counts and triggers nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benches.calibrate import stream
+from benches.triggers import TRIGGERS, triggered
+from fuzzer.execution.capacity import default_workers
+from fuzzer.execution.explore import draw_program
+from fuzzer.execution.journal import journal
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pipeline import REFUSED
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.verify import examine_all
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.routes import ANY_BACKEND
+
+CORPUS = Path(__file__).parents[2] / "corpus" / "reach"
+SOON = 20_000
+_BATCH = 100  # draws a task: half a second
+
+
+@dataclass(frozen=True)
+class Tally(Report):
+    """Of some draws: the numbers of those that each trigger met, and how many torch refused."""
+
+    met: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    refused: int = 0
+
+
+# ---------------------------------------------------------------- in the worker
+
+
+def tally(task: Task, drawn: Iterable[int]) -> Report:
+    """The Tally of these program numbers of the task's seed."""
+    met: dict[str, list[int]] = {}
+    refused = 0
+    for index in drawn:
+        journal().begin(f"# program {index} of seed {task.seed}, not drawn yet")
+        try:
+            program = draw_program(task, index)
+        except REFUSED:
+            refused += 1
+            continue
+        for name in triggered(program):
+            met.setdefault(name, []).append(index)
+    return Tally("", met={name: tuple(found) for name, found in met.items()}, refused=refused)
+
+
+# ---------------------------------------------------------------- the figures
+
+
+def measure_reach(task: Task, draws: int, workers: int) -> dict[str, Any]:
+    """Draw so many programs; for each trigger how many met it, and in how many draws it is met."""
+    started = time.perf_counter()
+    batches = [range(first, min(first + _BATCH, draws)) for first in range(0, draws, _BATCH)]
+    with Pool(workers, ["cpu"]) as pool:
+        reports = stream(pool, tally, task, batches, None)
+        # a draw in which the process died takes its batch with it: the others are drawn again, each alone
+        alone = [range(n, n + 1) for batch, report in reports if not isinstance(report, Tally) for n in batch]
+        reports += stream(pool, tally, task, alone, None)
+    found = [report for _, report in reports if isinstance(report, Tally)]
+    told = {"died": sum(not isinstance(report, Tally) and len(batch) == 1 for batch, report in reports)}
+    return reach_summary(found, draws) | told | {"seconds": round(time.perf_counter() - started, 1)}
+
+
+def reach_summary(found: list[Tally], draws: int) -> dict[str, Any]:
+    """The figures of these tallies of so many draws.
+
+    median   draws until one meets the trigger in half of all campaigns, if draws meet it at the rate that was seen.
+    """
+    rows = {}
+    for name in TRIGGERS:
+        met = sorted(index for tally in found for index in tally.met.get(name, ()))
+        median = round(math.log(2) * draws / len(met)) if met else None
+        first = met[0] + 1 if met else None
+        rows[name] = {"hits": len(met), "first": first, "per_million": round(1e6 * len(met) / draws), "median": median}
+    medians = [row["median"] for row in rows.values() if row["median"] is not None]
+    half = statistics.median([*medians, *[math.inf] * (len(rows) - len(medians))])
+    return {
+        "draws": draws,
+        "refused": sum(tally.refused for tally in found),
+        "triggers": len(rows),
+        "met": len(medians),
+        f"under_{SOON}": sum(median < SOON for median in medians),
+        "median": None if math.isinf(half) else half,
+        "rows": rows,
+    }
+
+
+def hear(device: str, workers: int) -> dict[str, Any]:
+    """Run every program of corpus/reach on this torch; what the oracles say of each."""
+    texts = {path.stem: path.read_text() for path in sorted(CORPUS.glob("*.prog"))}
+    task = Task(place=Place(Subject("eager", device), Subject("inductor", device)), fresh=True)
+    with Pool(workers, [device]) as pool:
+        reports = examine_all(pool, [(task, text) for text in texts.values()])
+    rows = {name: _said(report) for name, report in zip(texts, reports, strict=True)}
+    return {"programs": len(rows), **Counter(report.verdict for report in reports), "rows": rows}
+
+
+def _said(report: Report) -> str:
+    """A verdict, with the signatures behind it or the reason why there is none."""
+    behind = report.rejected or ", ".join(str(verdict.signature) for verdict in report.verdicts)
+    return f"{report.verdict}: {behind}" if behind else report.verdict
+
+
+def _table(figures: dict[str, Any]) -> list[str]:
+    lines = [f"{key}: {value}" for key, value in figures.items() if key != "rows"]
+    return lines + [f"    {name}: {row}" for name, row in figures["rows"].items()]
+
+
+@click.command("reach")
+@click.option("--draws", default=SOON, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--hear", "heard", is_flag=True, help="Instead: run each program of corpus/reach on this torch.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda: whose settings are drawn.")
+@click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def reach_command(draws: int, heard: bool, seed: int, device: str, workers: int | None, as_json: bool) -> None:
+    """Draws until a program could show each reported fault of docs/reach.md; nothing is compiled."""
+    many = workers or default_workers([device if heard else "cpu"])
+    if heard:
+        figures = hear(device, many)
+    else:
+        place = Place(Subject("eager", device), Subject("inductor", device))
+        figures = measure_reach(replace(Task(place, seed), routes=ANY_BACKEND), draws, many)
+    print(json.dumps(figures) if as_json else "\n".join(_table(figures)))

@@ -1,0 +1,164 @@
+"""The faults of docs/reach.md: each has a program, a trigger that the program meets, and a row; draws are counted."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from benches import reach
+from benches.__main__ import main
+from benches.reach import Tally, reach_summary, tally
+from benches.triggers import TRIGGERS, triggered
+from click.testing import CliRunner
+
+from fuzzer.execution.capacity import default_workers
+from fuzzer.execution.messages import Task
+from fuzzer.language.infer import check_cotangents, infer
+from fuzzer.language.text import parse, show
+
+TEXTS = {path.stem: path.read_text() for path in sorted(reach.CORPUS.glob("*.prog"))}
+TABLE = (Path(__file__).parents[2] / "docs" / "reach.md").read_text()
+
+# What each report names as decisive, and the same program without it.
+WITHOUT = {
+    174074: ("data([0, 0])", "data([0])", "i64[2]", "i64[1]"),
+    114464: ("v0 = clone(x0)", "v0 = neg(x0)"),
+    113641: ("start=1, step=2", "start=1"),
+    198131: ("v3 = add_scalar_(x1, other=1.0)", "v3 = add_scalar(x1, other=1.0)"),
+    152425: ("v1 = expand(v0, size=(2,))", "v1 = expand(v0, size=(1,))", "dim=0, index=1", "dim=0, index=0",
+             "cotangent(f32[2]", "cotangent(f32[1]", "x1 = leaf(f32[2]", "x1 = leaf(f32[1]"),
+    198094: ("v1 = zero_(x0)", "v1 = neg(x0)"),
+    198010: ("v1 = clone(v0)", "v1 = neg(v0)"),
+    93363: (", stride=(2,)", ""),
+    188084: ("accumulate=True", "accumulate=False"),
+    174963: (", stride=(50, 1, 25, 5)", ""),
+    195451: ("returns(v0)\n", ""),
+    168358: ("include_self=False, ", ""),
+    171493: ("f32[1, 1]", "f32[2, 1]"),
+    96290: ("bf16", "f32"),
+    95189: ("bf16", "f16"),
+    191861: ('settings({"inductor.cpp.threads": 2})\n', ""),
+    187027: (", dynamic=True", ""),
+    183082: ("v2 = t(v1)", "v2 = neg(v1)"),
+    193661: (", stride=(3, 12, 1)", ""),
+    193492: (", stride=(3, 12, 1)", ""),
+    178964: (", stride=(1, 8)", ""),
+    185543: ('values="ties"', 'values="normal"'),
+    197089: ("e-30", "e-3"),
+    183605: ("1e-09", "0.001"),
+    113167: ("correction=4.9", "correction=1"),
+    174016: ('values="zeros"', 'values="positive"'),
+    183250: ("8193", "8192"),
+    191499: ("i8[18]", "i32[18]"),
+    143568: ("bool[4, 35]", "i32[4, 35]"),
+    97758: ("f16", "f32"),
+    196681: ("v1 = permute(v0, dims=(3, 2, 1, 0))", "v1 = reshape(v0, shape=(66, 66, 8, 1))"),
+    179931: ("2049", "16"),
+    185472: ("0.69921875", "0.6875"),
+    187336: ("data([100.0])", "data([1.0])"),
+    143648: ("n=0", "n=1"),
+    185696: ("0.0, 0.5", "0.25, 0.5"),
+    183606: ("-0.0", "0.25"),
+    189799: ("value=0.0", "value=1.0"),
+    143978: ("x0 = leaf(f32[10], ", 'x0 = leaf(f32[10], values="positive", '),
+    186281: ("other=0", "other=1"),
+    100466: ("v0 = ge(x0, x1)", "v0 = maximum(x0, x1)"),
+    164486: ("i16", "f32"),
+    184101: ("v0 = t(x0)", "v0 = neg(x0)"),
+    171665: ("with checkpoint():\n    v2", "v2"),
+    197888: ("stride=(960, 1, 240, 40, 4), ", ""),
+    100987: ("kernel_size=3", "kernel_size=2"),
+    94775: ("kernel_size=1", "kernel_size=2"),
+    93384: ("dilation=(1, 2), ", ""),
+    100793: ("pad=(-1, 0, 6, 6)", "pad=(1, 0, 6, 6)"),
+    175154: ("scale_factor=1.3", "scale_factor=1.5"),
+    93262: ("size=(1, 1)", "size=(2, 2)", "cotangent(f32[2, 8, 1, 1]", "cotangent(f32[2, 8, 2, 2]"),
+    100794: ("x0 = leaf(f32[1, 1, 4, 4]", "x0 = leaf(f32[1, 1, 5, 5]"),
+    93849: ("v1, v2 = kthvalue(v0, k=2)", "v1, v2 = kthvalue(x0, k=2)"),
+    185509: ("v5 = where(x3, v3, v4)", "v5 = where(x3, v3, v3)"),
+    171452: ("v0 = transpose(x0, dim0=1, dim1=2)", "v0 = reshape(x0, shape=(2, 8, 16))"),
+    184026: ("output_padding=1, ", ""),
+    171622: ("v2 = conv_transpose2d(v1, x2", "v2 = conv_transpose2d(x1, x2"),
+    181618: ("v1 = sum(v0, dim=(3,))", "v1 = sum(x0, dim=(3,))"),
+    181688: ("v3 = layer_norm(v2, ", "v3 = layer_norm(v1, "),
+    181115: (", dynamic=True", ""),
+    195320: ("dims=(0, 2, 3, 1)", "dims=(0, 1, 3, 2)"),
+    144021: (", dynamic=True", ""),
+    110832: ("x2 = leaf(f32[1, 2, 4, 16]", "x2 = leaf(f32[1, 2, 4, 8]"),
+    193061: ("5120", "512"),
+    164059: ("v1 = zero_(v0)", "v1 = neg(v0)"),
+    188375: ("bf16", "f32"),
+    190758: ('"functorch.activation_memory_budget": 0.0, ', ""),
+    96693: ('route("accumulate")', 'route("autograd")'),
+    97253: ('settings({"inductor.triton.cudagraphs": True})\n', ""),
+}  # fmt: skip
+
+
+def test_there_is_a_canonical_program_for_every_trigger_and_no_other() -> None:
+    assert set(TEXTS) == set(TRIGGERS)
+    assert all(show(parse(text)) == text for text in TEXTS.values())
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_a_program_names_its_thread_has_types_and_meets_its_own_trigger(name: str) -> None:
+    program = parse(TEXTS[name])
+    assert re.search(rf"^pytorch/pytorch (issue|pull request) {name.removeprefix('pytorch_')}\.$", program.comment[-1])
+    check_cotangents(program, infer(program))
+    assert name in triggered(program)
+
+
+@pytest.mark.parametrize("number", WITHOUT)
+def test_without_what_is_decisive_a_program_does_not_meet_its_trigger(number: int) -> None:
+    name, changes = f"pytorch_{number}", WITHOUT[number]
+    text = TEXTS[name]
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    assert name not in triggered(parse(text))
+
+
+def test_every_trigger_is_tried_without_what_is_decisive() -> None:
+    assert {f"pytorch_{number}" for number in WITHOUT} == set(TRIGGERS)
+
+
+def rows() -> list[list[str]]:
+    """The rows of the tables of docs/reach.md, which start with the number of a thread."""
+    lines = [line for line in TABLE.splitlines() if re.match(r"\| (PR )?\[#", line)]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_fault_has_one_row_and_every_row_that_a_program_says_has_its_program() -> None:
+    numbers = [int(re.search(r"#(\d+)", row[0]).group(1)) for row in rows()]  # type: ignore[union-attr]
+    assert len(numbers) == len(set(numbers)) >= 60
+    said = {f"pytorch_{number}" for number, row in zip(numbers, rows(), strict=True) if row[3].startswith("yes")}
+    assert said == set(TRIGGERS)
+
+
+def test_a_tally_is_of_its_draws_and_the_summary_adds_up() -> None:
+    found = tally(Task(seed=3), range(12))
+    assert isinstance(found, Tally)
+    assert all(set(met) <= set(range(12)) for met in found.met.values())
+    name = "pytorch_93363"
+    figures = reach_summary([Tally("", met={name: (7, 3)}), Tally("", met={name: (40,)}, refused=2)], 1000)
+    assert figures["rows"][name] == {"hits": 3, "first": 4, "per_million": 3000, "median": 231}
+    assert (figures["draws"], figures["refused"], figures["met"], figures["under_20000"]) == (1000, 2, 1, 1)
+    assert figures["median"] is None  # most triggers were not met at all
+
+
+@pytest.mark.slow
+def test_the_bench_draws_and_counts() -> None:
+    done = CliRunner().invoke(main, ["reach", "--draws", "40", "--workers", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    figures = json.loads(done.output)
+    assert (figures["draws"], figures["triggers"], figures["died"]) == (40, len(TRIGGERS), 0)
+
+
+@pytest.mark.slow
+def test_every_program_runs_here_whatever_is_heard() -> None:
+    figures = reach.hear("cpu", default_workers(["cpu"]))
+    for name, said in figures["rows"].items():
+        print(f"  {name:16} {said}")
+    assert figures["programs"] == len(TRIGGERS)
+    assert not {name: said for name, said in figures["rows"].items() if said.startswith("rejected")}
