@@ -15,6 +15,7 @@ from fuzzer.execution.pipeline import without_settings
 from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, verify
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.oracles import about_bare
+from fuzzer.judgement.promise import why_unsupported
 from fuzzer.judgement.verdict import Finding, Signature, without_paths
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
@@ -129,6 +130,7 @@ def _finding(
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
         before=without_paths(before),
+        unsupported=why_unsupported(parse(text), verdict.signature.pattern),
     )
 
 

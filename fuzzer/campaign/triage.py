@@ -13,12 +13,13 @@ from fuzzer.campaign.interestingness import CandidateCache
 from fuzzer.campaign.plan import Plan, environment_of
 from fuzzer.campaign.suspect import Suspect, ops_of, triage_suspect
 from fuzzer.campaign.totals import Totals
+from fuzzer.execution.pipeline import without_settings
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.verify import examine_all
 from fuzzer.findings.store import StoreError, open_store
-from fuzzer.judgement.verdict import CLASSES, FINDINGS, Finding
+from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
 from fuzzer.language.program import Program
-from fuzzer.language.text import show
+from fuzzer.language.text import parse, show
 
 # Signatures are coarse: several faults share one. A suspect that holds the ops of a known finding of its signature is
 # most likely that finding again: those are minimized only until this many suspects of the signature in a row brought
@@ -145,6 +146,11 @@ class Triage:
 
     def _one(self, suspect: Suspect) -> None:
         key = str(suspect.signature)
+        if suspect.signature.verdict == UNSUPPORTED:  # not minimized; without its settings it may be a finding
+            self.fruitless[key] += 1
+            if (program := parse(suspect.text)).settings:
+                self._offer_slip(without_settings(program))
+            return
         outcome = triage_suspect(suspect, self.plan, self.cache, self.place, self.campaign, self.expired)
         if outcome.unfinished:
             with self.changed:

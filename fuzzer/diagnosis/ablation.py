@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from fuzzer.execution.messages import Report, Task
+from fuzzer.findings.cause import LEFT, RESET
 from fuzzer.judgement.trial import UNCOMPILED, Place, Subject
 from fuzzer.language.devices import device_row
 from fuzzer.language.private import FP_FUSION, GRAPHS
@@ -35,7 +36,6 @@ PASSES: tuple[tuple[str, Value], ...] = (
     ("inductor.reorder_for_locality", False),
     ("inductor.shape_padding", False),
 )
-LEFT = " left to ATen"
 _MESSAGE_WIDTH = 120  # characters of a message
 _MOST_SUBSETS = 16  # of a program's own settings: all of four
 
@@ -78,9 +78,7 @@ def _settings(program: Program, task: Task) -> Iterator[Ablation]:
         there = Place(Subject(task.place.reference.backend, "cpu"), Subject(subject.backend, "cpu"))
         yield Ablation("ablation", "device=cpu", replace(task, place=there), text)
     for name in own:
-        yield Ablation(
-            "ablation", f"{name} at its default", task, _under(program, {k: own[k] for k in own if k != name})
-        )
+        yield Ablation("ablation", name + RESET, task, _under(program, {k: own[k] for k in own if k != name}))
     if subject.backend in UNCOMPILED:
         return  # no compiler's setting acts
     yield from with_settings(program, task, (*_ABLATIONS, *_ABLATIONS_OF_CODE[device_row(subject.device).code]))

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzzer.diagnosis.ablation import CONTRACTION, LEFT, PASSES, settings_text
+from fuzzer.diagnosis.ablation import CONTRACTION, PASSES, settings_text
 from fuzzer.diagnosis.listings import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op, shared
+from fuzzer.findings.cause import LEFT
 from fuzzer.judgement.verdict import COMPILED, EAGER, Finding
 from fuzzer.language.private import FP_FUSION, GRAPHS
 from fuzzer.language.program import Program

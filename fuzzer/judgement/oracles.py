@@ -21,8 +21,9 @@ from fuzzer.judgement.comparison import (
     within_storage,
     worst_element,
 )
+from fuzzer.judgement.promise import why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
-from fuzzer.judgement.verdict import CLASSES, Signature, Verdict, strip_digits
+from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED, Signature, Verdict, strip_digits
 from fuzzer.rounding.floors import FACTOR
 
 
@@ -309,7 +310,15 @@ def verdicts(trial: Trial) -> list[Verdict]:
     """What all oracles say, worst class first."""
     wanted = (oracle for oracle in ORACLES if not oracle.asked or oracle.name in trial.also)
     found = [v for oracle in wanted if (v := oracle.claim(trial)) is not None]
-    return sorted(found, key=lambda v: CLASSES.index(v.signature.verdict))
+    return sorted((_promised(trial, v) for v in found), key=lambda v: CLASSES.index(v.signature.verdict))
+
+
+def _promised(trial: Trial, verdict: Verdict) -> Verdict:
+    """The verdict, of class `unsupported` where torch promises nothing of the compiled program (`promise`)."""
+    signature = verdict.signature
+    if signature.verdict in ("agree", "eager-suspect") or not why_unsupported(trial.program, signature.pattern):
+        return verdict
+    return replace(verdict, signature=replace(signature, verdict=UNSUPPORTED))
 
 
 def detectable(trial: Trial) -> tuple[int, int]:

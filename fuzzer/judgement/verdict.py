@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 # Worst first: a trial's class is the first of these that any oracle gave it.
 CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "rounding-sensitive",
-           "signed-zero", "costly", "agree", "rejected")  # fmt: skip
+           "signed-zero", "costly", "unsupported", "agree", "rejected")  # fmt: skip
+UNSUPPORTED = "unsupported"  # torch promises nothing there (`promise`): listed apart, and not minimized by a campaign
 # The classes that are stored as findings once verified.
 FINDINGS = CLASSES[: CLASSES.index("agree")]
 
@@ -57,8 +58,10 @@ _MAY_BECOME = dict.fromkeys(_IRREGULAR, (*_IRREGULAR, "constant-ratio", "all-zer
 
 def follows(target: Signature, shown: Signature) -> bool:
     """Whether a signature counts as the target: equal, or of a pattern that the target's may shrink to."""
-    if (target.oracle, target.verdict, target.direction) != (shown.oracle, shown.verdict, shown.direction):
+    if (target.oracle, target.direction) != (shown.oracle, shown.direction):
         return False
+    if target.verdict != shown.verdict and UNSUPPORTED not in (target.verdict, shown.verdict):
+        return False  # `unsupported` says what a difference is worth, not what it is
     return shown.pattern == target.pattern or shown.pattern in _MAY_BECOME.get(target.pattern, ())
 
 
@@ -123,10 +126,10 @@ class Finding:
     reproduced   runs in fresh processes that showed the signature again, of `runs`.
     stages       backend -> class, in pipeline order (eager, aot_eager, aot_eager_decomp_partition, inductor).
     ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
-    triage       new, confirmed, duplicate, fixed or dismissed; a person sets it.
     before       what the oracle said of the original program: its error is not the minimal one's.
     diagnosis    what is at fault, a line each by name (`diagnose.FIELDS`); a piece that was not run says why.
     attachments  longer texts by file name: graphs with strides, generated code, drawings of the wrong elements.
+    unsupported  why torch promises nothing here (`promise.why_unsupported`); "" where it does.
     """
 
     signature: Signature
@@ -141,11 +144,16 @@ class Finding:
     ablation: dict[str, str] = field(default_factory=dict)
     campaign: str = ""
     created: str = ""
-    triage: str = "new"
     note: str = ""
     before: str = ""
     diagnosis: dict[str, str] = field(default_factory=dict)
     attachments: dict[str, str] = field(default_factory=dict)
+    unsupported: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """The class that is shown: that of the signature, or `unsupported`."""
+        return UNSUPPORTED if self.unsupported else self.signature.verdict
 
     @property
     def side(self) -> str:

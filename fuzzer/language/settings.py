@@ -41,6 +41,8 @@ class Setting:
     always   whether every program draws a value of it, beside those that are drawn.
     note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
     code     whether it acts in the text of kernels alone: no stage before that shows it (`shown_before_code`).
+    promised whether torch means it for users; else it is there for torch's own tests and debugging, and a program that
+             differs under it alone is `unsupported`.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Setting:
     always: bool = False
     note: str = ""
     code: bool = False
+    promised: bool = True
 
 
 _CPP, _TRITON, _NOWHERE = devices_with_code("cpp"), devices_with_code("triton"), ()
@@ -80,10 +83,10 @@ SETTINGS: tuple[Setting, ...] = (
     # loops and reductions
     Setting("inductor.pick_loop_orders", (False,)),
     Setting("inductor.loop_ordering_after_fusion", (False,), _TRITON, note="inductor reorders no CPU nodes"),
-    Setting("inductor.unroll_reductions_threshold", (1, 32)),
+    Setting("inductor.unroll_reductions_threshold", (1, 32), promised=False),
     Setting("inductor.split_reductions", (False,), _TRITON, note="on the CPU the threads split them"),
     Setting("inductor.online_softmax", (False,), _TRITON, note="a pattern for Triton only"),
-    Setting("inductor.constant_and_index_propagation", (False,)),
+    Setting("inductor.constant_and_index_propagation", (False,), promised=False),
     # buffers and layouts
     Setting("inductor.inplace_buffers", (False,)),
     Setting("inductor.allow_buffer_reuse", (False,)),
@@ -126,7 +129,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(ONE_CONFIG, (ALL, *range(12)), _TRITON, always=True, note="no Triton kernels", code=True),
     Setting("inductor.triton.persistent_reductions", (False,), _TRITON),
     Setting("inductor.triton.cooperative_reductions", (True,), _TRITON),
-    Setting("inductor.triton.force_cooperative_reductions", (True,), _TRITON),
+    Setting("inductor.triton.force_cooperative_reductions", (True,), _TRITON, promised=False),
     Setting("inductor.triton.multi_kernel", (1,), _TRITON, code=True),
     Setting("inductor.triton.prefer_nd_tiling", (True,), _TRITON),
     Setting("inductor.triton.tile_reductions", (True,), _TRITON, needs=(("inductor.triton.prefer_nd_tiling", True),)),

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from fuzzer.campaign import triage as triages
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspect import Suspect
 from fuzzer.findings.store import open_store
-from fuzzer.judgement.verdict import Finding
+from fuzzer.judgement.verdict import UNSUPPORTED, Finding
+from fuzzer.language.program import Program
+from fuzzer.language.text import show
 from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, waiting
 
 
@@ -61,3 +65,17 @@ def test_of_many_suspects_with_one_signature_the_shortest_wait(plan: Plan) -> No
     for text in (LONGER, *short, PROGRAM):
         queue.enqueue(Suspect(text, SIGNATURE))
     assert [s.text for s in queue.waiting] == short
+
+
+def test_what_is_unsupported_is_not_minimized_and_tried_without_its_settings(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, offered = waiting(plan), list[Program]()
+    monkeypatch.setattr(queue, "_offer_slip", offered.append)
+    monkeypatch.setattr(triages, "triage_suspect", lambda *_: pytest.fail("it was minimized"))
+    unsupported = replace(SIGNATURE, verdict=UNSUPPORTED)
+    knob = PROGRAM.replace('route("', 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("')
+    for text in (knob, PROGRAM):
+        queue._one(Suspect(text, unsupported))
+    assert [show(program) for program in offered] == [PROGRAM]
+    assert queue.fruitless[str(unsupported)] == 2

@@ -8,8 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
-from fuzzer.findings import store
+from fuzzer.findings import errors, file, rows, schema
+from fuzzer.findings.faults import GONE, State
+from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import CampaignRecord, Store, open_store
 from fuzzer.judgement.verdict import Comparison, Finding, Signature
 
@@ -24,10 +27,10 @@ backward(v0, cotangent(f32[4], values="ones"))
 def finding(number: int = 0, verdict: str = "wrong") -> Finding:
     """A verified finding; each number gives another id."""
     return Finding(
-        signature=Signature("gradients_agree", verdict, "backward", f"scattered{number}"),
+        signature=Signature("gradients_agree", verdict, "backward", "scattered"),
         detail="x0.grad differs at 1 of 4 elements",
         original=PROGRAM,
-        program=PROGRAM,
+        program=PROGRAM.replace("f32[4])\n", f"f32[4], seed={number})\n", 1) if number else PROGRAM,
         place={"backend": "inductor", "against": "eager", "device": "cpu", "torch": "2.13.0"},
         reproduced=3,
         runs=3,
@@ -62,18 +65,17 @@ def test_a_finding_comes_back_exactly_as_it_was_stored(path: Path) -> None:
 def test_json_of_a_finding_is_strict_and_decodes_to_the_finding() -> None:
     import json
 
-    text = json.dumps(store.encode(finding()), allow_nan=False)
-    assert same(store.decode(json.loads(text)), finding())
+    text = json.dumps(rows.encode(finding()), allow_nan=False)
+    assert same(rows.decode(json.loads(text)), finding())
 
 
 def test_a_known_finding_is_counted_and_not_changed(path: Path) -> None:
     with open_store(path) as opened:
         opened.add(finding())
-        opened.set_triage(finding().id, "confirmed")
         again = replace(finding(), detail="another wording", created="2026-02-01T00:00:00Z")
         assert not opened.add(again)
         assert opened.seen(finding().id) == 2
-        assert same(opened.get(finding().id), replace(finding(), triage="confirmed"))
+        assert same(opened.get(finding().id), finding())
         assert len(opened.list()) == 1
 
 
@@ -90,7 +92,7 @@ def test_an_ambiguous_prefix_names_the_ids_it_could_be(path: Path) -> None:
                 opened.add(finding(number, verdict))
         ids = [f.id for f in opened.list()]
         shared = next(i[0] for i in ids if sum(j[0] == i[0] for j in ids) > 1)
-        with pytest.raises(store.AmbiguousFinding, match=f"{shared} could be {shared}"):
+        with pytest.raises(errors.AmbiguousFinding, match=f"{shared} could be {shared}"):
             opened.get(shared)
 
 
@@ -98,26 +100,29 @@ def test_an_ambiguous_prefix_names_the_ids_it_could_be(path: Path) -> None:
 def test_an_unknown_id_is_an_error_for_people(path: Path, asked: str) -> None:
     with open_store(path) as opened:
         opened.add(finding())
-        with pytest.raises(store.UnknownFinding) as caught:
+        with pytest.raises(errors.UnknownFinding) as caught:
             opened.get(asked)
         assert "\n" not in str(caught.value)
 
 
-def test_list_filters_by_class_and_triage_and_is_ordered_by_time(path: Path) -> None:
+def test_list_filters_by_class_and_state_and_is_ordered_by_time(path: Path) -> None:
     with open_store(path) as opened:
         for number in (2, 0, 1):
             opened.add(finding(number))
         opened.add(finding(3, "raises"))
-        opened.set_triage(finding(1).id, "fixed", "in 2.13")
+        opened.triage(finding(1).id, State("confirmed"), "2026-01-05T00:00:00Z", "somebody")
         assert [f.created[9] for f in opened.list()] == ["1", "2", "3", "4"]
-        assert [f.signature.verdict for f in opened.list("raises")] == ["raises"]
-        assert [f.note for f in opened.list(triage="fixed")] == ["in 2.13"]
-        assert opened.list("wrong", "dismissed") == []
+        assert [f.signature.verdict for f in opened.list(Wanted(verdict="raises"))] == ["raises"]
+        assert [f.created[9] for f in opened.list(Wanted(state="confirmed"))] == ["1", "2", "3", "4"]  # one fault
+        assert opened.list(Wanted(verdict="wrong", state="new")) == []
 
 
 @pytest.mark.parametrize(("reproduced", "runs"), [(2, 3), (2, 2), (3, 4), (0, 0)])
 def test_an_unverified_finding_does_not_enter(path: Path, reproduced: int, runs: int) -> None:
-    with open_store(path) as opened, pytest.raises(store.UnverifiedFinding, match=f"reproduced {reproduced} of {runs}"):
+    with (
+        open_store(path) as opened,
+        pytest.raises(errors.UnverifiedFinding, match=f"reproduced {reproduced} of {runs}"),
+    ):
         opened.add(replace(finding(), reproduced=reproduced, runs=runs))
     assert not path.exists()
 
@@ -127,11 +132,10 @@ def test_an_unverified_finding_does_not_enter(path: Path, reproduced: int, runs:
     [
         replace(finding(), signature=Signature("gradients_agree", "agree", "", "")),
         replace(finding(), program="import os"),
-        replace(finding(), triage="maybe"),
     ],
 )
 def test_nonsense_does_not_enter(path: Path, nonsense: Finding) -> None:
-    with open_store(path) as opened, pytest.raises(store.StoreError):
+    with open_store(path) as opened, pytest.raises(errors.StoreError):
         opened.add(nonsense)
 
 
@@ -151,7 +155,7 @@ def test_opening_and_reading_leaves_the_file_as_it_was(path: Path) -> None:
     with open_store(path) as opened:
         opened.list()
         opened.get(finding().id)
-        opened.set_triage(finding().id, "new")  # as it is already
+        opened.triage(finding().id, State("new"), "2027-01-01T00:00:00Z", "somebody")  # as it is already
     assert (path.read_bytes(), path.stat().st_mtime_ns) == (before, when)
     assert [p.name for p in path.parent.iterdir()] == ["findings.db"]
 
@@ -159,40 +163,40 @@ def test_opening_and_reading_leaves_the_file_as_it_was(path: Path) -> None:
 def test_a_store_to_which_nothing_is_added_is_not_made(path: Path) -> None:
     with open_store(path) as opened:
         assert opened.list() == []
-        with pytest.raises(store.UnknownFinding):
+        with pytest.raises(errors.UnknownFinding):
             opened.get("0a")
     assert not path.exists()
 
 
 def test_reading_a_missing_file_says_what_to_do_and_makes_none(path: Path) -> None:
-    with pytest.raises(store.MissingStore, match=r"backfuzz fuzz.*--db"):
+    with pytest.raises(errors.MissingStore, match=r"backfuzz fuzz.*--db"):
         open_store(path, create=False)
     assert not path.exists()
 
 
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(store.UnwritableStore, match="no folder"):
+    with pytest.raises(errors.UnwritableStore, match="no folder"):
         open_store(tmp_path / "no" / "findings.db")
 
 
 def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(store.CorruptStore, match="is a folder"):
+    with pytest.raises(errors.CorruptStore, match="is a folder"):
         open_store(tmp_path)
 
 
 def test_a_locked_store_is_said_in_one_line_and_keeps_what_it_had(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(file, "BUSY_SECONDS", 0.1)
     with open_store(path) as opened:
         opened.add(finding())
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("begin exclusive")
-        with pytest.raises(store.LockedStore, match=r"is locked by another program"):
+        with pytest.raises(errors.LockedStore, match=r"is locked by another program"):
             open_store(path)
         other.execute("rollback")
         other.execute("begin immediate")
         with open_store(path) as reader:
             assert len(reader.list()) == 1  # a writer does not keep readers out
-            with pytest.raises(store.LockedStore):
+            with pytest.raises(errors.LockedStore):
                 reader.add(finding(1))
         other.execute("rollback")
         other.close()
@@ -202,7 +206,7 @@ def test_a_locked_store_is_said_in_one_line_and_keeps_what_it_had(path: Path, mo
 @pytest.mark.parametrize("content", [b"a text, whatever its name says\n" * 200, b"SQLite format 3\0" + b"x" * 5000])
 def test_a_file_that_is_no_store_is_refused_and_left_alone(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(store.CorruptStore):
+    with pytest.raises(errors.CorruptStore):
         open_store(path)
     assert path.read_bytes() == content
 
@@ -214,7 +218,7 @@ def test_a_damaged_store_is_refused_and_left_alone(path: Path) -> None:
     content = path.read_bytes()
     damaged = content[:4096] + b"\xff" * (len(content) - 4096)
     path.write_bytes(damaged)
-    with pytest.raises(store.CorruptStore), open_store(path) as opened:
+    with pytest.raises(errors.CorruptStore), open_store(path) as opened:
         opened.list()
     assert path.read_bytes() == damaged
 
@@ -223,7 +227,7 @@ def test_the_database_of_another_program_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as other:
         other.execute("create table findings (id)")
     other.close()
-    with pytest.raises(store.CorruptStore, match="some other program"):
+    with pytest.raises(errors.CorruptStore, match="some other program"):
         open_store(path)
 
 
@@ -234,7 +238,7 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
         newer.execute("pragma user_version = 99")
     newer.close()
     before = path.read_bytes()
-    with pytest.raises(store.NewerStore, match="schema 99"):
+    with pytest.raises(errors.NewerStore, match="schema 99"):
         open_store(path)
     assert path.read_bytes() == before
 
@@ -245,27 +249,30 @@ def test_an_older_schema_is_read_as_it_is_and_brought_up_to_date_by_the_first_wr
     with open_store(path) as opened:
         opened.add(finding())
     before = path.read_bytes()
-    monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, lambda db: db.conn.execute("create table more (x)")])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.conn.execute("create table more (x)")])
     with open_store(path) as opened:
         assert same(opened.get(finding().id), finding())
         assert path.read_bytes() == before
         assert opened.add(finding(1))
         assert [f.id for f in opened.list()] == [finding().id, finding(1).id]
     with sqlite3.connect(path) as plain:
-        assert plain.execute("pragma user_version").fetchone() == (len(store.MIGRATIONS),)
+        assert plain.execute("pragma user_version").fetchone() == (len(schema.MIGRATIONS),)
         assert plain.execute("select count(*) from more").fetchone() == (0,)
     plain.close()
 
 
-def test_a_store_of_the_first_schema_has_the_fields_of_today(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as then:
-        then.setattr(store, "MIGRATIONS", store.MIGRATIONS[:1])
-        old = {k: v for k, v in store.encode(finding()).items() if k not in ("before", "diagnosis", "attachments")}
-        then.setattr(store, "encode", lambda finding: old)
-        with open_store(path) as opened:
-            opened.add(finding())
+def test_a_store_of_the_first_schema_has_the_fields_of_today(path: Path) -> None:
+    db = Database(sqlite3.connect(path, isolation_level=None))
+    schema.MIGRATIONS[0](db)
+    later = ("before", "diagnosis", "attachments", "unsupported")
+    old = {k: v for k, v in rows.to_row(rows.encode(finding())).items() if k not in later}
+    db["findings"].insert(old | {"triage": "new", "seen": 3, "last_seen": finding().created})
+    db.conn.execute(f"pragma application_id = {file._APPLICATION_ID}")
+    db.conn.execute("pragma user_version = 1")
+    db.conn.close()
     with open_store(path) as opened:
         assert same(opened.get(finding().id), finding())
+        assert opened.seen(finding().id) == 3
 
 
 def test_a_diagnosis_is_stored_with_its_finding_and_nothing_else_changes(path: Path) -> None:
@@ -278,12 +285,11 @@ def test_a_diagnosis_is_stored_with_its_finding_and_nothing_else_changes(path: P
     )
     with open_store(path) as opened:
         opened.add(finding())
-        opened.set_triage(finding().id, "confirmed")
         assert opened.set_diagnosis(replace(known, detail="not stored"))
-        assert same(opened.get(known.id), replace(known, triage="confirmed"))
+        assert same(opened.get(known.id), known)
         before = path.read_bytes()
         assert not opened.set_diagnosis(known)
-        with pytest.raises(store.UnknownFinding):
+        with pytest.raises(errors.UnknownFinding):
             opened.set_diagnosis(finding(1))
     assert path.read_bytes() == before
 
@@ -293,17 +299,17 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
         opened.add(finding())
     before = path.read_bytes()
 
-    def half(db: store.Database) -> None:
-        db.conn.execute("drop table findings")
+    def half(db: Database) -> None:
+        db.conn.execute("drop table variant")
         raise RuntimeError("in the middle")
 
-    monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, half])
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, half])
     with pytest.raises(RuntimeError, match="in the middle"):
         open_store(path)
     assert path.read_bytes() == before
     monkeypatch.undo()
     with open_store(path) as opened:
-        monkeypatch.setattr(store, "MIGRATIONS", [*store.MIGRATIONS, half])
+        monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, half])
         opened._current = False
         with pytest.raises(RuntimeError, match="in the middle"):
             opened.add(finding(1))
@@ -313,8 +319,8 @@ def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.
 def test_an_add_that_fails_half_way_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(path) as opened:
         opened.add(finding())
-        monkeypatch.setattr(store, "_to_row", lambda fields: {"id": "0", "no such column": 1})
-        with pytest.raises(store.StoreError):
+        monkeypatch.setattr("fuzzer.findings.store.to_row", lambda fields: {"id": "0", "no such column": 1})
+        with pytest.raises(errors.StoreError):
             opened.add(finding(1))
         monkeypatch.undo()
         assert [f.id for f in opened.list()] == [finding().id]
@@ -328,10 +334,68 @@ def test_the_journal_mode_is_sqlites_default(path: Path) -> None:
     plain.close()
 
 
+# ---------------------------------------------------------------- faults
+
+
+def test_variants_of_one_cause_are_one_fault_which_stands_for_its_simplest(path: Path) -> None:
+    longer = replace(finding(1), program=PROGRAM.replace("f32[4])\n", "f32[4], seed=12)\n", 1))
+    with open_store(path) as opened:
+        opened.add(longer)
+        opened.add(finding())
+        [fault] = opened.faults()
+        assert (fault.variants, fault.occurrences, fault.verdict) == (2, 2, "wrong")
+        assert fault.lives_on == ("2.13.0 cpu",)
+        assert fault.first_seen == finding().created
+        assert same(opened.get(fault.id), finding())
+        assert opened.fault_of(longer.id) == opened.fault_of(fault.id[:3]) == fault
+
+
+def test_a_diagnosis_may_tell_that_a_variant_is_another_fault(path: Path) -> None:
+    by_op = {f"aten.{op}.default left to ATen": "agree" for op in ("relu", "mul")}
+    with open_store(path) as opened:
+        for number in (0, 1):
+            opened.add(finding(number))
+        assert len(opened.faults()) == 1
+        for number, op in enumerate(by_op):
+            opened.set_diagnosis(replace(finding(number), ablation={op: "agree"}))
+        assert [(f.decided, f.variants) for f in opened.faults()] == [("operator relu", 1), ("operator mul", 1)]
+        opened.set_diagnosis(replace(finding(1), ablation={next(iter(by_op)): "agree"}))
+        assert [(f.decided, f.variants) for f in opened.faults()] == [("operator relu", 2)]
+
+
+def test_a_state_is_remembered_with_time_and_person_and_holds_for_all_variants(path: Path) -> None:
+    known = State("known", "https://example.org/1", "seen before")
+    with open_store(path) as opened:
+        opened.add(finding())
+        opened.add(finding(1))
+        changed = opened.triage(finding(1).id, known, "2026-03-01T00:00:00Z", "somebody")
+        assert changed.state == known
+        assert opened.fault_of(finding().id).state == known
+        told = "new -> known https://example.org/1: seen before"
+        assert changed.history[-1] == ("2026-03-01T00:00:00Z", told, "somebody")
+        before = path.read_bytes()
+        assert opened.triage(changed.id, known, "2026-04-01T00:00:00Z", "somebody else") == changed
+        with pytest.raises(errors.StoreError, match="unknown state 'maybe'"):
+            opened.triage(changed.id, State("maybe"), "", "")
+    assert path.read_bytes() == before
+
+
+def test_where_a_fault_lives_is_what_was_seen_last(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        [fault] = opened.faults()
+        opened.note_life(fault.id, "2.15.0+cpu", "cpu", GONE, "2026-05-01T00:00:00Z")
+        opened.note_life(fault.id, "2.13.0", "cpu", GONE, "2025-01-01T00:00:00Z")  # older than what is known
+        [fault] = opened.faults()
+        assert (fault.lives_on, fault.gone_on) == (("2.13.0 cpu",), ("2.15.0 cpu",))
+        assert [f.id for f in opened.list(Wanted(lives_on="2.13"))] == [finding().id]
+        assert opened.list(Wanted(lives_on="2.15")) == []
+
+
 def test_every_error_is_a_store_error_and_a_value_error() -> None:
-    kinds = [k for k in vars(store).values() if isinstance(k, type) and issubclass(k, store.StoreError)]
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.StoreError)]
     assert len(kinds) == 9
-    assert issubclass(store.StoreError, ValueError)
+    assert issubclass(errors.StoreError, ValueError)
 
 
 def test_a_store_closes_twice_without_complaint(path: Path) -> None:

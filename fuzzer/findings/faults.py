@@ -1,0 +1,257 @@
+"""Faults in the ledger: how variants come to share one, its state and history, and where it lives.
+
+Functions of an open database, within the caller's transaction; `store.Store` is what others use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlite_utils import Database
+
+from fuzzer.findings.cause import Cause, cause_of
+from fuzzer.findings.rows import decode, from_row
+from fuzzer.findings.title import title
+from fuzzer.judgement.verdict import CLASSES, Finding
+
+STATES = ("new", "confirmed", "known", "reported", "fixed", "not-a-fault")
+OPEN = STATES[:4]
+SHOWS, GONE = "shows", "gone"
+
+
+@dataclass(frozen=True)
+class State:
+    """What a person says of a fault: one of STATES, and what belongs to it.
+
+    issue     URLs, with spaces between them.  note   a reason, or what else is to be told.
+    fixed_in  the first release without it.
+    """
+
+    name: str
+    issue: str = ""
+    note: str = ""
+    fixed_in: str = ""
+
+    def __str__(self) -> str:
+        told = {"known": self.issue, "reported": self.issue, "fixed": self.fixed_in, "not-a-fault": self.note}
+        return f"{self.name} {told.get(self.name, '')}".strip()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A cause in torch, as far as the ledger knows it.
+
+    verdict      the worst class of its variants.  side, stage, decided   of its diagnosis (`cause.Cause`).
+    first_seen   when it was met first;  occurrences   how many programs showed it;  variants   how many minimal ones.
+    lives_on     "RELEASE DEVICE" where it showed when it was last looked at;  gone_on   where it did not.
+    history      (time, what, who), oldest first.
+    """
+
+    id: str
+    title: str
+    verdict: str
+    side: str
+    stage: str
+    decided: str
+    first_seen: str
+    occurrences: int
+    variants: int
+    state: State
+    lives_on: tuple[str, ...] = ()
+    gone_on: tuple[str, ...] = ()
+    history: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+
+
+# ---------------------------------------------------------------- joining
+
+
+def enter(db: Database, finding: Finding, campaign: str | None = None) -> str:
+    """Count a finding's program as an occurrence and put the variant, which is stored, into its fault: the id."""
+    fault = assign(db, finding)
+    note_occurrence(db, fault, finding, campaign)
+    return fault
+
+
+def assign(db: Database, finding: Finding) -> str:
+    """The fault of a stored variant by what is known of it now; what it was in is left if nothing else ties it."""
+    cause = cause_of(finding)
+    (own,) = one(db, "select fault from variant where id = ?", finding.id)
+    db.conn.execute("delete from mark where variant = ?", [finding.id])
+    alike = _alike(db, cause)
+    for probe, names in enumerate((cause.marks, cause.probes - cause.marks)):
+        db.conn.executemany("insert into mark values (?, ?, ?)", [(name, finding.id, probe) for name in names])
+    alone = own and one(db, "select count(*) from variant where fault = ?", own) == (1,)
+    fault = _unite(db, alike, finding.created) if alike else own if alone else _new_fault(db, finding)
+    if own != fault:
+        db.conn.execute("update variant set fault = ? where id = ?", [fault, finding.id])
+        db.conn.execute("update occurrence set fault = ? where variant = ?", [fault, finding.id])
+        if alone:
+            _absorb(db, fault, own)
+    refresh(db, fault)
+    return fault
+
+
+def _alike(db: Database, cause: Cause) -> list[str]:
+    """The faults of variants that share this cause, oldest first."""
+    found: set[str] = set()
+    for names, probes in ((cause.marks, (0, 1)), (cause.probes, (0,))):
+        places = ", ".join("?" * len(names))
+        found |= {
+            fault
+            for fault, probe in db.conn.execute(
+                f"select distinct variant.fault, probe from mark join variant on variant.id = mark.variant "
+                f"where mark in ({places})",
+                sorted(names),
+            )
+            if probe in probes
+        }
+    return [f for (f,) in db.conn.execute("select id from fault order by created, id") if f in found]
+
+
+def _new_fault(db: Database, finding: Finding) -> str:
+    fault = f"F{finding.id[:7]}"
+    while one(db, "select count(*) from fault where id = ?", fault) != (0,):
+        fault = f"F{hashlib.sha256(fault.encode()).hexdigest()[:7]}"
+    db.conn.execute(
+        "insert into fault (id, title, class, side, stage, decided, created) values (?, '', '', '', '', '', ?)",
+        [fault, finding.created],
+    )
+    remember(db, fault, finding.created, f"met as {finding.id}", finding.campaign)
+    return fault
+
+
+def _unite(db: Database, faults: list[str], time: str) -> str:
+    """One fault of several that a variant ties together: the one that a person has looked at, else the oldest.
+
+    Two that people gave different states stay two.
+    """
+    told = [f for f in faults if one(db, "select state from fault where id = ?", f) != ("new",)]
+    keep = (told or faults)[0]
+    for other in faults:
+        if other != keep and (other not in told or state_of(db, other) == state_of(db, keep)):
+            _absorb(db, keep, other)
+            remember(db, keep, time, f"one with {other}", "")
+    return keep
+
+
+def _absorb(db: Database, keep: str, other: str) -> None:
+    """Make the variants, occurrences and history of another fault this one's."""
+    for table in ("variant", "occurrence"):
+        db.conn.execute(f"update {table} set fault = ? where fault = ?", [keep, other])
+    for torch, device, shows, seen in db.conn.execute(
+        "select torch, device, shows, seen from life where fault = ?", [other]
+    ).fetchall():
+        note_life(db, keep, torch, device, shows, seen)
+    db.conn.execute("insert or ignore into history select ?, time, what, who from history where fault = ?",
+                    [keep, other])  # fmt: skip
+    db.conn.execute(
+        "update fault set created = min(created, (select created from fault where id = ?)) where id = ?", [other, keep]
+    )
+    for table, key in (("life", "fault"), ("history", "fault"), ("fault", "id")):
+        db.conn.execute(f"delete from {table} where {key} = ?", [other])
+
+
+def refresh(db: Database, fault: str) -> None:
+    """Title, class, side, stage and what decides it, from the variant that stands for it."""
+    finding = representative(db, fault)
+    cause = cause_of(finding)
+    side = "" if finding.side == "none" else finding.side  # "none: ..." says why that is no question
+    db.conn.execute(
+        "update fault set title = ?, class = ?, side = ?, stage = ?, decided = ? where id = ?",
+        [title(finding), finding.verdict, side, cause.stage, cause.decided, fault],
+    )
+
+
+def representative(db: Database, fault: str) -> Finding:
+    """The simplest variant of a fault: of those of the worst class the one with the shortest program."""
+    cursor = db.conn.execute("select * from variant where fault = ? order by length(program), created, id", [fault])
+    names = [column[0] for column in cursor.description]
+    found = (decode(from_row(dict(zip(names, row, strict=True)))) for row in cursor)
+    return min(found, key=lambda finding: CLASSES.index(finding.verdict))
+
+
+# ---------------------------------------------------------------- occurrences, life, state
+
+
+def release(torch: str) -> str:
+    """A version of torch without what it was built for."""
+    return torch.split("+")[0]
+
+
+def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | None = None) -> None:
+    """Count one program that showed a fault: that of a finding. The same program of a campaign counts once more."""
+    torch, device = release(finding.place.get("torch", "")), finding.place.get("device", "").split(":")[0]
+    campaign = finding.campaign if campaign is None else campaign
+    name = hashlib.sha256(f"{finding.id} {campaign} {finding.created} {finding.original}".encode()).hexdigest()[:16]
+    db.conn.execute(
+        "insert into occurrence values (?, ?, ?, ?, ?, ?, ?, ?, 1) on conflict (id) do update set times = times + 1",
+        [name, fault, finding.id, finding.original, campaign, torch, device, finding.created],
+    )
+    db.conn.execute("update fault set created = min(created, ?) where id = ?", [finding.created, fault])
+    note_life(db, fault, torch, device, SHOWS, finding.created)
+
+
+def note_life(db: Database, fault: str, torch: str, device: str, shows: str, time: str) -> None:
+    """Whether a fault showed on a release and device; the newest answer counts."""
+    db.conn.execute(
+        "insert into life values (?, ?, ?, ?, ?) on conflict (fault, torch, device) do update "
+        "set shows = excluded.shows, seen = excluded.seen where excluded.seen >= seen",
+        [fault, torch, device, shows, time],
+    )
+
+
+def set_state(db: Database, fault: str, state: State, time: str, who: str) -> None:
+    """Set what a person says of a fault, and remember that."""
+    before = state_of(db, fault)
+    if before == state:
+        return
+    db.conn.execute(
+        "update fault set state = ?, issue = ?, note = ?, fixed_in = ? where id = ?",
+        [state.name, state.issue, state.note, state.fixed_in, fault],
+    )
+    note = f": {state.note}" if state.note and state.note not in str(state) else ""
+    remember(db, fault, time, f"{before} -> {state}{note}", who)
+
+
+def state_of(db: Database, fault: str) -> State:
+    return State(*one(db, "select state, issue, note, fixed_in from fault where id = ?", fault))
+
+
+def remember(db: Database, fault: str, time: str, what: str, who: str) -> None:
+    db.conn.execute("insert or ignore into history values (?, ?, ?, ?)", [fault, time, what, who])
+
+
+def one(db: Database, question: str, *values: Any) -> tuple[Any, ...]:
+    """The one row that answers."""
+    found: tuple[Any, ...] = db.conn.execute(question, list(values)).fetchone()
+    return found
+
+
+# ---------------------------------------------------------------- reading
+
+_FAULTS = """select fault.id, title, class, side, stage, decided, created, coalesce(counted.times, 0),
+    coalesce(held.variants, 0), state, issue, note, fixed_in
+    from fault
+    left join (select fault, sum(times) as times from occurrence group by fault) counted on counted.fault = fault.id
+    left join (select fault, count(*) as variants from variant group by fault) held on held.fault = fault.id
+    order by created, fault.id"""
+
+
+def read_faults(db: Database) -> list[Fault]:
+    """All faults, oldest first."""
+    lives: dict[tuple[str, str], list[str]] = {}
+    for fault, place, shows in db.conn.execute(
+        "select fault, torch || ' ' || device, shows from life order by torch, device"
+    ):
+        lives.setdefault((fault, shows), []).append(place)
+    told: dict[str, list[tuple[str, str, str]]] = {}
+    for fault, time, what, who in db.conn.execute("select fault, time, what, who from history order by time"):
+        told.setdefault(fault, []).append((time, what, who))
+    found = []
+    for row in db.conn.execute(_FAULTS).fetchall():
+        id, state = row[0], State(*row[9:])
+        shows, gone = (tuple(lives.get((id, said), ())) for said in (SHOWS, GONE))
+        found.append(Fault(*row[:9], state, shows, gone, tuple(told.get(id, ()))))  # type: ignore[call-arg]
+    return found

@@ -1,0 +1,59 @@
+"""What torch does not promise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fuzzer.judgement.oracles import verdicts
+from fuzzer.judgement.promise import why_unsupported
+from fuzzer.judgement.trial import RAISED, Observation, Raised
+from fuzzer.judgement.verdict import Signature, follows
+from fuzzer.language.text import parse
+from tests.judgement.trials import ROUNDED, trial
+
+PLAIN = """program(1)
+route("autograd")
+x0 = leaf(f32[4])
+v0 = relu(x0)
+backward(v0, cotangent(f32[4]))
+"""
+KNOB = 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("autograd"'
+VJP = 'route("vjp", dynamic=True'
+UNTRACED = "TorchRuntimeError < unimplemented < <lambda> < _wrap_graph_break"
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "why"),
+    [
+        (PLAIN, "scattered", ""),
+        (PLAIN.replace('route("autograd"', KNOB), "scattered", "setting inductor.unroll_reductions_threshold"),
+        (PLAIN.replace("relu", "safe_softmax").replace("(x0)", "(x0, dim=0)"), "other",
+         "operator torch.ops.aten._safe_softmax.default"),
+        (PLAIN.replace('route("autograd"', VJP), UNTRACED, "route vjp with dynamic sizes"),
+        (PLAIN.replace('route("autograd"', VJP), "Unsupported < call", "route vjp with dynamic sizes"),
+        (PLAIN.replace('route("autograd"', VJP), "KeyError < call", ""),
+        (PLAIN.replace('route("autograd"', 'route("vjp"'), UNTRACED, ""),
+        (PLAIN.replace('route("autograd"', 'route("autograd", dynamic=True'), UNTRACED, ""),
+    ],
+)  # fmt: skip
+def test_settings_of_tests_internal_operators_and_what_dynamo_refuses_are_not_promised(
+    text: str, pattern: str, why: str
+) -> None:
+    assert why_unsupported(parse(text), pattern) == why
+
+
+def test_a_verdict_is_unsupported_where_torch_promises_nothing() -> None:
+    made = trial(ROUNDED)
+    made.subject = Observation(RAISED, phase="forward", raised=Raised("KeyError", "x", ("f",)))
+    assert [v.signature.verdict for v in verdicts(made)] == ["raises"]
+    made.program = replace(made.program, settings=(("inductor.unroll_reductions_threshold", 1),))
+    assert [v.signature.verdict for v in verdicts(made)] == ["unsupported"]
+
+
+def test_what_is_unsupported_counts_as_the_same_difference() -> None:
+    raised, other = (Signature("compile_does_not_raise", v, "forward", "KeyError") for v in ("raises", "unsupported"))
+    assert follows(raised, other)
+    assert follows(other, raised)
+    assert not follows(raised, Signature("compile_does_not_raise", "wrong", "forward", "KeyError"))
