@@ -32,6 +32,7 @@ from benches import (
     stages,
     throughput,
 )
+from benches.agreement import agreement_command
 from fuzzer.campaign.schedule import BLIND
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
@@ -110,6 +111,9 @@ def _options(command: Any) -> Any:
     ):
         command = option(command)
     return command
+
+
+main.add_command(agreement_command)
 
 
 @main.command("sensitivity")

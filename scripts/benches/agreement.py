@@ -1,0 +1,80 @@
+"""How far the faults that the rule makes of a ledger agree with those that a person made of it.
+
+The person's are in `corpus/faults-by-inspection.json`, and are read here alone: the rule knows evidence only
+(`fuzzer.findings.cause`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.findings.cause import Cause, cause_of, group
+from fuzzer.findings.store import open_store
+
+ROOT = Path(__file__).parents[2]
+INSPECTED = ROOT / "corpus" / "faults-by-inspection.json"
+
+
+def inspected(path: Path = INSPECTED) -> dict[str, list[str]]:
+    """The findings of each fault, by the title that the person gave it."""
+    return {row["fault"]: row["findings"] for row in json.loads(path.read_text())}
+
+
+def compare(ours: Sequence[Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Pairwise precision and recall of a partition against another, over what both hold; what is split or mixed.
+
+    precision  of the pairs that we put together, the share that they did;  recall  of theirs, the share that we did.
+    """
+    mine = {name: i for i, names in enumerate(ours) for name in names}
+    other = {name: title for title, names in theirs.items() for name in names}
+    both = sorted(mine.keys() & other.keys())
+    joined = [(mine[a] == mine[b], other[a] == other[b]) for a, b in itertools.combinations(both, 2)]
+    agreed = joined.count((True, True))
+    split = {t: _parts((n for n in names if n in mine), mine) for t, names in theirs.items()}
+    mixed = {i: _parts((n for n in names if n in other), other) for i, names in enumerate(ours)}
+    causes = len({other[name] for name in both})
+    return {
+        "findings": len(both),
+        "faults": len({mine[name] for name in both}),
+        "causes": causes,
+        "precision": round(agreed / max(1, agreed + joined.count((True, False))), 4),
+        "recall": round(agreed / max(1, agreed + joined.count((False, True))), 4),
+        "split_share": round(sum(len(parts) > 1 for parts in split.values()) / max(1, causes), 4),
+        "split": {title: list(parts.values()) for title, parts in split.items() if len(parts) > 1},
+        "mixed": [{str(t): names for t, names in parts.items()} for parts in mixed.values() if len(parts) > 1],
+    }
+
+
+def _parts(names: Iterable[str], of: Mapping[str, Any]) -> dict[Any, list[str]]:
+    """The names by what they are put into."""
+    found: dict[Any, list[str]] = {}
+    for name in names:
+        found.setdefault(of[name], []).append(name)
+    return found
+
+
+def causes_of(db: Path) -> list[tuple[str, Cause]]:
+    """What decides each finding of a ledger, by id, oldest first."""
+    with open_store(db, create=False) as store:
+        return [(finding.id, cause_of(finding)) for finding in store.list()]
+
+
+def agreement(db: Path) -> dict[str, Any]:
+    """The figures of the bench."""
+    return compare(group(causes_of(db)), inspected())
+
+
+@click.command("agreement")
+@click.option("--db", type=click.Path(path_type=Path), default=ROOT / "findings.db", help="The ledger.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def agreement_command(db: Path, as_json: bool) -> None:
+    """The faults that the rule makes of the ledger against those that a person made of it."""
+    figures = agreement(db)
+    for line in [json.dumps(figures)] if as_json else [f"{name}: {value}" for name, value in figures.items()]:
+        click.echo(line)
