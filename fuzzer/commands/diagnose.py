@@ -29,7 +29,8 @@ def diagnose(references: Sequence[str], device: str | None, workers: int | None,
     Takes about a minute a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
     finding or ledger; 3 this machine cannot run it; 130 interrupted.
     """
-    from fuzzer.findings.store import encode, open_store
+    from fuzzer.findings.rows import encode
+    from fuzzer.findings.store import open_store
 
     with open_store(db, create=False) as store:
         findings = [store.get(reference) for reference in references]

@@ -31,8 +31,8 @@ def exit_codes(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         from fuzzer.execution.pool import NoMachine
+        from fuzzer.findings.errors import StoreError
         from fuzzer.findings.script import ExportError
-        from fuzzer.findings.store import StoreError
         from fuzzer.language.infer import IllTyped
         from fuzzer.language.interpret import UnknownOp
         from fuzzer.language.regions import UnknownRegion

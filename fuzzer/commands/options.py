@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fuzzer.findings.faults import STATES
 from fuzzer.language.devices import DEVICE_NAMES
 
 
@@ -23,6 +24,7 @@ def _known_oracles(context: click.Context, parameter: click.Parameter, names: tu
 db_option = click.option(
     "--db", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True, help="The ledger."
 )
+state_option = click.option("--state", type=click.Choice(STATES), default=None, help="Only of faults in this state.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 device_option = click.option("--device", default=None, help=f"One of {DEVICE_NAMES}. Default: a GPU if there is one.")
 where_option = click.option(

@@ -9,8 +9,10 @@ import click
 
 from fuzzer.commands.diagnose import diagnosis_lines
 from fuzzer.commands.exits import exit_codes
+from fuzzer.commands.faults import encode_fault
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option
+from fuzzer.findings.faults import Fault
 
 
 @main.command()
@@ -23,14 +25,17 @@ def show(reference: str, db: Path, as_json: bool) -> None:
 
     Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
     """
-    from fuzzer.findings.store import encode, open_store
+    from fuzzer.findings.rows import encode
+    from fuzzer.findings.store import open_store
 
     with open_store(db, create=False) as store:
-        finding = store.get(reference)
+        finding, fault = store.get(reference), store.fault_of(reference)
     if as_json:
-        click.echo(json.dumps(encode(finding)))
+        click.echo(json.dumps(encode(finding) | {"fault": encode_fault(fault)}))
         return
-    click.echo(f"{finding.id}  {finding.signature}  ({finding.triage})\n{finding.detail}")
+    click.echo(f"{finding.id}  {finding.signature}\n{finding.detail}")
+    if finding.verdict != finding.signature.verdict:
+        click.echo(f"{finding.verdict}: torch promises nothing of this {finding.unsupported}")
     if finding.before:
         click.echo(f"the original program: {finding.before}")
     click.echo()
@@ -41,3 +46,14 @@ def show(reference: str, db: Path, as_json: bool) -> None:
         click.echo(f"{title}:" + "".join(f"\n  {key}: {value}" for key, value in table.items()))
     if finding.note:
         click.echo(f"note: {finding.note}")
+    click.echo("\n".join(fault_lines(fault)))
+
+
+def fault_lines(fault: Fault) -> list[str]:
+    """What the ledger knows of a fault, for the terminal."""
+    counted = f"{fault.variants} finding(s), {fault.occurrences} program(s)"
+    lines = [f"fault {fault.id}: {fault.title} ({fault.state}; {counted})"]
+    lines += [f"  lives on: {', '.join(fault.lives_on) or 'none that was tried'}"]
+    lines += [f"  gone on: {', '.join(fault.gone_on)}"] if fault.gone_on else []
+    lines += [f"  note: {fault.state.note}"] if fault.state.note else []
+    return lines + [f"  {time[:19]} {what}{f' ({who})' if who else ''}" for time, what, who in fault.history]

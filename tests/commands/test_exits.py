@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from fuzzer.findings import store
-from fuzzer.findings.store import MIGRATIONS
+from fuzzer.findings import file
+from fuzzer.findings.schema import MIGRATIONS
 from tests.commands.calls import EAGER, FINDING, SEED, call, refused
 
 
@@ -45,7 +45,15 @@ def test_what_does_not_exist_is_refused_in_one_line(arguments: tuple[Any, ...], 
     assert told in refused(call(*arguments, *device))
 
 
-READERS = [("list",), ("show", FINDING.id), ("export", FINDING.id), ("replay", FINDING.id), ("minimize", FINDING.id)]
+READERS = [
+    ("list",),
+    ("faults",),
+    ("triage",),
+    ("show", FINDING.id),
+    ("export", FINDING.id),
+    ("replay", FINDING.id),
+    ("minimize", FINDING.id),
+]
 USERS = [*READERS, ("fuzz", "--programs", "1", *EAGER)]
 
 
@@ -81,7 +89,7 @@ def test_a_ledger_of_a_newer_backfuzz_is_told_and_left_as_it_is(db: Path, comman
 def test_a_locked_ledger_is_told_and_loses_nothing(
     db: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(file, "BUSY_SECONDS", 0.05)
     before = db.read_bytes()
     other = sqlite3.connect(db, isolation_level=None)
     other.execute("begin exclusive")

@@ -15,3 +15,13 @@ def test_show_prints_the_minimal_program_and_the_evidence(db: Path) -> None:
     for part in (RELU, FINDING.detail, "reproduced 3 of 3", "inductor.max_fusion_size=1: agree", torch.__version__):
         assert part in text
     assert json.loads(call("show", FINDING.id, "--db", db, "--json").stdout)["stages"] == FINDING.stages
+
+
+def test_show_takes_the_id_of_a_fault_and_tells_what_is_known_of_it(db: Path) -> None:
+    fault = f"F{FINDING.id[:7]}"
+    text = call("show", fault[:4], "--db", db).stdout
+    assert text.startswith(FINDING.id)
+    assert (
+        f"fault {fault}: silent: wrong gradient of torch.nn.functional.relu (new; 1 finding(s), 1 program(s))" in text
+    )
+    assert json.loads(call("show", fault, "--db", db, "--json").stdout)["fault"]["id"] == fault
