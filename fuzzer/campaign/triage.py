@@ -148,8 +148,9 @@ class Triage:
         key = str(suspect.signature)
         if suspect.signature.verdict == UNSUPPORTED:  # not minimized; without its settings it may be a finding
             self.fruitless[key] += 1
-            if (program := parse(suspect.text)).settings:
-                self._offer_slip(without_settings(program))
+            program = parse(suspect.text)
+            if (bare := without_settings(program)) != program:
+                self._offer_slip(bare)
             return
         outcome = triage_suspect(suspect, self.plan, self.cache, self.place, self.campaign, self.expired)
         if outcome.unfinished:

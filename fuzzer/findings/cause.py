@@ -18,7 +18,7 @@ from fuzzer.language.text import parse
 
 # How a finding's table names its single changes (`Finding.ablation`).
 LEFT, RESET = " left to ATen", " at its default"
-DEMANDED = ("inductor.fallback_random",)  # a setting that a program has because of what it draws
+DEMANDED = ("inductor.fallback_random", "triton.config")  # settings that every program of its kind has
 KERNELS = "eager"  # the stage of what needs no compiler
 _TRACED = ("aot_eager", "aot_eager_decomp_partition")
 

@@ -24,7 +24,8 @@ from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import INTERNAL_ERROR
-from fuzzer.findings.store import LockedStore, open_store
+from fuzzer.findings.errors import LockedStore
+from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.text import parse
 from minimizer.reduce import Reduction
