@@ -40,6 +40,14 @@ def test_a_second_run_gives_the_same_bits_and_compiles_nothing(route: str, monke
     assert verdicts(made) == []
 
 
+def test_the_memory_that_a_stage_takes_is_no_ones_peak() -> None:
+    stage = replace(LIGHT, place=Place(Subject("eager"), Subject("inductor:graph")))
+    seen = trial(task=stage).subject
+    assert seen.again is not None
+    assert seen.again.peak is None
+    assert seen.built == ""
+
+
 def test_eager_and_programs_that_write_to_leaves_run_once() -> None:
     eager = replace(LIGHT, place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")))
     assert trial(task=eager).subject.again is None

@@ -10,7 +10,7 @@ import torch
 from fuzzer.execution.accelerator import on_host
 from fuzzer.execution.pipeline import without_settings
 from fuzzer.judgement.oracles import differing_tensors, verdicts
-from fuzzer.judgement.trial import RAN, Observation
+from fuzzer.judgement.trial import RAN, Observation, Place, Subject
 from tests.execution.light import LIGHT, trial
 
 SETTING = 'settings({"functorch.cse": False, "inductor.fallback_random": True})\n'
@@ -24,6 +24,12 @@ def test_settings_are_left_out_where_that_is_asked_but_for_those_that_fix_the_dr
     assert verdicts(made) == []
     assert trial(settings=SETTING).bare is None
     assert trial(task=replace(LIGHT, also=("settings_agree",))).bare is None
+
+
+def test_at_a_stage_settings_that_act_in_code_alone_are_not_left_out() -> None:
+    asked = replace(LIGHT, also=("settings_agree",), place=Place(Subject("eager"), Subject("inductor:graph")))
+    assert trial(settings='settings({"inductor.cpp.simdlen": 1})\n', task=asked).bare is None
+    assert trial(settings='settings({"functorch.cse": False})\n', task=asked).bare is not None
 
 
 @pytest.mark.gpu
