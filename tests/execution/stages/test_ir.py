@@ -12,6 +12,7 @@ from torch._inductor import ir, lowering, scheduler
 from torch._inductor.codegen import common
 
 from fuzzer.execution import observe
+from fuzzer.execution.messages import Task
 from fuzzer.execution.stages import elementwise, in_force
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.judgement.trial import Place, Subject
@@ -19,8 +20,7 @@ from fuzzer.language.devices import DEVICES
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.private import output_code, replaced_decomposition, replaced_lowering
 from fuzzer.language.routes import ANY_BACKEND
-from fuzzer.language.text import parse, show
-from tests.drawn import drawn
+from tests.drawn import LEAST, drawn
 from tests.execution.light import BODY
 from tests.execution.stages.bodies import GRAPH, IR, agrees, examined, found_faulty
 
@@ -59,16 +59,20 @@ def test_a_program_of_the_corpus_agrees_and_is_not_built(name: str) -> None:
     agrees(examined(IR, (CORPUS / "seeds" / f"{name}.prog").read_text()))
 
 
+def few_differ(task: Task, device: str) -> None:
+    """Assert that drawn programs agree at a stage, and that it runs most of them itself."""
+    limits = Limits()
+    programs = drawn(range(60), vocabulary(limits, ()), limits, ANY_BACKEND, device)
+    reports = [examined(task, program) for program in programs]
+    assert [r.text for r in reports if r.verdict not in ("agree", "rejected")] == []
+    ran = [r for r in reports if not r.rejected]
+    assert len(ran) >= LEAST * len(programs)
+    assert sum(bool(r.built) for r in ran) <= 0.1 * len(ran)
+
+
 @pytest.mark.slow
 def test_drawn_programs_agree_and_few_are_built() -> None:
-    limits = Limits()
-    programs = drawn(range(60), vocabulary(limits, ()), limits, ANY_BACKEND, "cpu")
-    reports = [examined(IR, program) for program in programs]
-    differing = [show(parse(r.text)) for r in reports if r.verdict not in ("agree", "rejected")]
-    assert differing == []
-    ran = [r for r in reports if not r.rejected]
-    assert len(ran) >= 0.9 * len(programs)
-    assert sum(bool(r.built) for r in ran) <= 0.2 * len(ran)
+    few_differ(IR, "cpu")
 
 
 # ---------------------------------------------------------------- faults
@@ -159,9 +163,64 @@ def test_after_a_stage_all_devices_have_their_own_scheduling_again() -> None:
     assert common.device_codegens == before
 
 
+# ---------------------------------------------------------------- on a GPU
+
+# What shapes Triton's kernels beside the loops themselves: none of it may matter here.
+SHAPES = (
+    "", '"inductor.combo_kernels": True', '"inductor.triton.persistent_reductions": False',
+    '"inductor.triton.force_cooperative_reductions": True', '"inductor.triton.multi_kernel": 1',
+    '"inductor.triton.prefer_nd_tiling": True, "inductor.triton.tile_reductions": True',
+    '"inductor.triton.mix_order_reduction_non_strict_mode": True',
+)  # fmt: skip
+SUMS = """route("autograd")
+x0 = leaf(f32[16, 70], seed=1)
+x1 = leaf(f32[16, 70], seed=2)
+v0 = mul(x0, x1)
+v1 = softmax(v0, dim=1)
+v2 = sum(v1, dim=1)
+v3 = sin(v1)
+v4 = sum(v3, dim=0)
+backward(v2, cotangent(f32[16], seed=3))
+backward(v4, cotangent(f32[70], seed=4))
+"""
+
+
+def on_gpu(task: Task) -> Task:
+    backend = task.place.subject.backend
+    return replace(task, place=Place(Subject("eager", "cuda"), Subject(backend, "cuda")))
+
+
+@pytest.fixture
+def gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("name", SEEDS)
-def test_a_program_of_the_corpus_agrees_on_the_gpu(name: str) -> None:
-    there = replace(IR, place=Place(Subject("eager", "cuda"), Subject("inductor:ir", "cuda")))
-    agrees(examined(there, (CORPUS / "seeds" / f"{name}.prog").read_text()))
+@pytest.mark.parametrize("task", [GRAPH, IR], ids=["graph", "ir"])
+def test_a_program_of_the_corpus_agrees_on_the_gpu(task: Task, name: str) -> None:
+    agrees(examined(on_gpu(task), (CORPUS / "seeds" / f"{name}.prog").read_text()))
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_how_tritons_kernels_are_shaped_does_not_matter(shape: str) -> None:
+    agrees(examined(on_gpu(IR), f"program(1)\nsettings({{{shape}}})\n{SUMS}" if shape else f"program(1)\n{SUMS}"))
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+def test_an_illegal_fusion_is_faulty_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    agrees(examined(on_gpu(IR), ACROSS))
+    monkeypatch.setattr(scheduler.Scheduler, "can_fuse_vertical", lambda *_, **__: True)
+    found_faulty(examined(on_gpu(IR), ACROSS))
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.usefixtures("gpu")
+def test_drawn_programs_agree_on_the_gpu_and_few_are_built() -> None:
+    few_differ(on_gpu(IR), "cuda")
