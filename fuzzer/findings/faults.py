@@ -6,12 +6,14 @@ Functions of an open database, within the caller's transaction; `store.Store` is
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlite_utils import Database
 
-from fuzzer.findings.cause import Cause, cause_of
+from fuzzer.findings.cause import cause_of
+from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.rows import decode, from_row
 from fuzzer.findings.title import title
 from fuzzer.judgement.verdict import CLASSES, Finding
@@ -78,47 +80,53 @@ def assign(db: Database, finding: Finding) -> str:
     """The fault of a stored variant by what is known of it now; what it was in is left if nothing else ties it."""
     cause = cause_of(finding)
     (own,) = one(db, "select fault from variant where id = ?", finding.id)
-    db.conn.execute("delete from mark where variant = ?", [finding.id])
-    alike = _alike(db, cause)
-    for probe, names in enumerate((cause.marks, cause.probes - cause.marks)):
-        db.conn.executemany("insert into mark values (?, ?, ?)", [(name, finding.id, probe) for name in names])
-    alone = own and one(db, "select count(*) from variant where fault = ?", own) == (1,)
-    fault = _unite(db, alike, finding.created) if alike else own if alone else _new_fault(db, finding)
-    if own != fault:
-        db.conn.execute("update variant set fault = ? where id = ?", [fault, finding.id])
-        db.conn.execute("update occurrence set fault = ? where variant = ?", [fault, finding.id])
-        if alone:
-            _absorb(db, fault, own)
-    refresh(db, fault)
+    fault = join(db, finding.id, finding.created, cause.marks, cause.probes)
+    for changed in {own, fault} - {""}:
+        refresh(db, changed)
     return fault
 
 
-def _alike(db: Database, cause: Cause) -> list[str]:
-    """The faults of variants that share this cause, oldest first."""
-    found: set[str] = set()
-    for names, probes in ((cause.marks, (0, 1)), (cause.probes, (0,))):
-        places = ", ".join("?" * len(names))
-        found |= {
-            fault
-            for fault, probe in db.conn.execute(
-                f"select distinct variant.fault, probe from mark join variant on variant.id = mark.variant "
-                f"where mark in ({places})",
-                sorted(names),
-            )
-            if probe in probes
-        }
-    return [f for (f,) in db.conn.execute("select id from fault order by created, id") if f in found]
+def join(db: Database, variant: str, time: str, marks: Collection[str], probes: Collection[str]) -> str:
+    """Give a stored variant its marks and the fault that these tie it to; the faults' titles are not looked at."""
+    own, campaign = one(db, "select fault, campaign from variant where id = ?", variant)
+    db.conn.execute("delete from mark where variant = ?", [variant])
+    alike = _alike(db, marks, probes)
+    rows = [(name, variant, 0) for name in marks] + [(name, variant, 1) for name in set(probes) - set(marks)]
+    db.conn.executemany("insert into mark values (?, ?, ?)", rows)
+    if own and one(db, "select count(*) from variant where fault = ?", own) == (1,):
+        alike = [*alike, own]
+    fault = _unite(db, alike, time) if alike else _new_fault(db, variant, time, campaign)
+    db.conn.execute("update variant set fault = ?1 where id = ?2 and fault <> ?1", [fault, variant])
+    db.conn.execute("update occurrence set fault = ?1 where variant = ?2 and fault <> ?1", [fault, variant])
+    return fault
 
 
-def _new_fault(db: Database, finding: Finding) -> str:
-    fault = f"F{finding.id[:7]}"
+def _alike(db: Database, marks: Collection[str], probes: Collection[str]) -> list[str]:
+    """The faults of variants that share these, oldest first."""
+    found = "select fault from mark join variant on variant.id = mark.variant where mark in"
+    return [
+        name
+        for (name,) in db.conn.execute(
+            f"select id from fault where id in ({found} ({_places(marks)})) or id in ({found} ({_places(probes)}) "
+            "and probe = 0) order by created, id",
+            [*marks, *probes],
+        )
+    ]
+
+
+def _places(values: Collection[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _new_fault(db: Database, variant: str, time: str, campaign: str) -> str:
+    fault = f"F{variant[:7]}"
     while one(db, "select count(*) from fault where id = ?", fault) != (0,):
         fault = f"F{hashlib.sha256(fault.encode()).hexdigest()[:7]}"
     db.conn.execute(
         "insert into fault (id, title, class, side, stage, decided, created) values (?, '', '', '', '', '', ?)",
-        [fault, finding.created],
+        [fault, time],
     )
-    remember(db, fault, finding.created, f"met as {finding.id}", finding.campaign)
+    remember(db, fault, time, f"met as {variant}", campaign)
     return fault
 
 
@@ -154,22 +162,25 @@ def _absorb(db: Database, keep: str, other: str) -> None:
 
 
 def refresh(db: Database, fault: str) -> None:
-    """Title, class, side, stage and what decides it, from the variant that stands for it."""
+    """Title, class, side, stage and what decides it, from the variant that stands for it; no such fault: nothing."""
+    if one(db, "select count(*) from fault where id = ?", fault) == (0,):
+        return
     finding = representative(db, fault)
     cause = cause_of(finding)
     side = "" if finding.side == "none" else finding.side  # "none: ..." says why that is no question
-    db.conn.execute(
-        "update fault set title = ?, class = ?, side = ?, stage = ?, decided = ? where id = ?",
-        [title(finding), finding.verdict, side, cause.stage, cause.decided, fault],
-    )
+    values = [title(finding), finding.verdict, side, cause.stage, cause.decided]
+    if one(db, "select title, class, side, stage, decided from fault where id = ?", fault) != tuple(values):
+        db.conn.execute(
+            "update fault set title = ?, class = ?, side = ?, stage = ?, decided = ? where id = ?", [*values, fault]
+        )
 
 
 def representative(db: Database, fault: str) -> Finding:
     """The simplest variant of a fault: of those of the worst class the one with the shortest program."""
-    cursor = db.conn.execute("select * from variant where fault = ? order by length(program), created, id", [fault])
-    names = [column[0] for column in cursor.description]
-    found = (decode(from_row(dict(zip(names, row, strict=True)))) for row in cursor)
-    return min(found, key=lambda finding: CLASSES.index(finding.verdict))
+    shown = "case when unsupported = '' then class else 'unsupported' end"
+    found = db.conn.execute(f"select id, {shown}, length(program), created from variant where fault = ?", [fault])
+    name = min(found, key=lambda row: (CLASSES.index(row[1]), *row[2:], row[0]))[0]
+    return decode(from_row(read_rows(db, Wanted(id=name))[0]))
 
 
 # ---------------------------------------------------------------- occurrences, life, state
@@ -189,7 +200,7 @@ def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | 
         "insert into occurrence values (?, ?, ?, ?, ?, ?, ?, ?, 1) on conflict (id) do update set times = times + 1",
         [name, fault, finding.id, finding.original, campaign, torch, device, finding.created],
     )
-    db.conn.execute("update fault set created = min(created, ?) where id = ?", [finding.created, fault])
+    db.conn.execute("update fault set created = ?1 where id = ?2 and created > ?1", [finding.created, fault])
     note_life(db, fault, torch, device, SHOWS, finding.created)
 
 
@@ -197,7 +208,7 @@ def note_life(db: Database, fault: str, torch: str, device: str, shows: str, tim
     """Whether a fault showed on a release and device; the newest answer counts."""
     db.conn.execute(
         "insert into life values (?, ?, ?, ?, ?) on conflict (fault, torch, device) do update "
-        "set shows = excluded.shows, seen = excluded.seen where excluded.seen >= seen",
+        "set shows = excluded.shows, seen = excluded.seen where excluded.seen > seen",
         [fault, torch, device, shows, time],
     )
 

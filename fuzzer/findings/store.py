@@ -27,6 +27,7 @@ from fuzzer.findings.errors import (
     store_errors,
 )
 from fuzzer.findings.faults import STATES, Fault, State
+from fuzzer.findings.merge import Merged, merge
 from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.rows import DIAGNOSED, decode, encode, from_row, require_verified, to_row
 from fuzzer.judgement.verdict import Finding
@@ -154,6 +155,14 @@ class Store:
         """Whether a fault showed on a release and device when it was run there: faults.SHOWS, GONE, or why not."""
         with self._writing() as db:
             faults.note_life(db, fault, faults.release(torch), device, shows, time)
+
+    def merge(self, other: Store) -> Merged:
+        """Take over what another ledger holds; what was new. Twice changes nothing."""
+        with other._reading() as theirs:
+            if theirs is None:
+                return Merged(0, 0, 0, 0)
+            with self._writing() as db:
+                return merge(db, theirs)
 
     # ------------------------------------------------------------ campaigns
 

@@ -33,6 +33,7 @@ from benches import (
     throughput,
 )
 from benches.agreement import agreement_command
+from benches.ledger import ledger_command
 from fuzzer.campaign.schedule import BLIND
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
@@ -114,6 +115,7 @@ def _options(command: Any) -> Any:
 
 
 main.add_command(agreement_command)
+main.add_command(ledger_command)
 
 
 @main.command("sensitivity")
