@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -14,6 +15,15 @@ from fuzzer.language.routes.writing import input_names, write_results
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of.
 REGIONS_HELD = tuple(kind for kind in REGIONS if kind != "checkpoint")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def _with_own_code(function: _F) -> _F:
+    """The function with a code object of its own. By that dynamo knows what it compiled, for at most eight calls that
+    it must tell apart: programs that are compiled side by side may share none."""
+    given = cast(types.FunctionType, function)
+    own = types.FunctionType(given.__code__.replace(), given.__globals__, closure=given.__closure__)
+    return cast(_F, own)
 
 
 def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
@@ -39,7 +49,14 @@ def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
         if leaf.parameter
     }
     handed = {name: leaf.detach() for name, leaf in call.leaves.items() if name not in held}
-    return (_Module(step, held) if held else step), handed
+    own = _with_own_code(step)
+    return (_module(own, held) if held else own), handed
+
+
+def _module(step: Callable[..., Any], parameters: dict[str, torch.nn.Parameter]) -> torch.nn.Module:
+    """A step that finds some of its leaves in a module's parameters; the module is of a class of its own."""
+    made: Callable[..., torch.nn.Module] = type("Module", (_Module,), {"forward": _with_own_code(_Module.forward)})
+    return made(step, parameters)
 
 
 class _Module(torch.nn.Module):
