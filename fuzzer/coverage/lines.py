@@ -85,11 +85,13 @@ def record_lines(campaign: str = "") -> Iterator[Reached]:
         _reported.clear()
         _arm()
         _campaign = campaign
-    reached = Reached()
-    with _watching() as found:
-        yield reached
-    reached.lines = found - _reported
-    _reported.update(reached.lines)
+    reached, found = Reached(), set[_Line]()
+    try:
+        with _watching() as found:
+            yield reached
+    finally:
+        reached.lines = found - _reported
+        _reported.update(reached.lines)
 
 
 def trace_this_thread() -> None:

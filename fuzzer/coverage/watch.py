@@ -40,9 +40,12 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watch_inductor(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
-    """Watch the compiles of one program under a route. phase: gives "backward" while its backward runs."""
-    watch, before = Watch(), counters()
+def watch_inductor(route: str, phase: Callable[[], str], known: Watch | None = None) -> Iterator[Watch]:
+    """Watch the compiles of one program under a route. phase: gives "backward" while its backward runs.
+
+    known   what was watched of it before, to which this is added.
+    """
+    watch, before = known or Watch(), counters()
 
     def direction(backward: bool) -> str:
         if ROUTES[route].joint:
@@ -61,9 +64,12 @@ def watch_inductor(route: str, phase: Callable[[], str]) -> Iterator[Watch]:
                 watch.graphs[-1].code += code
                 watch.graphs[-1].kernels = kernels_in_work()
 
-    with inner_graphs(received), output_code(written):
-        yield watch
-    watch.counted = {name: number - before.get(name, 0) for name, number in counters().items()}
+    try:
+        with inner_graphs(received), output_code(written):
+            yield watch
+    finally:
+        for name, number in counters().items():
+            watch.counted[name] = watch.counted.get(name, 0) + number - before.get(name, 0)
 
 
 @contextlib.contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from fuzzer.coverage.features import LINES, Words, trace_words
-from fuzzer.coverage.lines import record_lines
-from fuzzer.coverage.watch import watch_inductor
+from fuzzer.coverage.lines import Reached, record_lines
+from fuzzer.coverage.watch import Watch, watch_inductor
 from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Task
 from fuzzer.execution.observe import observe
@@ -19,15 +19,35 @@ from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.trace import Trace
 
 
-@contextlib.contextmanager
-def watch_features(route: str, task: Task, journal: Journal) -> Iterator[Callable[[Trial], Words]]:
-    """Watch a compile, if the task asks for features; gives a function from trial to words, to call afterwards."""
-    if not task.features:
-        yield lambda trial: {}
-        return
-    listen = record_lines(task.campaign) if task.lines else contextlib.nullcontext(None)
-    with watch_inductor(route, lambda: journal.phase_name) as watch, listen as reached:
-        yield lambda trial: {**trial_words(trial), **watch.words(), **({LINES[0]: reached.words()} if reached else {})}
+class Exercise:
+    """What one program exercises, watched in as many turns as its compile takes."""
+
+    def __init__(self, route: str, task: Task, journal: Journal):
+        self.route, self.task, self.journal = route, task, journal
+        self.watch = Watch()
+        self.lines: frozenset[str] = frozenset()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Watch what the compiler does meanwhile, if the task asks for features."""
+        if not self.task.features:
+            yield
+            return
+        reached = Reached()
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(watch_inductor(self.route, lambda: self.journal.phase_name, self.watch))
+                if self.task.lines:
+                    reached = stack.enter_context(record_lines(self.task.campaign))
+                yield
+        finally:
+            self.lines |= reached.words()
+
+    def words(self, trial: Trial) -> Words:
+        """The words of a trial whose compile was watched; none where the task asks for none."""
+        if not self.task.features:
+            return {}
+        return {**trial_words(trial), **self.watch.words(), **({LINES[0]: self.lines} if self.task.lines else {})}
 
 
 def trial_words(trial: Trial) -> Words:

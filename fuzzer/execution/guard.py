@@ -28,6 +28,11 @@ class Guard:
         self.held[housed.data_ptr()] = around, around.clone()
         return housed
 
+    def restore(self) -> None:
+        """All of that memory holds again what it held at first."""
+        for now, then in self.held.values():
+            now.copy_(then)
+
     def written(self, named: dict[str, torch.Tensor]) -> Iterator[str]:
         """The names of those of these tensors whose storage was written (`x0`), or whose bands were (`around x0`)."""
         places = {name: tensor.untyped_storage().data_ptr() for name, tensor in named.items()}

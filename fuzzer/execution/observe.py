@@ -8,7 +8,7 @@ import contextlib
 import functools
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 
 from fuzzer.execution.accelerator import context_is_usable, on_host, poison
 from fuzzer.execution.guard import Guard
+from fuzzer.execution.units import NotBuilt
 from fuzzer.execution.usage import Peak, cpu_seconds
 from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Observation, Raised, Subject
 from fuzzer.language import interpret, routes
@@ -71,17 +72,18 @@ def observe(
     """Run one side; what is compiled and can be, twice. An exception of the code under test becomes the outcome
     `raised`. Where a stage cannot run the program, it is built, and `built` says why."""
     if not subject.stage:
-        return _observe(program, subject, phase, recorder)
+        return Side(program, subject, phase).observe(recorder)
     from fuzzer.execution import stages  # it imports much of inductor
 
     if not (why := stages.cannot_run(program)):
         with stages.in_force(subject.stage) as reasons:
-            seen = _observe(program, subject, phase, recorder)
+            seen = Side(program, subject, phase).observe(recorder)
         if not reasons:
             return _without_peak(seen)
         why = reasons[0]
         reset_compiler()
-    return replace(_observe(program, replace(subject, backend=subject.compiler), phase, recorder), built=why)
+    side = Side(program, replace(subject, backend=subject.compiler), phase)
+    return replace(side.observe(recorder), built=why)
 
 
 def _without_peak(seen: Observation) -> Observation:
@@ -89,52 +91,85 @@ def _without_peak(seen: Observation) -> Observation:
     return seen if seen.again is None else replace(seen, again=replace(seen.again, peak=None))
 
 
-def _observe(
-    program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None
-) -> Observation:
-    """One run of one side, as it is given."""
-    started, cpu_started = time.perf_counter(), cpu_seconds()
-    entered = [""]
-    guard = Guard()
-    given: dict[str, torch.Tensor] = {}
-    touched: dict[str, str] = {}
+class Side:
+    """One side of a trial, to be observed; again, where kernels were not built yet.
 
-    def look() -> None:
-        for name in guard.written(given):
-            touched.setdefault(name, entered[0])
+    seconds, cpu_seconds   what the next Observation counts beside its own run: interrupted ones, and what was built.
+    """
 
-    def note(name: str) -> None:
-        synchronise(subject.device)
-        if recorder is None:  # it would record our looking too
-            look()
-        entered[0] = name
-        phase(name)
+    def __init__(self, program: Program, subject: Subject, phase: Callable[[str], None]):
+        self.program, self.subject, self.phase = program, subject, phase
+        self.spec, options = routes.route_of(program)
+        self.function, self.compile = interpret.to_function(program), _compile_function(subject, options)
+        self.call: routes.Call | None = None
+        self.guard = Guard()
+        self.touched: dict[str, str] = {}
+        self.entered = ""
+        self.seconds = self.cpu_seconds = 0.0
 
-    spec, options = routes.route_of(program)
-    function = interpret.to_function(program)
-    try:
-        leaves = interpret.materialise(program.leaves, subject.device, guard.allocate)
-        cotangents = interpret.cotangents(program, subject.device, guard.allocate)
-        seeds = {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
+    def observe(self, recorder: Recorder | None = None) -> Observation:
+        """What one run shows, with the second run; `raised` where the code under test does. Raises NotBuilt: then
+        what was compiled is kept, and the next call runs it from the same values."""
+        started, cpu_started = time.perf_counter(), cpu_seconds()
+        self.touched, self.entered = {}, ""
+
+        def spent() -> tuple[float, float]:
+            return self.seconds + time.perf_counter() - started, self.cpu_seconds + cpu_seconds() - cpu_started
+
+        try:
+            call = self._inputs(recorder)
+            results = _run_once(self.spec, call, self.subject, recorder)
+            self._look(recorder)
+            took = spent()
+            written = {name: call.leaves[name].detach() for name in written_leaves(self.program)}
+            seen = Observation(RAN, list(results.outputs), results.gradients, written=written, touched=self.touched)
+            seen = on_host(seen) if recorder is None else seen
+            repeats = recorder is None and not self.touched and _is_repeatable(self.program)
+            again = run_again(self.spec, call, self.subject) if repeats else None
+        except NotBuilt:
+            self.seconds, self.cpu_seconds = spent()
+            raise
+        except Exception as error:  # whatever the code under test raises is its outcome
+            raised = Raised(_kind(error), _message(error), _frames(error))
+            global _lost
+            _lost = _lost or not context_is_usable(self.subject.device)
+            return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
+        return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])
+
+    def _inputs(self, recorder: Recorder | None) -> routes.Call:
+        """The inputs with the values that they have at first; in the same place, unless the program writes to them."""
+        if self.call is not None and not written_leaves(self.program):
+            self.guard.restore()
+            for leaf in self.call.leaves.values():
+                leaf.grad = None
+            return self.call
+        self.call, self.guard = None, Guard()
+        leaves = interpret.materialise(self.program.leaves, self.subject.device, self.guard.allocate)
+        cotangents = interpret.cotangents(self.program, self.subject.device, self.guard.allocate)
         if recorder is not None:
             recorder.given("leaf", leaves)
-            recorder.given("cotangent", seeds)
-        given = leaves | seeds
-        poison(subject.device)
-        call = routes.Call(program, function, leaves, cotangents, _compile_function(subject, options), note)
-        results = _run_once(spec, call, subject, recorder)
-        look()
-        spent = time.perf_counter() - started, cpu_seconds() - cpu_started
-        written = {name: leaves[name].detach() for name in written_leaves(program)}
-        seen = Observation(RAN, list(results.outputs), results.gradients, written=written, touched=touched)
-        seen = on_host(seen) if recorder is None else seen
-        again = run_again(spec, call, subject) if recorder is None and not touched and _is_repeatable(program) else None
-    except Exception as error:  # whatever the code under test raises is its outcome
-        raised = Raised(_kind(error), _message(error), _frames(error))
-        global _lost
-        _lost = _lost or not context_is_usable(subject.device)
-        return Observation(RAISED, phase=entered[0], raised=raised, seconds=time.perf_counter() - started)
-    return replace(seen, phase=entered[0], seconds=spent[0], cpu_seconds=spent[1], again=again)
+            recorder.given("cotangent", _by_name(cotangents))
+        poison(self.subject.device)
+        note = functools.partial(self._note, recorder)
+        self.call = routes.Call(self.program, self.function, leaves, cotangents, self.compile, note)
+        return self.call
+
+    def _note(self, recorder: Recorder | None, name: str) -> None:
+        """Enter a phase."""
+        synchronise(self.subject.device)
+        self._look(recorder)
+        self.entered = name
+        self.phase(name)
+
+    def _look(self, recorder: Recorder | None) -> None:
+        """Note which inputs were written; not under a recorder, which would record our looking too."""
+        if recorder is None and self.call is not None:
+            for name in self.guard.written(self.call.leaves | _by_name(self.call.cotangents)):
+                self.touched.setdefault(name, self.entered)
+
+
+def _by_name(cotangents: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {f"c{i}": tensor for i, tensor in enumerate(cotangents)}
 
 
 def _run_once(spec: routes.RouteSpec, call: routes.Call, subject: Subject, recorder: Recorder | None) -> routes.Results:

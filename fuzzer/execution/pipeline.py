@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
 
 from fuzzer.coverage.features import Words, feature_ids
-from fuzzer.execution.exercise import watch_features
+from fuzzer.execution.exercise import Exercise
 from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.observe import observe
+from fuzzer.execution.observe import Side, observe
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, verdicts
@@ -34,6 +34,7 @@ from fuzzer.language.settings import UnknownSetting, in_force, shown_before_code
 from fuzzer.language.text import show
 from fuzzer.language.values import UnknownRecipe
 from fuzzer.planted import planted
+from fuzzer.planted.fault import Tamper
 from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Unreplayable
 
@@ -107,13 +108,13 @@ def _observe_reference(program: Program, task: Task, journal: Journal, recorder:
 def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     """The trial with the side that is on trial run too; without the program's settings as well, where that is asked."""
     trial.also = task.also
-    trial.subject = _run_compiled(trial.program, trial, task, journal)
+    trial.subject = Compiled(trial.program, task, journal).run(trial)
     bare = without_settings(trial.program)
     acting = shown_before_code if task.place.subject.stage else tuple
     if about_bare(task.also) and acting(bare.settings) != acting(trial.program.settings):
         journal.begin(show(bare))
         reset_compiler()
-        trial.bare = _run_compiled(bare, trial, task, journal)
+        trial.bare = Compiled(bare, task, journal).run(trial)
     return trial
 
 
@@ -122,25 +123,52 @@ def without_settings(program: Program) -> Program:
     return replace(program, settings=without_choices(program.settings))
 
 
-def _run_compiled(program: Program, trial: Trial, task: Task, journal: Journal) -> Observation:
-    """The side that is on trial, under the program's settings, with what the task plants or leaves out."""
-    # a planted fault is in no cache key, and the benign run of the same program must not meet its code
-    uncached: Attributes = (("inductor.force_disable_caches", True),) if task.fresh or task.canary else ()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(in_force((*program.settings, *uncached)))
-        tamper = stack.enter_context(planted(task.canary, "subject"))
-        for name in task.lacking:
-            stack.enter_context(without_part(name))
-        codes: list[str] = []
-        stack.enter_context(output_code(codes.append))
-        seen = tamper(observe(program, task.place.subject, journal.phase))
-        if codes:
-            seen.atomics = any("atomic_add" in code for code in codes)
-        if seen.again is not None:
-            seen.again = tamper(seen.again)
-            if differing_tensors(trial.named(seen), trial.named(seen.again)):
-                seen.admitted = _determinism_note(program, trial, task.place.subject, journal)
-    return seen
+class Compiled:
+    """The side that is on trial of one program, compiled under its settings with what the task plants or leaves out.
+
+    side   what is observed, where no stage is on trial;  codes  the Python modules that inductor wrote for it.
+    """
+
+    def __init__(self, program: Program, task: Task, journal: Journal):
+        self.program, self.task, self.journal = program, task, journal
+        self.side = Side(program, task.place.subject, journal.phase)
+        self.codes: list[str] = []
+
+    def run(self, trial: Trial) -> Observation:
+        """What it shows, with what torch says of a second run that differs."""
+        return self.explain(self.observe(), trial)
+
+    def observe(self) -> Observation:
+        """What it shows. Raises NotBuilt: then it can be asked again (`Side.observe`)."""
+        with self._circumstances() as tamper, output_code(self.codes.append):
+            seen = tamper(self._observe())
+            if seen.again is not None:
+                seen.again = tamper(seen.again)
+        if self.codes:
+            seen.atomics = any("atomic_add" in code for code in self.codes)
+        return seen
+
+    def _observe(self) -> Observation:
+        subject = self.task.place.subject
+        return observe(self.program, subject, self.journal.phase) if subject.stage else self.side.observe()
+
+    def explain(self, seen: Observation, trial: Trial) -> Observation:
+        """The same; where its two runs differ, with what torch says of that. Forgets what was compiled."""
+        if seen.again is not None and differing_tensors(trial.named(seen), trial.named(seen.again)):
+            with self._circumstances():
+                seen.admitted = _determinism_note(self.program, trial, self.task.place.subject, self.journal)
+        return seen
+
+    @contextlib.contextmanager
+    def _circumstances(self) -> Iterator[Tamper]:
+        # a planted fault is in no cache key, and the benign run of the same program must not meet its code
+        uncached: Attributes = (("inductor.force_disable_caches", True),) if self.task.fresh or self.task.canary else ()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(in_force((*self.program.settings, *uncached)))
+            tamper = stack.enter_context(planted(self.task.canary, "subject"))
+            for name in self.task.lacking:
+                stack.enter_context(without_part(name))
+            yield tamper
 
 
 def _determinism_note(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
@@ -216,14 +244,25 @@ def report_and_words(
     trial: Trial, task: Task, journal: Journal, on_judged: OnJudged = keep_report
 ) -> tuple[Report, Words]:
     """`report_trial`, and the words of what the program exercises; none where the task asks for no features."""
+
+    def compiled() -> Trial:
+        return compile_subject(rerun_reference(trial, task, journal), task, journal)
+
+    return conclude(trial, compiled, Exercise(trial.program.route.name, task, journal), journal, on_judged)
+
+
+def conclude(
+    trial: Trial, compiled: Callable[[], Trial], exercise: Exercise, journal: Journal, on_judged: OnJudged = keep_report
+) -> tuple[Report, Words]:
+    """The Report of a trial, of which `compiled` gives both sides while it is watched; and its words."""
     text = show(trial.program)
     journal.begin(text)
-    with watch_features(trial.program.route.name, task, journal) as exercised:
-        try:
-            told = judge_trial(compile_subject(rerun_reference(trial, task, journal), task, journal), journal)
-        except REFUSED as error:
-            return refusal(text, error), {}
-    words = exercised(trial)
+    try:
+        with exercise.turn():
+            told = judge_trial(compiled(), journal)
+    except REFUSED as error:
+        return refusal(text, error), {}
+    words = exercise.words(trial)
     return on_judged(replace(told, features=feature_ids(words)), trial), words
 
 

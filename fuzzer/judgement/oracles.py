@@ -24,6 +24,7 @@ from fuzzer.judgement.comparison import (
 from fuzzer.judgement.promise import why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
 from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED, Signature, Verdict, strip_digits
+from fuzzer.language.program import Program
 from fuzzer.rounding.floors import FACTOR
 
 
@@ -211,12 +212,16 @@ def rerun_is_identical(trial: Trial) -> Verdict | None:
 COMPILE_SECONDS, _COMPILE_SECONDS_EACH = 25.0, 2.0
 
 
+def compile_limit(program: Program) -> float:
+    """The CPU seconds that compiling and running a program may take."""
+    return COMPILE_SECONDS + _COMPILE_SECONDS_EACH * len(program.nodes)
+
+
 def compile_is_timely(trial: Trial) -> Verdict | None:
     """Compiling takes no more CPU time than many times what programs of so many nodes take."""
     if trial.subject.outcome != RAN:
         return None
-    spent, nodes = trial.subject.cpu_seconds, len(trial.program.nodes)
-    limit = COMPILE_SECONDS + _COMPILE_SECONDS_EACH * nodes
+    spent, nodes, limit = trial.subject.cpu_seconds, len(trial.program.nodes), compile_limit(trial.program)
     if spent <= limit:
         return None
     detail = f"compiled and run in {spent:.0f} CPU seconds; at most {limit:.0f} are expected of {nodes} nodes"

@@ -26,6 +26,10 @@ inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11
 without_part         the two above, torch._inductor.lowering.{lowerings, fallback_handler},
                      torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
+cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding (tried on 2.13.0)
+build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions} (tried on 2.13.0)
+build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch._inductor.exc (tried on 2.13.0)
+forget_sizes         torch._dynamo.pgo.reset_code_state (tried on 2.13.0)
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
 passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
@@ -37,8 +41,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -405,6 +411,85 @@ def _left_to_aten(op: Any) -> Iterator[None]:
             table.pop(op, None)
             if known is not None:
                 table[op] = known
+
+
+@contextlib.contextmanager
+def cpp_kernels(make: Callable[[list[str], str], Callable[..., None]]) -> Iterator[None]:
+    """Have inductor call make(types of the arguments, source) for each C++ kernel in place of building it."""
+    from torch._inductor.async_compile import AsyncCompile
+
+    before = AsyncCompile.cpp_pybinding
+    AsyncCompile.cpp_pybinding = lambda self, types, source: make(types, source)
+    try:
+        yield
+    finally:
+        AsyncCompile.cpp_pybinding = before
+
+
+def build_command() -> str:
+    """How inductor calls the C++ compiler for a kernel under the settings in force; without the names of files."""
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+    from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    flags = CppPythonBindingsCodeCache.cpp_compile_command_flags
+    options = CppTorchDeviceOptions(vec_isa=pick_vec_isa(), device_type="cpu", **flags)
+    return str(CppBuilder(name="kernel", sources="kernel.cpp", BuildOption=options).get_command_line())
+
+
+def build_unit(kernels: Sequence[tuple[Sequence[str], str]]) -> list[Callable[..., None]] | None:
+    """C++ kernels (types of the arguments, source), built by inductor as one of its kernels would be, under the
+    settings in force: a Python function for each, with inductor's own binding. None where they do not build."""
+    from torch._inductor.codecache import CppPythonBindingsCodeCache
+    from torch._inductor.exc import CppCompileError
+
+    class Unit(CppPythonBindingsCodeCache):
+        cache: dict[str, Any] = {}  # noqa: RUF012 (its type is inductor's)
+
+        @classmethod
+        def _load_library_inner(cls, path: str, key: str) -> Any:
+            loaded = types.SimpleNamespace(functions=[])
+            for cls.entry_function in (f"kernel_{i}" for i in range(len(kernels))):
+                module = super()._load_library_inner(path, key)  # one library is as many modules as it has entries
+                loaded.functions.append(getattr(module, cls.entry_function))
+            return loaded
+
+    try:
+        built: list[Callable[..., None]] = Unit.load(_unit_text(kernels)).functions
+    except (CppCompileError, ImportError, OSError):  # the compiler's refusal, the linker's, the loader's
+        return None
+    return built
+
+
+def _unit_text(kernels: Sequence[tuple[Sequence[str], str]]) -> str:
+    """One C++ source of several, each in a namespace of its own with its binding; what they include comes first."""
+    from torch._inductor.codecache import CppPythonBindingsCodeCache as Single
+
+    bodies = []
+    for i, (kinds, source) in enumerate(kernels):
+        given = ", ".join(f"parse_arg<{kind.replace('const ', '')}>(args, {n})" for n, kind in enumerate(kinds))
+        binding = Single.suffix_template.format(
+            arg_len=len(kinds),
+            call_entry_func=Single.call_entry_function.format(given),
+            entry_func=f"kernel_{i}",
+            extra_parse_arg="",
+        )
+        # C knows no namespaces: what is called `kernel` gets a name of its own
+        bodies.append(f"#define kernel kernel_{i}\nnamespace unit_{i} {{\n{source}\n{binding}\n}}\n#undef kernel\n")
+    text = "".join(bodies)
+    included = dict.fromkeys(_INCLUDE.findall(text))
+    return "\n".join([*included, _INCLUDE.sub("", text)])
+
+
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
+
+
+def forget_sizes() -> None:
+    """Forget the sizes that code had when it was compiled before: dynamo knows that by the code's name and line, which
+    many programs have."""
+    from torch._dynamo.pgo import reset_code_state
+
+    reset_code_state()
 
 
 def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:

@@ -56,3 +56,15 @@ def test_a_write_anywhere_in_a_band_is_seen(far: int) -> None:
     x = guard.allocate(torch.zeros(8))
     past_the_end(x, far).fill_(1)
     assert list(guard.written({"x": x})) == ["around x"]
+
+
+def test_what_was_written_is_restored_with_its_bands() -> None:
+    guard = Guard()
+    leaves = materialise(PROGRAM.leaves, allocate=guard.allocate)
+    with torch.no_grad():
+        leaves["x0"].fill_(7)
+        past_the_end(leaves["x2"]).fill_(7)
+    assert {*guard.written(leaves)} >= {"x0", "around x2"}
+    guard.restore()
+    assert not [*guard.written(leaves)]
+    assert torch.equal(leaves["x0"], materialise(PROGRAM.leaves)["x0"])
