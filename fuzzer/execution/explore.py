@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from fuzzer.execution.journal import journal
+from fuzzer.execution.journal import Journal, journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import (
     REFUSED,
@@ -53,25 +53,49 @@ def draw_program(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL)
 MAX_REDRAWS = 3
 
 
-def explore(task: Task, index: int, on_judged: OnJudged = keep_report) -> Report:
-    """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
-    task, log = program_task(task, index), journal()
+@dataclass(frozen=True)
+class Drawn:
+    """A program that was drawn and recorded on the reference side.
+
+    attempt  of several drawings of its number, which;  seconds  by phase, as a Report has them.
+    """
+
+    trial: Trial
+    attempt: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def told(self, report: Report) -> Report:
+        """The Report of its trial, with what drawing it took."""
+        for name, took in self.seconds.items():
+            report.seconds[name] = report.seconds.get(name, 0.0) + took
+        return replace(report, redrawn=self.attempt, candidate=self.attempt)
+
+
+def draw_detectable(task: Task, index: int, log: Journal) -> Drawn | Report:
+    """Program number `index` of the task's seed, drawn until a wrong gradient would show; a Report where it is refused.
+    Depends on the task and the index alone."""
     for attempt in range(MAX_REDRAWS + 1):
         text, started = "", time.perf_counter()
         log.begin(f"# program {index} of seed {task.seed}, not drawn yet")
         try:
             program = draw_program(task, index, attempt)
-            text, drawn = show(program), time.perf_counter() - started
+            text, took = show(program), time.perf_counter() - started
             trial, judging = record_reference(program, task, log), cpu_seconds()
             if attempt < MAX_REDRAWS and not is_detectable(trial, log):
                 continue
-            judged = cpu_seconds() - judging
+            return Drawn(trial, attempt, {"generate": took, "judge": cpu_seconds() - judging})
         except REFUSED as error:
             return replace(refusal(text, error), redrawn=attempt, candidate=attempt)
-        found = report_trial(trial, task, log, on_judged)
-        found.seconds.update(generate=drawn, judge=judged + found.seconds.get("judge", 0.0))
-        return replace(found, redrawn=attempt, candidate=attempt)
     raise AssertionError("the last drawing is compiled, whatever it shows")
+
+
+def explore(task: Task, index: int, on_judged: OnJudged = keep_report) -> Report:
+    """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
+    task, log = program_task(task, index), journal()
+    drawn = draw_detectable(task, index, log)
+    if isinstance(drawn, Report):
+        return drawn
+    return drawn.told(report_trial(drawn.trial, task, log, on_judged))
 
 
 # ---------------------------------------------------------------- programs given as text

@@ -1,34 +1,50 @@
-"""A worker's log of what it is doing, read by its parent after a death: the program, then each phase entered."""
+"""A worker's log of what it is doing, read by its parent after a death: the program, then each phase entered.
+
+Of a worker that has several programs at once it says whose turn it is, too.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+_PHASE, _TURN = "# phase: ", "# turn: "
+
 
 class Journal:
-    """A worker's log: the program, before it runs, then each phase entered. Read by the parent after a death."""
+    """A worker's log: the program, before it runs, then each phase entered. Read by the parent after a death.
+
+    turn   which of several programs has its turn; None where a worker has but one, or it is nobody's.
+    """
 
     def __init__(self, path: Path | None):
         self.path = path
         self.phase_name = ""
+        self.turn: int | None = None
 
     def begin(self, text: str) -> None:
         if self.path is not None:
-            self.path.write_text(text + "\n# phase: begin\n")
+            whose = "" if self.turn is None else f"{_TURN}{self.turn}\n"
+            self.path.write_text(f"{whose}{text}\n{_PHASE}begin\n")
 
     def phase(self, name: str) -> None:
         self.phase_name = name
         if self.path is not None:
             with self.path.open("a") as log:
-                log.write(f"# phase: {name}\n")
+                log.write(f"{_PHASE}{name}\n")
 
 
 def read_journal(text: str) -> tuple[str, str]:
     """(program text, last phase) of a journal."""
     lines = text.splitlines()
-    phases = [line.removeprefix("# phase: ") for line in lines if line.startswith("# phase: ")]
-    program = [line for line in lines if not line.startswith("# phase: ")]
+    phases = [line.removeprefix(_PHASE) for line in lines if line.startswith(_PHASE)]
+    program = [line for line in lines if not line.startswith((_PHASE, _TURN))]
     return "\n".join(program).strip() + "\n", phases[-1] if phases else ""
+
+
+def read_turn(text: str) -> int | None:
+    """Which of several programs had its turn; None where it was nobody's, or the worker had but one."""
+    first = text.partition("\n")[0]
+    return int(first.removeprefix(_TURN)) if first.startswith(_TURN) else None
 
 
 _journal = Journal(None)

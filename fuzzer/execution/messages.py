@@ -40,7 +40,8 @@ class Report:
     rejected   why torch or the generator refused the program; "" where it ran.
     detectable, elements   gradient elements in which an error would exceed the floor, of all compared.
     gradients  that were compared and are not zero everywhere.
-    seconds    by phase: generate, reference, subject; of judge those of the CPU; cpu: the CPU's of all together.
+    seconds    by phase: generate, reference, subject; of judge those of the CPU, as of build, its share of what was
+               built for several at once; cpu: the CPU's of all together.
     redrawn    programs drawn before this one without a detectable gradient; they were not compiled.
     recorded   what the program's values held, by name, where that was asked for.
     notes      results of diagnosis, one line each by name;  files  longer texts of it (`dissect`).

@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, TimeoutError
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ from pebble import ProcessExpired, ProcessPool
 
 from fuzzer.execution import worker
 from fuzzer.execution.accelerator import can_fork, count_devices, use_device
-from fuzzer.execution.journal import read_journal, use_journal
+from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.oracles import worker_survives
-from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Trial
+from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Place, Trial
 from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
 from fuzzer.language.text import ParseError, parse
 
@@ -120,7 +121,8 @@ def check_flag_gems(device: str) -> None:
 def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
     """Runs first in every worker: its own directory, caches, stderr, memory limit, and one of so many devices of this
     kind, in turn."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for fatal in (signal.SIGTERM, signal.SIGALRM):  # the second is a program's own deadline
+        signal.signal(fatal, signal.SIG_DFL)
     own = Path(scratch) / f"worker-{os.getpid()}"
     own.mkdir(parents=True, exist_ok=True)
     log = os.open(own / "stderr", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -160,6 +162,7 @@ class Pool:
 
     workers   processes kept running;  scratch  a directory for what they write, removed at the end.
     fresh     every task in a process of its own (verification);  gpu  that of the first worker, the others follow.
+    batch     programs that most tasks have.
     """
 
     def __init__(
@@ -170,9 +173,10 @@ class Pool:
         scratch: Path | None = None,
         fresh: bool = False,
         gpu: int = 0,
+        batch: int = 1,
     ):
         check_devices(devices)
-        self.workers, self.deadline, self.fresh, self.gpu = workers, deadline, fresh, gpu
+        self.workers, self.deadline, self.fresh, self.gpu, self.batch = workers, deadline, fresh, gpu, batch
         self.kind = (accelerator(devices) or HOST).type
         self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch)).resolve()  # g++ runs elsewhere
         self.context = multiprocessing.get_context("forkserver")
@@ -180,7 +184,7 @@ class Pool:
         self.context.set_forkserver_preload(["backfuzz", *(["fuzzer.execution.preload"] if can_fork() else [])])
         self.deaths = 0
         self.tokens = itertools.count()
-        self.owners: dict[Future[Report], tuple[str, Callable[..., Report], Any]] = {}
+        self.owners: dict[Future[Any], tuple[str, Callable[..., Any], Any, int]] = {}
         self.lock = threading.Lock()
         self._open()
 
@@ -189,7 +193,7 @@ class Pool:
             turns = self.context.Value("i", self.gpu)
             self.pool = ProcessPool(
                 max_workers=self.workers,
-                max_tasks=1 if self.fresh else _PROGRAMS_PER_WORKER,
+                max_tasks=1 if self.fresh else -(-_PROGRAMS_PER_WORKER // self.batch),
                 initializer=start_worker,
                 initargs=(str(self.scratch), turns, self.kind, count_devices(self.kind)),
                 context=self.context,  # type: ignore[arg-type]
@@ -205,37 +209,52 @@ class Pool:
     def __exit__(self, kind: Any, *rest: Any) -> None:
         self.close(kill=kind is not None)
 
-    def submit(self, function: Callable[..., Report], task: Task, what: Any) -> Future[Report]:
-        """Run function(task, what) in a worker, from any thread. A broken pool is replaced by a new one."""
+    def submit(self, function: Callable[..., Any], task: Task, what: Any, programs: int = 1) -> Future[Any]:
+        """Run function(task, what), for so many programs, in a worker; from any thread. A broken pool is replaced by a
+        new one."""
         with self.lock:
             token = str(next(self.tokens))
             arguments = (token, function, task, what)
+            # each program of several keeps its own deadline in the worker, and so does what they have in common
+            timeout = self.deadline if programs == 1 else 2 * programs * self.deadline
             try:
-                future = self.pool.schedule(worker.run_task, args=arguments, timeout=self.deadline)
+                future = self.pool.schedule(worker.run_task, args=arguments, timeout=timeout)
             except (BrokenProcessPool, RuntimeError):
                 self.pool.stop()
                 self._open()
-                future = self.pool.schedule(worker.run_task, args=arguments, timeout=self.deadline)
-            self.owners[future] = token, function, what
+                future = self.pool.schedule(worker.run_task, args=arguments, timeout=timeout)
+            self.owners[future] = token, function, what, programs
             return future
 
-    def result(self, future: Future[Report], task: Task) -> Report:
-        """The Report of a finished future; a death or a deadline is one too."""
-        token, function, what = self.owners.pop(future)
+    def result(self, future: Future[Any], task: Task) -> Report:
+        """The Report of a finished future of one program; a death or a deadline is one too."""
+        (found,) = self.results(future, task)
+        assert found is not None, "who is alone in a worker is at fault"
+        return found
+
+    def results(self, future: Future[Any], task: Task) -> list[Report | None]:
+        """The Reports of a finished future's programs, in order; of a worker that died, that of the program whose turn
+        it was, and None for those that are to run again."""
+        token, function, what, programs = self.owners.pop(future)
         try:
-            return future.result()
+            found = future.result()
         except ProcessExpired as death:
             self.deaths += 1
             if death.exitcode == worker.CONTEXT_LOST:  # its device was lost before; this task never began
-                return self.result(self.submit(function, task, what), task)
-            return self._obituary(task, token, DIED, _signal_name(death.exitcode))
+                return self.results(self.submit(function, task, what, programs), task)
+            if death.exitcode == -signal.SIGALRM:  # a program's own deadline
+                return self._obituary(task, token, programs, TIMED_OUT, "")
+            return self._obituary(task, token, programs, DIED, _signal_name(death.exitcode))
         except TimeoutError:
             self.deaths += 1
-            return self._obituary(task, token, TIMED_OUT, "")
+            return self._obituary(task, token, programs, TIMED_OUT, "")
         except BrokenProcessPool as error:
-            return Report("", rejected=f"the pool broke: {error}")
+            return [Report("", rejected=f"the pool broke: {error}") for _ in range(programs)]
+        if programs == 1:
+            return [found]
+        return found if isinstance(found, list) else [None] * programs
 
-    def abandon(self, futures: Iterable[Future[Report]]) -> None:
+    def abandon(self, futures: Iterable[Future[Any]]) -> None:
         """Give up tasks; the workers that run them are killed and replaced."""
         for future in futures:
             future.cancel()
@@ -248,22 +267,18 @@ class Pool:
                 return own
         return self.scratch / "worker-unknown"
 
-    def _obituary(self, task: Task, token: str, outcome: str, name: str) -> Report:
+    def _obituary(self, task: Task, token: str, programs: int, outcome: str, name: str) -> list[Report | None]:
         own = self._owner(token)
         journal = (own / "journal").read_text() if (own / "journal").exists() else ""
         stderr = _tail(own / "stderr")
         frame = top_frame(_tail(own / "stderr", _STACKS_TAIL))
         shutil.rmtree(own, ignore_errors=True)
-        text, phase = read_journal(journal)
-        try:
-            program = parse(text)
-        except ParseError:
-            return Report("", rejected=f"the worker {outcome} before a program was drawn: {name} {text.strip()}")
-        if phase.startswith("reference") or phase in ("begin", "judge", ""):
-            return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
-        observed = Observation(outcome, phase=phase, signal=name, frame=frame, stderr=stderr)
-        verdict = worker_survives(Trial(program, task.place, Observation("ran"), observed))
-        return Report(text, (verdict,) if verdict else (), stderr=stderr)
+        found: list[Report | None] = [None] * programs
+        turn = read_turn(journal) if programs > 1 else 0
+        if turn is not None:
+            observed = Observation(outcome, signal=name, frame=frame, stderr=stderr)
+            found[turn] = _report_of_death(task.place, observed, *read_journal(journal))
+        return found
 
     def sweep(self) -> None:
         """Remove the directories of workers that are gone (recycled ones leave theirs)."""
@@ -279,6 +294,19 @@ class Pool:
             self.pool.close()
         self.pool.join()
         shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def _report_of_death(place: Place, observed: Observation, text: str, phase: str) -> Report:
+    """What the end of a worker says of the program that it was at, in this phase."""
+    outcome, name, stderr = observed.outcome, observed.signal, observed.stderr
+    try:
+        program = parse(text)
+    except ParseError:
+        return Report("", rejected=f"the worker {outcome} before a program was drawn: {name} {text.strip()}")
+    if phase.startswith("reference") or phase in ("begin", "judge", ""):
+        return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
+    verdict = worker_survives(Trial(program, place, Observation("ran"), replace(observed, phase=phase)))
+    return Report(text, (verdict,) if verdict else (), stderr=stderr)
 
 
 def _alive(pid: int) -> bool:

@@ -9,7 +9,7 @@ import gc
 import os
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from fuzzer.execution.journal import journal, read_journal
 from fuzzer.execution.messages import Report, Task
@@ -23,19 +23,31 @@ CONTEXT_LOST = 75
 INTERNAL_ERROR = "backfuzz itself failed"
 
 
-def run_task(token: str, function: Callable[[Task, Any], Report], task: Task, what: Any) -> Report:
-    """Every task enters here: note whose it is, so that a death finds its owner."""
+def run_task(token: str, function: Callable[[Task, Any], Any], task: Task, what: Any) -> Any:
+    """Every task enters here: note whose it is, so that a death finds its owner. What the function gives: a Report, or
+    one for each of several programs; their CPU seconds are together all that the task took."""
     if context_lost():
         os._exit(CONTEXT_LOST)
     log = journal().path
     if log is not None:
         log.with_name("owner").write_text(token)
     started = cpu_seconds()
-    try:
-        found = function(task, what)
-        found.seconds["cpu"] = cpu_seconds() - started
+    found = to_report(lambda: function(task, what))
+    reports = [found] if isinstance(found, Report) else found
+    common = cpu_seconds() - started - sum(report.seconds.get("cpu", 0.0) for report in reports)
+    for report in reports:
+        report.seconds["cpu"] = report.seconds.get("cpu", 0.0) + common / len(reports)
         _collect_garbage()
-        return found
+    return found
+
+
+_T = TypeVar("_T")
+
+
+def to_report(work: Callable[[], _T]) -> _T | Report:
+    """What the work gives; the Report of what it raises, but for a ParseError."""
+    try:
+        return work()
     except ParseError:
         raise
     except MemoryError:
@@ -43,6 +55,7 @@ def run_task(token: str, function: Callable[[Task, Any], Report], task: Task, wh
     except Exception as error:  # the process boundary: a fault of ours costs one program, and is told
         if isinstance(error, RuntimeError) and "memory" in str(error):  # torch's allocators
             return Report("", rejected=f"the worker ran out of memory: {str(error).splitlines()[0]}")
+        log = journal().path
         text = read_journal(log.read_text())[0] if log is not None else ""
         return Report(text, rejected=f"{INTERNAL_ERROR}: {error!r}", stderr=traceback.format_exc())
 

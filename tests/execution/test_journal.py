@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzzer.execution.journal import Journal, read_journal
+from fuzzer.execution.journal import Journal, read_journal, read_turn
 from tests.execution import worker_faults as faults
 
 
@@ -18,3 +18,18 @@ def test_a_journal_tells_the_program_and_its_last_phase(tmp_path: Path) -> None:
     journal.begin("# another\n")
     assert read_journal(journal.path.read_text())[0] == "# another\n"
     assert read_journal("") == ("\n", "")
+
+
+def test_a_journal_of_several_programs_tells_whose_turn_it_is(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.begin(faults.TEXT)
+    assert read_turn(journal.path.read_text()) is None
+    journal.turn = 3
+    journal.begin(faults.TEXT)
+    journal.phase("forward")
+    assert read_turn(journal.path.read_text()) == 3
+    assert read_journal(journal.path.read_text()) == (faults.TEXT, "forward")
+    journal.turn = None
+    journal.begin("# nobody's")
+    assert read_turn(journal.path.read_text()) is None
+    assert read_turn("") is None
