@@ -21,6 +21,7 @@ from fuzzer.campaign.schedule import BySeed, Schedule
 from fuzzer.campaign.suspect import Suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.campaign.triage import Triage
+from fuzzer.execution.batch import left_over
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.worker import INTERNAL_ERROR
@@ -45,7 +46,7 @@ def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None
 
 
 def in_flight(workers: int) -> int:
-    """Programs under way on so many workers: a few more, so that none waits for the main thread."""
+    """Batches under way on so many workers: a few more, so that none waits for the main thread."""
     return workers + max(1, workers // 4)
 
 
@@ -74,7 +75,8 @@ class Campaign:
         name = began.strftime("%Y%m%dT%H%M%S") + f"-{plan.task.seed}"
         own = plan.folder / "campaigns" / name
         own.mkdir(parents=True, exist_ok=True)
-        with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool, (own / "trials.jsonl").open("w") as log:
+        running = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch)
+        with running as pool, (own / "trials.jsonl").open("w") as log:
             self.say(plan.writes)
             require_canaries(pool, plan, self.say)
             self.triage = Triage(plan, pool, name, self.totals, self.say)
@@ -102,8 +104,11 @@ class Campaign:
 
     def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
-        pending: dict[Future[Report], int] = {}
+        pending: dict[Future[Any], tuple[int, ...]] = {}
         index = 0
+
+        def begin(numbers: tuple[int, ...]) -> None:
+            pending[self.schedule.submit(pool, task, *numbers)] = numbers
 
         def more() -> bool:
             timed_out = plan.minutes is not None and time.monotonic() - started > 60 * plan.minutes
@@ -117,22 +122,30 @@ class Campaign:
                     pool.abandon(pending)
                     break
             while more() and len(pending) < self._room():
-                pending[self.schedule.submit(pool, task, index)] = index
-                index += 1
+                begin(tuple(range(index, index + self._batch(index))))
+                index += self._batch(index)
             if not pending:
                 break
             done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
             for future in done:
-                number = pending.pop(future)
-                self.schedule.learn(number, self._take(pool, number, future, log))
+                numbers = pending.pop(future)
+                for again in self._take_all(numbers, pool.results(future, plan.task), log):
+                    begin(again)
             show_progress(self)
             if self.triage is not None and self.triage.error is not None:
                 break
             if self.totals.drawn % 256 == 0:
                 pool.sweep()
 
+    def _batch(self, index: int) -> int:
+        """How many programs begin together, the first of which is number `index`: so that every worker has some."""
+        plan = self.plan
+        if not self.schedule.together or plan.programs is None:
+            return plan.batch if self.schedule.together else 1
+        return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
+
     def _room(self) -> int:
-        """Programs that may be under way: more than workers, so that none waits for us; half while suspects pile up.
+        """Batches that may be under way: more than workers, so that none waits for us; half while suspects pile up.
 
         Otherwise a compiler with many faults fills the queue sooner than triage empties it, and most of what was
         found is never minimized.
@@ -141,11 +154,18 @@ class Campaign:
         piled = self.triage is not None and len(self.triage.waiting) > workers
         return max(1, workers // 2) if piled else in_flight(workers)
 
-    def _take(self, pool: Pool, index: int, future: Future[Report], log: Any) -> Report:
-        report = pool.result(future, self.plan.task)
+    def _take_all(self, numbers: tuple[int, ...], reports: list[Report | None], log: Any) -> list[tuple[int, ...]]:
+        """Count and learn from Reports; the batches in which programs without one go again."""
+        for number, report in zip(numbers, reports, strict=True):
+            if report is not None:
+                self._take(number, report, log)
+                self.schedule.learn(number, report)
+        return left_over(numbers, reports)
+
+    def _take(self, index: int, report: Report, log: Any) -> None:
         self.totals.count(report)
         if report.verdict == "agree":
-            return report
+            return
         if report.rejected.startswith(INTERNAL_ERROR):
             self.say(f"{report.rejected} on program {index} of seed {self.plan.task.seed} (please report it)")
         row = {
@@ -161,7 +181,6 @@ class Campaign:
         log.flush()
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
             self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature))
-        return report
 
     def _leave_pending(self, own: Path) -> None:
         """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""

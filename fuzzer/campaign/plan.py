@@ -19,6 +19,7 @@ from fuzzer.language.devices import HOST, device_row
 class Plan:
     """What a campaign was asked to do. minutes or programs (or neither) bound it.
 
+    batch: programs that a worker has at once, where the schedule gives several.
     db: the ledger.  folder: for everything else.  corpus: where regressions go; None: nowhere.
     """
 
@@ -30,6 +31,7 @@ class Plan:
     folder: Path = Path(".backfuzz")
     corpus: Path | None = None
     command: str = "backfuzz fuzz"
+    batch: int = 1
 
     @property
     def devices(self) -> list[str]:

@@ -1,12 +1,12 @@
 """What a campaign runs next, and what it learns from each Report.
 
-A schedule has `submit(pool, task, n)`, for the n-th program, and `learn(n, report)`. Those here draw blindly: program n
-is that of its number, whatever others showed. Schedules that choose are in the folder `guidance`.
+A schedule has `submit(pool, task, n)`, for the n-th program or several in a batch, and `learn(n, report)`. Those here
+draw blindly: program n is that of its number, whatever others showed. Those that choose are in the folder `guidance`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.coverage.features import LINES, TRACE_FAMILIES
 from fuzzer.coverage.frontier import STALL_PROGRAMS
 from fuzzer.coverage.structure import COMPILED_FAMILIES
+from fuzzer.execution.batch import Batch, explore_batch
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
@@ -24,9 +25,16 @@ from fuzzer.language.settings import parse_assignment
 
 
 class Schedule(Protocol):
-    """What a campaign asks for its programs."""
+    """What a campaign asks for its programs.
 
-    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]: ...
+    together  whether several can be submitted at once, before one of them is learnt from.
+    """
+
+    together: bool
+
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        """Begin these programs, one or several: `Pool.results` gives their Reports, in order."""
+        ...
 
     def learn(self, n: int, report: Report) -> None: ...
 
@@ -39,6 +47,8 @@ class Schedule(Protocol):
 
 class WithoutFeedback:
     """A schedule that learns nothing."""
+
+    together = True
 
     def learn(self, n: int, report: Report) -> None:
         return None
@@ -53,8 +63,15 @@ class WithoutFeedback:
 class BySeed(WithoutFeedback):
     """Program n of the seed: the same programs with any number of workers."""
 
-    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        return pool.submit(explore, task, n)
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        return submit_numbers(pool, task, numbers)
+
+
+def submit_numbers(pool: Pool, task: Task, numbers: Sequence[int]) -> Future[Any]:
+    """Begin the programs of these numbers of the task's seed: several as a batch."""
+    if len(numbers) == 1:
+        return pool.submit(explore, task, numbers[0])
+    return pool.submit(explore_batch, task, Batch(tuple(numbers), pool.deadline), len(numbers))
 
 
 BLIND = "blind"  # the guidance that is none, and that is shipped (measured: docs/guidance.md)
@@ -75,9 +92,9 @@ class BySeedWithCorpus(WithoutFeedback):
         self.next = self.first
         self.save()
 
-    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        self.pending[number := self.number(n)] = None
-        return pool.submit(explore, self.task_with_features(task), number)
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        self.pending |= dict.fromkeys(map(self.number, numbers))
+        return submit_numbers(pool, self.task_with_features(task), list(map(self.number, numbers)))
 
     def number(self, n: int) -> int:
         """The number of this campaign's n-th program."""

@@ -77,6 +77,13 @@ from fuzzer.judgement.trial import UsageError
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1),
+    default=None,
+    help="Programs that a worker has at once: their C++ is built together. Default: 16 for inductor on the CPU, else 1 "
+    "(with --guidance always).",
+)
 @also_option
 @db_option
 @json_option
@@ -99,6 +106,7 @@ def fuzz(
     lines: bool | None,
     complex_: bool,
     assignments: Sequence[str],
+    batch: int | None,
     also: tuple[str, ...],
     db: Path,
     as_json: bool,
@@ -115,6 +123,7 @@ def fuzz(
     from fuzzer.campaign.plan import Plan
     from fuzzer.campaign.view import Lines, Live
     from fuzzer.commands.source import find_source, share_of_lines
+    from fuzzer.execution.batch import usual_batch
     from fuzzer.execution.capacity import default_workers
     from fuzzer.generation.vocabulary import parse_ops
     from fuzzer.language import settings
@@ -129,7 +138,8 @@ def fuzz(
     _check_routes(task)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
-    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command)
+    batch = batch or usual_batch(task.place.subject)
+    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command, batch=batch)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)

@@ -34,6 +34,7 @@ class Guided(BySeedWithCorpus):
     """
 
     corpus: CountingCorpus
+    together = False
 
     def __init__(
         self,
@@ -60,7 +61,8 @@ class Guided(BySeedWithCorpus):
         self.log = (folder / LOG_FILE).open("w")
         self._write(self.drawing | {"guidance": asdict(guidance)})
 
-    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        (n,) = numbers
         counts, number = self.corpus.seen.packed(), self.number(n)
         self.pending[number] = self.source.next_specs()
         return pool.submit(explore_most_novel, self.task_with_features(task), (number, counts, self.pending[number]))
@@ -114,10 +116,13 @@ def _logged_choice(row: dict[str, Any]) -> LoggedChoice | None:
 class FromLog(WithoutFeedback):
     """The programs that a log names, in its order."""
 
+    together = False
+
     def __init__(self, chosen: list[LoggedChoice]):
         self.chosen = chosen
 
-    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        (n,) = numbers
         return pool.submit(explore_logged, task, self.chosen[n])
 
 

@@ -53,6 +53,9 @@ class FakePool:
     def result(self, future: Future[Report], task: Task) -> Report:
         return future.result()
 
+    def results(self, future: Future[Report], task: Task) -> list[Report | None]:
+        return [future.result()]
+
     def sweep(self) -> None:
         return None
 
