@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from benches import (
+    batch,
     calibrate,
     cost,
     curves,
@@ -193,6 +194,20 @@ def cost_command(programs: int, workers: int, seed: int, device: str, backend: s
     """The share of a campaign's CPU time that its oracles take."""
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
     _print(cost.measure_cost(task, programs, workers), as_json)
+
+
+@main.command("batch")
+@click.option("--programs", default=200, show_default=True, type=click.IntRange(1), help="To draw.")
+@click.option("--sizes", default=",".join(map(str, batch.SIZES)), show_default=True, help="Of batches, with commas.")
+@click.option("--warm", default=16, show_default=True, help="Programs of each size before anything counts.")
+@_options
+def batch_command(
+    programs: int, sizes: str, warm: int, workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
+    """CPU seconds of the same programs, by how many a worker builds at once; and that their reports are equal."""
+    task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
+    chosen = [int(size) for size in sizes.split(",")]
+    _print(batch.measure_batches(task, programs, warm, chosen, workers, partial(print, file=sys.stderr)), as_json)
 
 
 @main.command("guided")

@@ -38,8 +38,8 @@ def _metered(task: Task, what: tuple[Callable[[Task, Any], Report], Any]) -> Rep
 class Metered(Pool):
     """A pool whose Reports say what they took."""
 
-    def submit(self, function: Callable[..., Report], task: Task, what: Any) -> Future[Report]:
-        return super().submit(_metered, task, (function, what))
+    def submit(self, function: Callable[..., Any], task: Task, what: Any, programs: int = 1) -> Future[Any]:
+        return super().submit(_metered, task, (function, what), programs)
 
 
 @dataclass(frozen=True)
