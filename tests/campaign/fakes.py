@@ -34,7 +34,7 @@ def wrong(signature: Signature = SIGNATURE, text: str = PROGRAM) -> Report:
 class FakePool:
     """Answers every task at once with the report that `answer` gives for (task, what)."""
 
-    workers = 1
+    workers, deadline = 1, 90.0
 
     def __init__(self, answer: Callable[[Task, Any], Report]):
         self.answer = answer

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,55 @@ def test_half_of_the_workers_explore_while_suspects_pile_up(tmp_path: Path, wait
     made.triage = Triage(plan, FakePool(lambda task, what: wrong()), "name", made.totals, print)  # type: ignore[arg-type]
     made.triage.waiting = [Suspect(PROGRAM, SIGNATURE)] * waiting
     assert made._room() == room
+
+
+@pytest.mark.parametrize(
+    ("programs", "batch", "sizes"), [(20, 8, [8, 6, 3, 2, 1]), (8, 16, [4, 2, 1, 1]), (1, 8, [1]), (3, 1, [1, 1, 1])]
+)
+def test_batches_get_smaller_so_that_no_worker_waits_for_the_last(
+    plan: Plan, programs: int, batch: int, sizes: list[int]
+) -> None:
+    made = Campaign(replace(plan, programs=programs, batch=batch, workers=2), print)
+    index, found = 0, list[int]()
+    while index < programs:
+        found.append(made._batch(index))
+        index += found[-1]
+    assert found == sizes
+    made.plan = replace(made.plan, programs=None)
+    assert made._batch(index) == batch
+    made.schedule.together = False
+    assert made._batch(index) == 1
+
+
+def test_programs_whose_worker_another_ended_begin_again(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Number 2 ends every worker; a batch with number 5 ends in nobody's turn until that is alone."""
+    begun: list[tuple[int, ...]] = []
+
+    def answer(numbers: tuple[int, ...]) -> list[Report | None]:
+        if 5 in numbers and len(numbers) > 1:
+            return [None] * len(numbers)
+        return [Report(PROGRAM) if n == 2 or 2 not in numbers else None for n in numbers]
+
+    class Dying(FakePool):
+        def submit(self, function: Any, task: Task, what: Any, programs: int = 1) -> Future[Any]:
+            if isinstance(what, str):
+                return super().submit(function, task, what)
+            numbers = what.numbers if programs > 1 else (what,)
+            begun.append(numbers)
+            future: Future[Any] = Future()
+            future.set_result(answer(numbers))
+            return future
+
+        def results(self, future: Future[Any], task: Task) -> list[Report | None]:
+            return list(future.result())
+
+    monkeypatch.setattr(loop, "Pool", lambda *_, **__: Dying(lambda task, what: Report(PROGRAM)))
+    made = Campaign(replace(plan, batch=8, workers=1), print)
+    assert made.run().summary()["classes"] == {"agree": 8}
+    again = [(0, 1, 2, 3), (0, 1, 3), (4,), (4, 5), (4, 5, 6, 7), (5,), (6, 7)]
+    assert (begun[0], sorted(begun[1:])) == (tuple(range(8)), again)
 
 
 def run(
