@@ -29,6 +29,7 @@ from fuzzer.findings.errors import (
 from fuzzer.findings.faults import STATES, Fault, State
 from fuzzer.findings.merge import Merged, merge
 from fuzzer.findings.query import Wanted, read_rows
+from fuzzer.findings.recognise import Known, known_fault
 from fuzzer.findings.rows import DIAGNOSED, decode, encode, from_row, require_verified, to_row
 from fuzzer.judgement.verdict import Finding
 
@@ -140,6 +141,13 @@ class Store:
         with self._reading() as db:
             name = self._find(db, "fault", prefix, "F[0-9a-f]{0,7}")
         return next(fault for fault in self.faults() if fault.id == name)
+
+    def known_faults(self) -> tuple[Known, ...]:
+        """All faults as a suspect is held against them (`recognise`)."""
+        held: dict[str, list[Finding]] = {}
+        for row in self.rows(Wanted(), "*"):
+            held.setdefault(row["fault"], []).append(decode(from_row(row)))
+        return tuple(known for fault, variants in held.items() for known in known_fault(fault, variants))
 
     def triage(self, prefix: str, state: State, time: str, who: str) -> Fault:
         """Set the state of a fault, or of a finding's fault; returns it as it is now."""

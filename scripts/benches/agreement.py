@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,11 @@ from typing import Any
 import click
 
 from fuzzer.findings.cause import Cause, cause_of, group
+from fuzzer.findings.query import Wanted
+from fuzzer.findings.recognise import STAGE, Known, known_fault, recognise
 from fuzzer.findings.store import open_store
+from fuzzer.judgement.verdict import Finding
+from fuzzer.language.text import parse
 
 ROOT = Path(__file__).parents[2]
 INSPECTED = ROOT / "corpus" / "faults-by-inspection.json"
@@ -67,7 +72,45 @@ def causes_of(db: Path) -> list[tuple[str, Cause]]:
 
 def agreement(db: Path) -> dict[str, Any]:
     """The figures of the bench."""
-    return compare(group(causes_of(db)), inspected())
+    return compare(group(causes_of(db)), inspected()) | {"recognition": recognition(db)}
+
+
+def recognition(db: Path) -> dict[str, Any]:
+    """Each finding as a suspect, held against the ledger without it; its stored diagnosis answers.
+
+    members  findings whose fault has others, how many of them were recognised as that fault;  alone   those that have a
+    fault to themselves;  wrong   how many were taken for another fault;  experiments  of a suspect.
+    """
+    with open_store(db, create=False) as store:
+        fault_of = {row["id"]: row["fault"] for row in store.rows(Wanted(), "id, fault")}
+        findings = store.list()
+    held: dict[str, list[Finding]] = {}
+    for finding in findings:
+        held.setdefault(fault_of[finding.id], []).append(finding)
+    known = {fault: known_fault(fault, variants) for fault, variants in held.items()}
+    told = Counter[str]()
+    for suspect in findings:
+        own = fault_of[suspect.id]
+        others = known | {own: known_fault(own, (v for v in held[own] if v is not suspect))}
+        found, asked = _as_suspect(suspect, [k for some in others.values() for k in some])
+        told["members" if len(held[own]) > 1 else "alone"] += 1
+        told["none" if found is None else "recognised" if found == own else "wrong"] += 1
+        told["experiments"] += asked
+    names = ("members", "recognised", "alone", "wrong")
+    return {name: told[name] for name in names} | {"experiments": round(told["experiments"] / len(findings), 2)}
+
+
+def _as_suspect(finding: Finding, known: list[Known]) -> tuple[str | None, int]:
+    """The fault that explains a finding, and after how many experiments, as its stored tables answer them."""
+    answers = {STAGE + name: seen for name, seen in finding.stages.items()} | finding.ablation
+    asked: list[str] = []
+
+    def answer(name: str) -> str:
+        asked.append(name)
+        return answers.get(name, "")
+
+    ops = [node.op for node in parse(finding.program).nodes]
+    return recognise(finding.signature, ops, known, answer), len(asked)
 
 
 @click.command("agreement")

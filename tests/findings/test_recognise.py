@@ -1,0 +1,83 @@
+"""Is a suspect a known fault?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fuzzer.findings.recognise import STAGE, Known, candidates, known_fault, recognise
+from fuzzer.judgement.verdict import Signature
+from tests.findings.test_cause import DRAWS, RAISES, SETTINGS, WRONG, found, lowering, text
+
+MM = "aten.mm.default left to ATen"
+OTHER = Signature("metadata_agrees", "wrong", "backward", "dtype")
+BY_OP = known_fault("F1", [found(text("exp"), vanishes=[MM], **lowering("mm"))])
+BY_STAGE = known_fault("F2", [found(text("relu"), "aot_eager")])
+BY_SETTING = known_fault(
+    "F3", [found(text("sin", head=SETTINGS), vanishes=["inductor.max_fusion_size at its default"])]
+)
+ALL = [*BY_OP, *BY_STAGE, *BY_SETTING]
+
+
+def asked_of(signature: Signature, ops: list[str], answers: dict[str, str]) -> tuple[str | None, list[str]]:
+    """The fault that explains a suspect, and what was asked."""
+    asked: list[str] = []
+
+    def answer(name: str) -> str:
+        asked.append(name)
+        return answers.get(name, "wrong")
+
+    return recognise(signature, ops, ALL, answer), asked
+
+
+def test_the_questions_are_what_decides_a_fault_and_where_it_begins() -> None:
+    assert [(q.name, q.agrees) for q in BY_OP[0].questions] == [(MM, True), ("stage aot_eager_decomp_partition", True)]
+    assert [(q.name, q.agrees) for q in BY_STAGE[0].questions] == [("stage eager", True), ("stage aot_eager", False)]
+    assert BY_SETTING[0].questions[0].name == "inductor.max_fusion_size at its default"
+    assert BY_OP[0].telling
+    assert not BY_STAGE[0].telling
+    assert known_fault("F4", [replace(found(text("exp")), stages={})]) == []  # nothing can be asked
+
+
+@pytest.mark.parametrize(
+    ("ops", "answers", "fault"),
+    [
+        (["exp", "tanh"], {MM: "agree", f"{STAGE}aot_eager_decomp_partition": "agree"}, "F1"),
+        (["exp", "tanh"], {MM: "agree"}, None),  # it begins before
+        (["exp"], {}, None),
+        (["exp"], {MM: "", f"{STAGE}aot_eager_decomp_partition": "agree"}, None),  # it could not be run
+        (["exp"], {MM: "not run: no time", f"{STAGE}aot_eager_decomp_partition": "agree"}, None),
+        (["relu"], {f"{STAGE}eager": "agree"}, "F2"),
+        (["relu"], {f"{STAGE}eager": "agree", f"{STAGE}aot_eager": "agree"}, None),
+        (["cos"], {MM: "agree", f"{STAGE}aot_eager_decomp_partition": "agree"}, None),  # it has the kernels of none
+    ],
+)
+def test_a_suspect_is_a_fault_where_every_experiment_says_so(
+    ops: list[str], answers: dict[str, str], fault: str | None
+) -> None:
+    assert asked_of(WRONG, ops, answers)[0] == fault
+
+
+def test_few_are_asked_and_none_twice() -> None:
+    asked = asked_of(WRONG, ["exp", "relu", "sin"], {})[1]
+    assert len(asked) == len(set(asked)) <= 3
+    assert asked_of(OTHER, ["exp"], {})[1] == []  # of another kind
+    assert asked_of(replace(WRONG, verdict="rounding-sensitive"), ["relu"], {})[1] == ["stage eager"]
+
+
+def test_what_raises_alike_may_be_a_fault_whose_kernels_it_lacks() -> None:
+    known = known_fault("F5", [found(text("exp"), signature=RAISES, vanishes=[MM], **lowering("mm"))])
+    assert [k.fault for k in candidates(RAISES, ["sin"], known)] == ["F5"]
+    assert candidates(replace(RAISES, pattern="TypeError < x"), ["sin"], known) == []
+    assert candidates(WRONG, ["sin"], BY_OP) == []
+
+
+def test_variants_that_other_experiments_tell_are_asked_about_apart() -> None:
+    other = "aten.mm.out left to ATen"
+    variants = [found(text("exp"), vanishes=[name], **lowering("mm")) for name in (MM, other)]
+    assert [k.questions[0].name for k in known_fault("F6", variants)] == [MM, other]
+    same: list[Known] = known_fault(
+        "F6", [variants[0], found(text("sin", head=DRAWS), vanishes=[MM], **lowering("mm"))]
+    )
+    assert [len(k.kernels) for k in same] == [2]
