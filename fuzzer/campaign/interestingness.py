@@ -1,4 +1,8 @@
-"""What candidates show, and the minimizer put to work on the pool: between the library and the workers."""
+"""What candidates show, and the minimizer put to work on the pool: between the library and the workers.
+
+Candidates are asked of the cheapest stage of the compiler that shows the verdict (`searches`); what is left in the end
+is built.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from fuzzer.judgement.verdict import FINDINGS, Verdict
 from fuzzer.language.program import Program, Recipe
 from fuzzer.language.text import show
 from minimizer.reduce import Reduction, reduce
-from minimizer.same import DETERMINISTIC, Sameness, Shown, checker, margin
+from minimizer.same import DETERMINISTIC, Answer, Sameness, Shown, checker, margin
 
 _MOST_KEPT = 20_000  # kept, at about a kilobyte each
 
@@ -43,8 +47,18 @@ class CandidateCache:
         self.batch = max(2, batch or pool.workers)
         self.kept: dict[str, Shown] = {}
         self.refused: set[str] = set()  # texts that eager refused: they were never compiled
+        self.built: set[str] = set()  # texts that a stage could not run: they were built
         self.running: dict[str, Future[Report]] = {}
+        self.stages: dict[str, CandidateCache] = {}
         self.lock = threading.Lock()
+
+    def at(self, stage: str) -> CandidateCache:
+        """What candidates show at a stage of the compiler; it is asked of the same workers, and kept apart."""
+        with self.lock:
+            if stage not in self.stages:
+                staged = replace(self.task, place=self.task.place.at(stage))
+                self.stages[stage] = type(self)(self.pool, staged, self.batch, self.examine, self.task.final)
+            return self.stages[stage]
 
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
         texts = [show(p) for p in batch]
@@ -84,10 +98,13 @@ class CandidateCache:
             oldest = next(iter(self.kept))
             del self.kept[oldest]
             self.refused.discard(oldest)
+            self.built.discard(oldest)
         report = self.pool.result(self.running.pop(text), self.task)
         self.kept[text] = _finding_errors(report)
         if report.rejected:
             self.refused.add(text)
+        if report.built:
+            self.built.add(text)
 
     def rerun(self, batch: Sequence[Program]) -> list[Shown]:
         """Every program run once more, whatever it showed before: for what does not show in every run."""
@@ -116,3 +133,22 @@ def minimize_with(
     run = cache if how.n == 1 else cache.rerun
     is_same = checker(verdict.signature, run, how, least=margin(verdict.error))
     return reduce(program, is_same, cache.batch, record=cache.record, expired=expired, note=note)
+
+
+def searches(program: Program, verdict: Verdict, cache: CandidateCache, how: Sameness) -> Iterator[CandidateCache]:
+    """The caches to shrink a program with, cheapest first: of the first stage that shows the verdict as clearly as a
+    candidate must, if one does without building; then the cache itself, for where the result shows nothing when built.
+    """
+    if how.n == 1 and cache.task.place.subject.backend == "inductor":
+        from fuzzer.execution.stages import STAGES  # it imports much of inductor
+
+        stages = [cache.at(stage) for stage in STAGES]
+        for staged in stages:  # asked at once
+            staged.start(show(program))
+        for staged in stages:
+            shown = staged.result(show(program))
+            same = how.judge(verdict.signature, [shown], least=margin(verdict.error)) is Answer.SAME
+            if same and show(program) not in staged.built:
+                yield staged
+                break
+    yield cache

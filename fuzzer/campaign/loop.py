@@ -180,7 +180,7 @@ class Campaign:
         log.write(json.dumps(row) + "\n")
         log.flush()
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
-            self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature))
+            self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature, report.stage))
 
     def _leave_pending(self, own: Path) -> None:
         """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""

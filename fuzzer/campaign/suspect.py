@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzzer.campaign.interestingness import CandidateCache, minimize_with
+from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.campaign.plan import Plan
 from fuzzer.diagnosis.diagnose import diagnose
 from fuzzer.execution.pipeline import without_settings
@@ -16,7 +16,7 @@ from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, v
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.oracles import about_bare
 from fuzzer.judgement.promise import why_unsupported
-from fuzzer.judgement.verdict import Finding, Signature, without_paths
+from fuzzer.judgement.verdict import FINDINGS, Finding, Signature, without_paths
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from minimizer.reduce import Reduction
@@ -29,6 +29,7 @@ class Suspect:
 
     text: str
     signature: Signature
+    stage: str = ""  # of the compiler, where it was seen at one and not built
 
     @functools.cached_property
     def ops(self) -> frozenset[str]:
@@ -70,11 +71,16 @@ def triage_suspect(
     again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
     seen = [v for report in again if (v := matching(report, suspect.signature)) is not None]
     if not seen:
-        return TriageOutcome(None, False, f"did not show again ({again[0].verdict})")
+        where = f"seen at {suspect.stage}, not when built" if suspect.stage else "did not show again"
+        other = bool(suspect.stage) and again[0].verdict in FINDINGS  # what a stage refuses, code computes wrongly
+        return TriageOutcome(
+            None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
+        )
     how = sameness(len(seen), times)
-    # the first is cheaper, and may slip to what rounding explains after all
-    for looks in (cache, CandidateCache(pool, task, cache.batch, final=True)):
-        reduction = minimize_with(parse(suspect.text), seen[0], looks, how, expired)
+    program = parse(suspect.text)
+    # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
+    for looks in (*searches(program, seen[0], cache, how), CandidateCache(pool, task, cache.batch, final=True)):
+        reduction = minimize_with(program, seen[0], looks, how, expired)
         if reduction.why == "deadline":
             return TriageOutcome(
                 None, False, "no time was left to minimize it", reduction.others, reduction, unfinished=True

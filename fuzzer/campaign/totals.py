@@ -26,6 +26,7 @@ class Totals:
     legal: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     phases: Counter[str] = field(default_factory=Counter)
+    stages: Counter[str] = field(default_factory=Counter)  # programs judged at a stage and not built
     built: Counter[str] = field(default_factory=Counter)  # programs that a stage could not run, by why
 
     @property
@@ -44,6 +45,8 @@ class Totals:
         self.elements_seen += report.detectable
         self.elements += report.elements
         self.phases.update(report.seconds)
+        if report.stage:
+            self.stages[report.stage] += 1
         if report.built:
             self.built[report.built] += 1
 
@@ -61,6 +64,7 @@ class Totals:
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
             "legal_differences": dict(self.legal),
+            "stages": dict(self.stages),
             "built": dict(self.built),
             "seconds": round(self.seconds, 1),
             "cpu_seconds": phases.pop("cpu", 0.0),

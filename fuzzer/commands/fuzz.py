@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.schedule import BLIND
+from fuzzer.campaign.schedule import BLIND, STAGED
 from fuzzer.commands.exits import DIFFERS, INTERRUPTED, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import (
@@ -75,6 +75,14 @@ from fuzzer.judgement.trial import UsageError
     help="Record which lines of the compiler are reached, for `status --coverage`. Default: where Python can, of one "
     "program in 4 from 3.12 on (of all where lines guide), before (with coverage.py) of one in 16.",
 )
+@click.option(
+    "--staged",
+    type=click.FloatRange(0, 1),
+    default=None,
+    metavar="SHARE",
+    help="The share of programs that are judged at inductor:ir, before code is built, by seed and number. Default: "
+    f"{STAGED} with inductor, 0 with --guidance.",
+)
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
 @click.option(
@@ -104,6 +112,7 @@ def fuzz(
     resume: bool,
     again: Path | None,
     lines: bool | None,
+    staged: float | None,
     complex_: bool,
     assignments: Sequence[str],
     batch: int | None,
@@ -134,7 +143,9 @@ def fuzz(
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
-    task = task if ops_ is None else replace(task, ops=parse_ops(ops_))
+    task = replace(
+        task, staged=_share_staged(staged, task, guidance), **({} if ops_ is None else {"ops": parse_ops(ops_)})
+    )
     _check_routes(task)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
@@ -172,6 +183,14 @@ def _named_routes(text: str | None) -> tuple[str, ...]:
         if route not in ROUTES:
             raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
     return chosen
+
+
+def _share_staged(asked: float | None, task: Any, guidance: str | None) -> float:
+    """The share of programs that are judged before code is built. Raises UsageError where that is asked for in vain."""
+    able = task.place.subject.backend == "inductor" and guidance in (None, BLIND)
+    if asked and not able:
+        raise UsageError("--staged goes with inductor, and with programs that come by their numbers: no --guidance")
+    return (STAGED if asked is None else asked) if able else 0.0
 
 
 def _check_routes(task: Any) -> None:

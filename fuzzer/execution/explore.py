@@ -30,15 +30,20 @@ from fuzzer.language import interpret
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 
+# Where programs are judged that are not built: the last stage before code, which shows most of what code shows.
+STAGE = "ir"
+
 
 def program_task(task: Task, index: int) -> Task:
-    """The task of program number `index`: by that number alone some are asked oracles that have a share, and of some
-    lines are recorded (`lines` is then 1, else 0)."""
+    """The task of program number `index`: by that number alone some are asked oracles that have a share, of some lines
+    are recorded (`lines` is then 1, else 0), and some are judged at STAGE."""
 
     def drawn(what: str, share: float) -> bool:
         return random.Random(f"{task.seed}/{index}/{what}").random() < share
 
-    return replace(task, also=(*task.also, *asked_by_share(drawn)), lines=float(drawn("lines", task.lines)))
+    place = task.place.at(STAGE) if drawn("stage", task.staged) else task.place
+    also, lines = (*task.also, *asked_by_share(drawn)), float(drawn("lines", task.lines))
+    return replace(task, place=place, also=also, lines=lines)
 
 
 def draw_program(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL) -> Program:

@@ -28,6 +28,7 @@ class Task:
     features: bool = False  # report what each program exercises
     lines: float = 0.0  # the share of programs for which features include the compiler's lines (`lines.record_lines`)
     campaign: str = ""  # its name: a worker reports a line of the compiler once for each
+    staged: float = 0.0  # the share of programs that are judged at STAGE and not built
     lacking: tuple[str, ...] = ()  # parts that inductor lacks (`private.without_part`), to find the part at fault
 
 
@@ -49,6 +50,7 @@ class Report:
     features   ids of what it exercises, by family, where that was asked for.
     candidate  which of several drawings of its number this is.
     fired      planted faults that changed what was compiled.
+    stage      of the compiler at which it was judged; "" where it was built.
     built      why it was built although a stage was on trial; "" where it was not.
     """
 
@@ -67,6 +69,7 @@ class Report:
     features: Features = field(default_factory=dict)
     candidate: int = 0
     fired: tuple[str, ...] = ()
+    stage: str = ""
     built: str = ""
 
     @property

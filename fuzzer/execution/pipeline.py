@@ -212,7 +212,8 @@ def judge_trial(trial: Trial, journal: Journal) -> Report:
     seconds["judge"] = cpu_seconds() - started
     told = Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds)
     subject = trial.subject
-    return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, built=subject.built)
+    stage = "" if subject.built else trial.place.subject.stage
+    return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, stage=stage, built=subject.built)
 
 
 def nonzero_gradients(trial: Trial) -> int:

@@ -45,6 +45,10 @@ class Subject:
         """The stage at which the backend stops; "" where it builds."""
         return self.backend.partition(":")[2]
 
+    def at(self, stage: str) -> Subject:
+        """The same compiler, stopped at this stage."""
+        return replace(self, backend=f"{self.compiler}:{stage}")
+
     def __str__(self) -> str:
         return f"{self.backend}@{self.device}" + (f"/{self.threads}" if self.threads > 1 else "")
 
@@ -64,6 +68,10 @@ class Place:
 
     reference: Subject = Subject("eager", "cpu")
     subject: Subject = Subject("inductor", "cpu")
+
+    def at(self, stage: str) -> Place:
+        """With the subject stopped at this stage."""
+        return replace(self, subject=self.subject.at(stage))
 
     @property
     def devices(self) -> list[str]:

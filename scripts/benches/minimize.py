@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benches import minifier, planted
-from fuzzer.campaign.interestingness import CandidateCache, minimize_with
+from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
@@ -24,7 +24,7 @@ from fuzzer.findings.script import repro
 from fuzzer.judgement.verdict import FINDINGS, Finding, Verdict
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
-from minimizer.same import Shown
+from minimizer.same import DETERMINISTIC, Shown
 
 _PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
 
@@ -121,6 +121,11 @@ class CountingCache(CandidateCache):
 
     compiles = 0
 
+    @property
+    def all_compiles(self) -> int:
+        """Those at stages too."""
+        return self.compiles + sum(staged.compiles for staged in self.stages.values())  # type: ignore[attr-defined]
+
     def result(self, text: str) -> Shown:
         found = super().result(text)
         self.compiles += text not in self.refused
@@ -134,11 +139,15 @@ def _reduction(
     started = time.monotonic()
     cache = CountingCache(pool, task, examine=examine)
     steps = [(started, 0)]  # when the last one was taken, and compiles until then
-    found = minimize_with(program, verdict, cache, note=lambda line: steps.append((time.monotonic(), cache.compiles)))
-    ended = time.monotonic()
-    text = show(found.program)
-    fresh = [pool.submit(examine, replace(task, fresh=True), text) for _ in range(RUNS)]
-    reports = [pool.result(future, task) for future in fresh]
+    for looks in searches(program, verdict, cache, DETERMINISTIC):
+        found = minimize_with(
+            program, verdict, looks, note=lambda _: steps.append((time.monotonic(), cache.all_compiles))
+        )
+        ended, text = time.monotonic(), show(found.program)
+        fresh = [pool.submit(examine, replace(task, fresh=True), text) for _ in range(RUNS)]
+        reports = [pool.result(future, task) for future in fresh]
+        if any(matching(report, verdict.signature) for report in reports):
+            break
     seen = next((v.comparisons for report in reports if (v := matching(report, verdict.signature))), ())
     leaves = found.program.leaves
     return Row(

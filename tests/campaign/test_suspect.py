@@ -105,3 +105,19 @@ def test_what_does_not_show_with_caches_off_is_not_minimized(plan: Plan, fakes: 
     assert one(plan, Report(PROGRAM)).note == "did not show again (agree)"
     assert one(plan, wrong(OTHER)).note == "did not show again (crashes)"
     assert not plan.db.exists()
+
+
+def test_what_a_stage_alone_shows_is_no_finding(plan: Plan, fakes: dict[str, Any]) -> None:
+    staged = Suspect(PROGRAM, SIGNATURE, "ir")
+    outcome = one(plan, Report(PROGRAM), staged)
+    assert outcome.finding is None
+    assert outcome.note == "seen at ir, not when built (agree)"
+    assert outcome.others == ()
+
+
+def test_what_a_stage_shows_and_code_shows_otherwise_is_looked_into_as_code_shows_it(
+    plan: Plan, fakes: dict[str, Any]
+) -> None:
+    outcome = one(plan, wrong(OTHER), Suspect(PROGRAM, SIGNATURE, "ir"))
+    assert outcome.finding is None
+    assert outcome.others == (parse(PROGRAM),)

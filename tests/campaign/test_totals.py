@@ -27,6 +27,13 @@ def test_programs_that_a_stage_could_not_run_are_counted_by_why() -> None:
     assert totals.summary()["built"] == {"route: aoti": 2, "operation: rand": 1}
 
 
+def test_programs_judged_at_a_stage_are_counted() -> None:
+    totals = Totals()
+    for stage in ("ir", "", "ir"):
+        totals.count(Report(PROGRAM, stage=stage))
+    assert totals.summary()["stages"] == {"ir": 2}
+
+
 def test_the_summary_of_nothing_divides_by_nothing() -> None:
     summary = Totals().summary()
     assert (summary["programs"], summary["programs_per_s"], summary["rejected_share"]) == (0, 0.0, 0.0)
