@@ -17,7 +17,15 @@ from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
 
 # torch.compile's pipeline, each adding one stage to the one before: tracing, decomposition and partition, lowering.
-STAGES = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
+# In pipeline order, and what the first that differs tells: what it adds to those before it.
+STAGES = {
+    "eager": "eager itself",
+    "aot_eager": "tracing or functionalization",
+    "aot_eager_decomp_partition": "a decomposition or the partitioner",
+    "inductor:graph": "a pass over graphs",
+    "inductor:ir": "lowering or the scheduler",
+    "inductor": "code generation",
+}
 # Single changes worth knowing for every finding, beside undoing the program's own settings.
 _ABLATIONS: tuple[tuple[str, Value], ...] = (
     ("inductor.max_fusion_size", 1),
@@ -64,7 +72,7 @@ def _stages(program: Program, task: Task) -> Iterator[Ablation]:
     subject, only = task.place.subject, ROUTES[program.route.name].backends
     if subject.backend not in STAGES or task.place.reference.device != subject.device:
         return
-    for backend in STAGES[: STAGES.index(subject.backend)]:
+    for backend in itertools.takewhile(lambda name: name != subject.backend, STAGES):
         cannot = only and backend not in (*only, "eager")
         skipped = f"not run: route {program.route.name} is for {only[0]} alone" if cannot else ""
         place = Place(task.place.reference, Subject(backend, subject.device))
@@ -124,6 +132,8 @@ def outcome_text(report: Report, own: str = "") -> str:
     """A variant's class, with what happened where it did not run, or did not come to an end as the `own` class does."""
     if report.rejected:
         return f"not run: {report.rejected[:_MESSAGE_WIDTH]}"
+    if report.built:
+        return f"not run: built ({report.built})"
     if report.verdict in ("raises", "crashes", "hangs") and report.verdict != own:
         return f"{report.verdict}: {report.verdicts[0].detail[:_MESSAGE_WIDTH]}"
     return report.verdict

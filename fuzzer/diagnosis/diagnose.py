@@ -51,7 +51,7 @@ def diagnose(
     case.bisect()
     if evidence.found.get("subsystem", "").endswith("_passes"):
         case.run_ablations(list(with_settings(program, case.task, PASSES)))
-    elif case.subject.backend in STAGES[2:]:
+    elif case.subject.backend in list(STAGES)[2:]:
         case.run_ablations(without_ops(program, case.task, evidence.suspects()))
     evidence.summarise()
     evidence.notes["memcheck"] = f"not run: {NO_TIME}" if expired() else memcheck(finding)
@@ -104,7 +104,7 @@ class Case:
     def describe(self) -> None:
         """The shape of the error, here and in the original program; graphs and code."""
         asked = [(self.task, self.finding.program), (self.task, self.finding.original)]
-        if self.subject.backend in STAGES[1:-1]:  # inductor gets the graph that these backends run
+        if self.subject.backend in list(STAGES)[1:-1]:  # inductor gets the graph that these backends run
             seen_by = Place(self.task.place.reference, Subject("inductor", self.subject.device))
             asked.append((replace(self.task, place=seen_by), self.finding.program))
         here, before, *inductor = self.run_all(describe_difference, asked, LOOK_SECONDS)
@@ -140,7 +140,7 @@ class Case:
 
     def why_no_bisector(self) -> str:
         """Why the bisector cannot run; "" where it can."""
-        if self.subject.backend not in STAGES[1:]:
+        if self.subject.backend not in list(STAGES)[1:]:
             return f"{self.subject.backend} is no stage of torch.compile"
         if self.task.place.reference.device != self.subject.device:
             return "the two sides are on different devices"

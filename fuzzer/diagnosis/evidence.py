@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzzer.diagnosis.ablation import CONTRACTION, PASSES, settings_text
+from fuzzer.diagnosis.ablation import CONTRACTION, PASSES, STAGES, settings_text
 from fuzzer.diagnosis.listings import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op, shared
 from fuzzer.findings.cause import LEFT
 from fuzzer.judgement.verdict import COMPILED, EAGER, Finding
@@ -98,7 +98,7 @@ class Evidence:
         own = parse(self.finding.program).settings
         count = f" (the program sets {len(own)})" if own else ""
         self.notes |= {
-            "stage": f"{self.first()} is the first that differs" if self.first() else "none: no compiler is involved",
+            "stage": self.stage(),
             "graph": self.which_graph(),
             "settings": f"appears under {next(iter(self.sufficient_settings), settings_text(own))}{count}",
             "vanishes": ", ".join(self.vanishes_under()) or f"with none of {tried} single changes",
@@ -106,9 +106,14 @@ class Evidence:
         }
         self.notes["culprit"] = self.culprit()
 
+    def stage(self) -> str:
+        """The first stage that differs, and what that makes the fault a fault of."""
+        first = self.first()
+        return f"{first} is the first that differs: {STAGES[first]}" if first else "none: no compiler is involved"
+
     def which_graph(self) -> str:
         where = self.finding.signature.direction or "unknown"
-        if self.first() != "inductor":
+        if not self.first().startswith("inductor"):
             return f"{where}: that is where it shows"
         if "joint_graph.py" in self.files:
             return f"joint: the route compiles one graph for both directions; it shows in the {where}"
@@ -122,7 +127,7 @@ class Evidence:
 
     def suspect(self) -> str:
         """Mark the suspicious lines of graph and code, where inductor is at fault; tells the first of each."""
-        if self.first() != "inductor":
+        if not self.first().startswith("inductor"):
             return "none: the difference is there before inductor writes code"
         name, graph = self.graph()
         if not graph:
@@ -144,7 +149,7 @@ class Evidence:
     def culprit(self) -> str:
         """The name of what is at fault, as far as it was found."""
         subsystem, info, first = self.found.get("subsystem", ""), self.found.get("info", ""), self.first()
-        if first == "inductor" and (node := self.impossible_layout()):
+        if first.startswith("inductor") and (node := self.impossible_layout()):
             return f"the layout of {node}: {SHARED}"
         if not self.tables["stage"]:
             return self.blame_kernels()

@@ -124,7 +124,7 @@ class Finding:
     place        backend, device, and the versions it ran with: keys backend, against, device, torch, triton, python,
                  platform, compiler, gpu, threads (missing where they do not apply).
     reproduced   runs in fresh processes that showed the signature again, of `runs`.
-    stages       backend -> class, in pipeline order (eager, aot_eager, aot_eager_decomp_partition, inductor).
+    stages       backend -> class, in pipeline order (`diagnosis.ablation.STAGES`).
     ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
     before       what the oracle said of the original program: its error is not the minimal one's.
     diagnosis    what is at fault, a line each by name (`diagnose.FIELDS`); a piece that was not run says why.

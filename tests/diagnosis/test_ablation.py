@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fuzzer.diagnosis.ablation import STAGES, ablations
-from fuzzer.execution.messages import Task
+from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.private import FP_FUSION
 from fuzzer.language.text import parse
@@ -16,16 +16,31 @@ from tests.diagnosis.cases import PROGRAM, TASK, run, wrong_if
 
 
 def test_the_first_stage_that_differs_is_named(quick: None) -> None:
-    late = ("aot_eager_decomp_partition", "inductor")
+    late = list(STAGES)[2:]
     found = run(wrong_if(lambda task, settings: task.place.subject.backend in late))
-    assert found.stages == dict(zip(STAGES, ("agree", "agree", "wrong", "wrong"), strict=True))
-    assert found.diagnosis["stage"] == "aot_eager_decomp_partition is the first that differs"
+    assert found.stages == dict(zip(STAGES, ["agree"] * 2 + ["wrong"] * 4, strict=True))
+    told = "aot_eager_decomp_partition is the first that differs: a decomposition or the partitioner"
+    assert found.diagnosis["stage"] == told
     assert found.diagnosis["suspect"].startswith("none")
+
+
+def test_a_stage_that_could_not_run_the_program_says_nothing(quick: None) -> None:
+    pool = wrong_if(lambda task, settings: task.place.subject.backend.startswith("inductor"))
+    answer = pool.answer
+
+    def built(function: Any, task: Task, what: Any) -> Report | None:
+        report = answer(function, task, what)
+        return replace(report, built="operation: rand") if report and task.place.subject.stage else report
+
+    pool.answer = built
+    found = run(pool)
+    assert found.stages["inductor:ir"] == "not run: built (operation: rand)"
+    assert found.diagnosis["stage"] == "inductor is the first that differs: code generation"
 
 
 def test_eager_is_a_stage_like_any_other(quick: None) -> None:
     found = run(wrong_if(lambda task, settings: True))
-    assert found.diagnosis["stage"] == "eager is the first that differs"
+    assert found.diagnosis["stage"] == "eager is the first that differs: eager itself"
     assert found.diagnosis["culprit"].startswith("eager itself")
 
 

@@ -161,7 +161,7 @@ def test_wrong_generated_code_under_a_setting_is_diagnosed(pool: Pool) -> None:
 def test_a_pass_that_contracts_is_diagnosed(pool: Pool) -> None:
     signature = Signature("outputs_agree", "rounding-sensitive", "forward", "other")
     found = whole(pool, read_program("contraction"), signature, "product_not_rounded")
-    holds(found, stage="inductor is the first", graph="forward", culprit="post_grad_passes")
+    holds(found, stage="inductor:graph is the first", graph="forward", culprit="post_grad_passes")
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_stride_that_no_kernel_can_write_is_diagnosed(pool: Pool) -> None:
     found = whole(pool, SLICE_SCATTER, SIGNATURE)
     holds(
         found,
-        stage="inductor is the first",
+        stage="inductor:ir is the first",
         graph="backward: with this graph uncompiled",
         tensors="x0.grad",
         elements="tail: dim 1 from 1 to 3 of 4; 6 of 8",

@@ -10,7 +10,7 @@ from fuzzer.diagnosis.ablation import STAGES
 from fuzzer.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import finding
 
-INDUCTOR = dict(zip(STAGES, ("agree", "agree", "agree", "wrong"), strict=True))
+INDUCTOR = dict(zip(STAGES, ["agree"] * 5 + ["wrong"], strict=True))
 GRAPH = """class GraphModule(torch.nn.Module):
     def forward(self, tangents_1: "f32[4][1]"):
         tanh: "f32[4][1]" = torch.ops.aten.tanh.default(tangents_1)
