@@ -82,7 +82,8 @@ def group(causes: Iterable[tuple[str, Cause]]) -> list[list[str]]:
 
 
 def first_stage(finding: Finding) -> str:
-    """Where the difference begins: the first stage from which on all differ."""
+    """Where the difference begins: the first backend from which on all differ. inductor's own stages count as inductor:
+    not all findings were asked at them."""
     if finding.signature.verdict == "eager-suspect" or finding.side == EAGER:
         return KERNELS
     found = finding.place.get("backend", "inductor")
@@ -91,7 +92,7 @@ def first_stage(finding: Finding) -> str:
             break
         if not seen.startswith("not run"):
             found = stage
-    return found
+    return found.partition(":")[0]
 
 
 def raised(finding: Finding) -> re.Match[str] | None:

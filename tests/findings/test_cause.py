@@ -177,3 +177,9 @@ def test_groups_are_joined_through_any_chain() -> None:
 
     causes = [("a", cause("1")), ("b", cause("2")), ("c", cause("3")), ("d", cause("1", "2"))]
     assert sorted(map(sorted, group(causes))) == [["a", "b", "d"], ["c"]]
+
+
+def test_findings_of_one_cause_share_it_whichever_of_inductors_stages_was_asked() -> None:
+    before = found(text("tanh"))
+    asked = {"eager": "agree", "aot_eager_decomp_partition": "agree", "inductor:graph": "agree", "inductor:ir": "wrong"}
+    assert cause_of(replace(before, stages={**asked, "inductor": "wrong"})) == cause_of(before)
