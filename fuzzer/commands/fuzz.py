@@ -89,8 +89,8 @@ from fuzzer.judgement.trial import UsageError
     "--batch",
     type=click.IntRange(1),
     default=None,
-    help="Programs that a worker has at once: their C++ is built together. Default: 16 for inductor on the CPU, else 1 "
-    "(with --guidance always).",
+    help="Programs that a worker has at once: their C++ is built together. Default: 32 for inductor on the CPU (16 "
+    "where half of them or more are built), else 1 (with --guidance always).",
 )
 @also_option
 @db_option
@@ -149,7 +149,7 @@ def fuzz(
     _check_routes(task)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
-    batch = batch or usual_batch(task.place.subject)
+    batch = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command, batch=batch)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))

@@ -48,9 +48,10 @@ _USUAL = 16  # a tenth cheaper than 8, and a death costs 15 others their turn (d
 NOBODYS_TURN = "# no program's turn"
 
 
-def usual_batch(subject: Subject) -> int:
-    """How many programs a worker has at once, unless somebody says so."""
-    return _USUAL if _builds_cpp(subject) else 1
+def usual_batch(subject: Subject, staged: float = 0.0) -> int:
+    """How many programs a worker has at once, unless somebody says so: twice as many where more than half of them are
+    not built."""
+    return (_USUAL if staged <= 0.5 else 2 * _USUAL) if _builds_cpp(subject) else 1
 
 
 def _builds_cpp(subject: Subject) -> bool:
