@@ -132,6 +132,19 @@ def test_no_kernel_is_written() -> None:
     assert "cpp_pybinding" not in "".join(codes)
 
 
+@pytest.mark.slow
+def test_neither_a_stage_nor_the_full_compile_finds_the_others_code() -> None:
+    cached, codes = replace(IR, fresh=False), list[str]()
+    full = replace(cached, place=Place(Subject("eager"), Subject("inductor")))
+    with output_code(codes.append):
+        for task in (cached, full, cached, full):
+            agrees(examined(task, SIGMOID))
+    assert ["run_kernel(" in code for code in codes[:2]] == [True, True]
+    assert all("run_kernel(" not in code for code in codes[2:4])
+    assert ["run_kernel(" in code for code in codes[4:6]] == [True, True]
+    assert all("run_kernel(" not in code for code in codes[6:])
+
+
 def test_an_operation_that_is_not_known_is_built_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(elementwise._FUNCTIONS, "sigmoid")
     compiled = observe._compile_function
