@@ -68,7 +68,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "rshift": torch.bitwise_right_shift,
     "frexp": lambda a: tuple(torch.frexp(a)),
     "where": lambda condition, a, b: torch.where(condition.bool(), a, b),
-    "libdevice_exp": torch.exp,
+    "fmaximum": lambda a, b: torch.where(a < b, b, a),  # since 2.15; what it says of NaN is the code's to choose
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(torch, name) for name in _OF_TORCH.split()},
