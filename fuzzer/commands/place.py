@@ -19,6 +19,11 @@ def pick_device(device: str | None) -> str:
     return default_device_type()
 
 
+def runs_here(device: str) -> bool:
+    """Whether this machine has a device of this type."""
+    return device.split(":")[0] in ("cpu", pick_device(None))
+
+
 def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> Place:
     """The two sides of a trial. Raises UsageError for an unknown backend, NoMachine where flag_gems cannot run."""
     from fuzzer.execution.pool import check_flag_gems

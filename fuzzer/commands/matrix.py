@@ -1,0 +1,100 @@
+"""`backfuzz matrix`: on which releases faults live."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.faults import encode_fault
+from fuzzer.commands.group import main
+from fuzzer.commands.options import db_option, json_option
+from fuzzer.findings.faults import GONE, SHOWS, Fault
+from fuzzer.judgement.trial import UsageError
+
+
+@main.command()
+@click.argument("references", nargs=-1, metavar="ID...")
+@click.option("--all", "every", is_flag=True, help="Every fault that was found on a device of this machine.")
+@click.option("--torch", "releases", multiple=True, metavar="RELEASE", help="A release that scripts/fuzz --torch made.")
+@click.option("--python", "pythons", multiple=True, type=click.Path(path_type=Path), help="A Python that has a torch.")
+@db_option
+@json_option
+@exit_codes
+def matrix(
+    references: Sequence[str],
+    every: bool,
+    releases: Sequence[str],
+    pythons: Sequence[Path],
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Run faults on other releases of torch, as they were found, and store where they live.
+
+    Without --torch and --python: all environments that scripts/fuzz --torch made, and this one.
+
+    Exit codes: 0 run; 2 nothing could run, no such fault, ledger or environment; 130 interrupted.
+    """
+    from fuzzer.commands.place import runs_here
+    from fuzzer.commands.triage import now
+    from fuzzer.diagnosis.matrix import release_of, run_there
+    from fuzzer.findings.store import open_store
+
+    if every == bool(references):
+        raise UsageError("matrix takes the ids of faults, or --all")
+    rows: list[dict[str, Any]] = []
+    with open_store(db, create=False) as store:
+        faults = store.faults() if every else [store.fault_of(reference) for reference in references]
+        findings = {fault.id: store.get(fault.id) for fault in faults}
+        here = {fault: finding for fault, finding in findings.items() if runs_here(finding.place.get("device", "cpu"))}
+    for python in _pythons(releases, pythons):
+        release = release_of(python)
+        told = run_there(python, list(here.values()), db) if release else {}
+        with open_store(db) as store:
+            for fault, finding in here.items():
+                outcome = told.get(finding.id, f"not run: {python} imports no torch")
+                if outcome in (SHOWS, GONE):
+                    store.note_life(fault, release, finding.place.get("device", "cpu").split(":")[0], outcome, now())
+                rows.append({"fault": fault, "torch": release, "python": str(python), "outcome": outcome})
+    with open_store(db, create=False) as store:
+        found = [store.fault(fault.id) for fault in faults]
+    _print(found, rows, as_json)
+    if not any(row["outcome"] in (SHOWS, GONE) for row in rows):
+        raise SystemExit(COULD_NOT_RUN)
+
+
+def _pythons(releases: Sequence[str], pythons: Sequence[Path]) -> list[Path]:
+    """The Pythons that are asked for. Raises UsageError."""
+    import sys
+
+    from fuzzer.diagnosis.matrix import every_python, find_python
+
+    if not releases and not pythons:
+        return [*every_python(), Path(sys.executable)]
+    found = [(release, find_python(release)) for release in releases]
+    for release, python in found:
+        if python is None:
+            raise UsageError(f"no environment of torch {release}: `scripts/fuzz --torch {release}` makes one")
+    return [*(python for _, python in found if python is not None), *pythons]
+
+
+def _print(found: Sequence[Fault], rows: list[dict[str, Any]], as_json: bool) -> None:
+    from fuzzer.commands.table import devices
+    from fuzzer.diagnosis.matrix import span
+
+    spans = {fault.id: {device: span(fault, device) for device in devices(fault)} for fault in found}
+    if as_json:
+        told = [encode_fault(f) | {"spans": {d: vars(s) for d, s in spans[f.id].items()}} for f in found]
+        click.echo(json.dumps({"faults": told, "runs": rows}))
+        return
+    for fault in found:
+        click.echo(f"{fault.id}  {fault.title}")
+        for row in (row for row in rows if row["fault"] == fault.id):
+            click.echo(f"  torch {row['torch']}: {row['outcome']}")
+        for device, where in spans[fault.id].items():
+            fixed = f", fixed in {where.fixed_in}" if where.fixed_in else ""
+            click.echo(f"  {device}: first bad {where.first_bad or '?'}, last bad {where.last_bad or '?'}{fixed}")

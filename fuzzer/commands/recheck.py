@@ -1,0 +1,69 @@
+"""`backfuzz recheck`: faults run again, here and now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import COULD_NOT_RUN, DIFFERS, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import db_option, json_option
+from fuzzer.findings.faults import GONE, OPEN, SHOWS
+
+
+@main.command()
+@db_option
+@json_option
+@exit_codes
+def recheck(db: Path, as_json: bool) -> None:
+    """Run every open or fixed fault again on this machine and its torch, store whether it shows, and move its state:
+    gone from a release newer than all that showed it, it is fixed; fixed and there again, it came back.
+
+    Exit codes: 0 run; 1 a fault came back; 2 nothing could run, or the ledger is missing; 130 interrupted.
+    """
+    from fuzzer.commands.place import runs_here
+    from fuzzer.commands.triage import now
+    from fuzzer.diagnosis.matrix import moved, release_of, run_there
+    from fuzzer.findings.faults import release as numbered
+    from fuzzer.findings.store import open_store
+
+    with open_store(db, create=False) as store:
+        faults = [fault for fault in store.faults() if fault.state.name in (*OPEN, "fixed")]
+        findings = {fault.id: store.get(fault.id) for fault in faults}
+    python = Path(sys.executable)
+    here = [fault for fault in faults if runs_here(findings[fault.id].place.get("device", "cpu"))]
+    told = run_there(python, [findings[fault.id] for fault in here], db)
+    release, rows = numbered(release_of(python)), list[dict[str, Any]]()
+    with open_store(db) as store:
+        for fault in here:
+            outcome, device = told[findings[fault.id].id], findings[fault.id].place.get("device", "cpu").split(":")[0]
+            state = moved(fault, release, device, outcome)
+            if outcome in (SHOWS, GONE):
+                store.note_life(fault.id, release, device, outcome, now())
+            if state is not None:
+                store.triage(fault.id, state, now(), "recheck")
+            came_back = fault.state.name == "fixed" and state is not None
+            rows.append({"fault": fault.id, "title": fault.title, "outcome": outcome, "came_back": came_back,
+                         "state": str(state or fault.state)})  # fmt: skip
+    _print(rows, len(faults) - len(here), release, as_json)
+    if not any(row["outcome"] in (SHOWS, GONE) for row in rows):
+        raise SystemExit(COULD_NOT_RUN)
+    if any(row["came_back"] for row in rows):
+        raise SystemExit(DIFFERS)
+
+
+def _print(rows: list[dict[str, Any]], elsewhere: int, release: str, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    for row in rows:
+        back = "  CAME BACK" if row["came_back"] else ""
+        click.echo(f"{row['fault']}  {row['outcome']:6}  {row['state']}  {row['title']}{back}")
+    outcomes = [row["outcome"] for row in rows]
+    shows, gone = outcomes.count(SHOWS), outcomes.count(GONE)
+    click.echo(f"torch {release}: {shows} show, {gone} are gone, {len(rows) - shows - gone} could not be told; "
+               f"{elsewhere} are of other devices")  # fmt: skip

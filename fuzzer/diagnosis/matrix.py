@@ -1,0 +1,139 @@
+"""Findings on a release of torch, each run as it was found, in a process of that release's environment.
+
+The whole judgement runs there, where `releases` runs a finding's script. What came of it is SHOWS, GONE, or a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzzer.diagnosis.releases import environments
+from fuzzer.execution.pool import server_environment
+from fuzzer.findings import checkout
+from fuzzer.findings.faults import GONE, OPEN, SHOWS, Fault, State
+from fuzzer.judgement.verdict import Finding, follows, parse_signature
+
+_EACH = 60.0  # seconds that a finding may take: caches are off, and a compile takes 2 to 5 s on a free core
+_START = 120.0  # and torch to be imported, in processes that wait for each other
+
+
+def find_python(release: str, places: Iterable[Path] = ()) -> Path | None:
+    """The Python of the environment that `scripts/fuzz --torch RELEASE` made: in this checkout, in the one that it is a
+    work tree of, or in one of these folders."""
+    folders = [*places, Path.cwd(), *_checkouts()]
+    found = (folder / f".venv-{release}" / "bin" / "python" for folder in folders)
+    return next((python for python in found if python.exists()), None)
+
+
+def every_python() -> list[Path]:
+    """The Pythons of all environments of other releases that are found, oldest release first."""
+    others = [python for folder in _checkouts()[1:] for python in sorted(folder.glob(".venv-*/bin/python"))]
+    return list(dict.fromkeys([*environments(), *others]))
+
+
+def _checkouts() -> list[Path]:
+    """This checkout, and the one that it is a work tree of."""
+    if checkout.ROOT is None:
+        return []
+    asked = ["git", "-C", str(checkout.ROOT), "rev-parse", "--path-format=absolute", "--git-common-dir"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    return list(dict.fromkeys([checkout.ROOT, *([Path(told).parent] if told else [])]))
+
+
+def release_of(python: Path) -> str:
+    """The version of torch that this Python imports; "" where it imports none."""
+    asked = [str(python), "-c", "from importlib.metadata import version; print(version('torch'))"]
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_START)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return told.stdout.strip()
+
+
+def run_there(python: Path, findings: Sequence[Finding], db: Path, seconds: float = _EACH) -> dict[str, str]:
+    """What became of each finding, by id, under this Python: SHOWS, GONE or why that is not known."""
+    told: dict[str, str] = {}
+    groups: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in findings:  # one that cannot run at all is no reason for others not to
+        place = finding.place
+        key = tuple(place.get(name, "") for name in ("backend", "against", "device", "threads"))
+        groups.setdefault(key, []).append(finding)
+    for group in groups.values():
+        told |= _replay(python, group, db, _START + seconds * len(group))
+    return told
+
+
+def _replay(python: Path, findings: list[Finding], db: Path, seconds: float) -> dict[str, str]:
+    names = [finding.id for finding in findings]
+    command = [str(python), "-m", "backfuzz", "replay", *names, "--db", str(db.resolve()), "--json"]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run(command, cwd=folder, env=server_environment(), capture_output=True, text=True,
+                                  timeout=seconds, check=False)  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return dict.fromkeys(names, f"ran out of its {seconds:.0f} s")
+    lines = done.stdout.strip().splitlines()
+    if not lines or not lines[-1].startswith("["):
+        last = (done.stderr.strip().splitlines() or ["nothing told"])[-1]
+        return dict.fromkeys(names, f"not run: {last[:200]}")
+    rows = {row["program"]: row for row in json.loads(lines[-1])}
+    return {finding.id: _outcome(finding, rows[finding.id]) for finding in findings}
+
+
+def _outcome(finding: Finding, row: dict[str, object]) -> str:
+    if row["rejected"]:
+        return f"not run: {str(row['rejected'])[:200]}"
+    verdicts = row["verdicts"]
+    assert isinstance(verdicts, list)
+    if any(follows(finding.signature, parse_signature(v["signature"])) for v in verdicts):
+        return SHOWS
+    return GONE if row["class"] == "agree" else f"shows something else: {row['class']}"
+
+
+# ---------------------------------------------------------------- what follows
+
+
+@dataclass(frozen=True)
+class Span:
+    """Over the releases that were tried: the first and the last that show a fault, and the first without it after."""
+
+    first_bad: str = ""
+    last_bad: str = ""
+    fixed_in: str = ""
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    """A release as numbers, to be ordered by."""
+    return tuple(map(int, re.findall(r"\d+", release.split("+")[0])))
+
+
+def span(fault: Fault, device: str) -> Span:
+    """Where a fault lives on one device."""
+    bad, good = (
+        sorted((place.split(" ")[0] for place in places if place.split(" ")[1] == device), key=numbers)
+        for places in (fault.lives_on, fault.gone_on)
+    )
+    after = [release for release in good if not bad or numbers(release) > numbers(bad[-1])]
+    return Span(bad[0] if bad else "", bad[-1] if bad else "", after[0] if bad and after else "")
+
+
+def moved(fault: Fault, release: str, device: str, outcome: str) -> State | None:
+    """The state that follows where a fault was run again on a release and device; None where it stays as it is.
+
+    An open one that is gone from a release newer than all that showed it, each on this device, is fixed there; one that
+    was fixed and shows on that release or a later one came back: it is confirmed.
+    """
+    state = fault.state
+    shown = [place.split(" ") for place in fault.lives_on]
+    newer = all(where == device and numbers(release) > numbers(then) for then, where in shown)
+    if outcome == GONE and state.name in OPEN and newer:
+        return State("fixed", state.issue, state.note, release)
+    if outcome == SHOWS and state.name == "fixed" and numbers(release) >= numbers(state.fixed_in):
+        return State("confirmed", state.issue, f"came back on {release}", "")
+    return None
