@@ -53,19 +53,19 @@ def encode_fault(fault: Fault) -> dict[str, Any]:
 
 
 def print_faults(found: Sequence[Fault]) -> None:
-    """The faults as a table, those of what torch does not promise apart."""
+    """The faults as a table, the most urgent first, those of what torch does not promise apart."""
     from rich.console import Console
 
-    from fuzzer.commands.table import by_promise, fault_table
+    from fuzzer.commands.table import by_promise, fault_table, urgency
 
     console = Console()
     if not console.is_terminal:
         console = Console(width=200)
-    promised, apart = by_promise(found)
+    promised, apart = by_promise(sorted(found, key=urgency))
     if promised:
-        console.print(fault_table(promised))
+        console.print(fault_table(promised, console.width))
     if apart:
-        console.print(fault_table(apart, f"\nwhat torch does not promise ({UNSUPPORTED})"))
+        console.print(fault_table(apart, console.width, f"\nwhat torch does not promise ({UNSUPPORTED})"))
     states = [fault.state.name for fault in found]
     told = ", ".join(f"{states.count(name)} {name}" for name in dict.fromkeys(states))
     console.print(f"{len(found)} fault(s){f': {told}' if told else ''}")

@@ -11,11 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from fuzzer.commands.faults import print_faults
-from fuzzer.commands.table import fault_table
+from fuzzer.commands.table import fault_table, urgency
 from fuzzer.findings.faults import OPEN, Fault, State
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import Store, open_store
-from fuzzer.judgement.verdict import CLASSES
 
 # What sets a state, with what is asked for it.
 _STATES = {"n": ("new", ""), "c": ("confirmed", ""), "k": ("known", "URL of the issue"),
@@ -56,7 +55,7 @@ class Screen:
         """Read the faults that are wanted, the worst class first, the most frequent of a class first."""
         chosen = {row["fault"] for row in self.store.rows(Wanted(text=self.text), "fault")}
         found = [f for f in self.store.faults() if f.id in chosen and (self.all or f.state.name in OPEN)]
-        self.faults = sorted(found, key=lambda f: (CLASSES.index(f.verdict), f.state.name != "new", -f.occurrences))
+        self.faults = sorted(found, key=urgency)
         self.at = max(0, min(self.at, len(self.faults) - 1))
 
     def press(self, key: str) -> bool:
@@ -90,15 +89,15 @@ class Screen:
         self.told = f"{fault.id} is {self.store.triage(fault.id, state, self.time(), self.who).state}"
         self.load()
 
-    def shown(self, height: int) -> RenderableType:
-        """What is to be seen on a terminal of this many lines."""
+    def shown(self, height: int, width: int) -> RenderableType:
+        """What is to be seen on a terminal of this many lines and columns."""
         room = max(3, (height - _ROWS_AROUND) // 2)
         first = max(0, min(self.at - room // 2, len(self.faults) - room))
         chosen = self.faults[self.at].id if self.faults else ""
         search = f", with {self.text!r}" if self.text else ""
         head = f"{len(self.faults)} {'' if self.all else 'open '}fault(s){search}  {self.told}"
-        body = self.one() if self.open and self.faults else fault_table(
-            self.faults[first : first + room], chosen=chosen)  # fmt: skip
+        some = self.faults[first : first + room]
+        body = self.one() if self.open and self.faults else fault_table(some, width, chosen=chosen)
         return Group(Text(head, style="bold"), body, Text(f"\n{KEYS}", style="dim"))
 
     def one(self) -> RenderableType:
@@ -126,6 +125,6 @@ def go_through(db: Path) -> None:
         with console.screen(hide_cursor=False):
             while True:
                 console.clear()
-                console.print(screen.shown(console.height))
+                console.print(screen.shown(console.height, console.width))
                 if not screen.press(click.getchar()):
                     return

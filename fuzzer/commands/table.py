@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fuzzer.findings.faults import Fault
-from fuzzer.judgement.verdict import UNSUPPORTED
+from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED
 
 _LONG, _SHORT = "torch.nn.functional.", "F."
 _COLORS = {"wrong": "red", "crashes": "red", "hangs": "red", "raises": "yellow"}
@@ -19,17 +19,26 @@ def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
     return [f for f in faults if f.verdict != UNSUPPORTED], [f for f in faults if f.verdict == UNSUPPORTED]
 
 
-def fault_table(faults: Sequence[Fault], title: str = "", chosen: str = "") -> Table:
-    """One row for each fault; the chosen one's id stands out."""
+def urgency(fault: Fault) -> tuple[int, bool, int]:
+    """What a person should look at first: the worst class, what nobody has looked at, what was met most often."""
+    return CLASSES.index(fault.verdict), fault.state.name != "new", -fault.occurrences
+
+
+_NARROW = 100  # columns of a terminal below which times and counts are left out
+
+
+def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: str = "") -> Table:
+    """One row for each fault, for a terminal of this width; the chosen one's id stands out."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for name in ("id", "class", "state"):
         table.add_column(name, no_wrap=True)
-    table.add_column("title", ratio=3, min_width=30)
-    for name in ("device", "first seen"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("seen", justify="right", no_wrap=True)
+    table.add_column("title", ratio=3, min_width=24)
+    table.add_column("device", no_wrap=True)
+    wide = width >= _NARROW
+    for name in ("first seen", "seen") if wide else ():
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("lives on", ratio=1)
-    table.add_column("issue", ratio=1)
+    table.add_column("issue", ratio=1, min_width=6)
     for f in faults:
         table.add_row(
             Text(f.id, style="reverse" if f.id == chosen else ""),
@@ -37,8 +46,7 @@ def fault_table(faults: Sequence[Fault], title: str = "", chosen: str = "") -> T
             f.state.name,
             Text(f.title.replace(_LONG, _SHORT)),
             " ".join(devices(f)),
-            f.first_seen[:10],
-            str(f.occurrences),
+            *((f.first_seen[:10], str(f.occurrences)) if wide else ()),
             Text(", ".join(releases(f))),
             Text("\n".join(short_issue(url) for url in f.state.issue.split()) or _about(f)),
         )

@@ -31,7 +31,7 @@ def screen(store: Store, *answers: str) -> Screen:
 
 def shown(screen: Screen) -> str:
     console = Console(width=200, record=True, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(screen.shown(40))
+    console.print(screen.shown(40, 200))
     return console.export_text()
 
 
