@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.recognition import fault_shown
 from fuzzer.diagnosis.diagnose import diagnose
 from fuzzer.execution.pipeline import without_settings
 from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, verify
@@ -61,7 +62,7 @@ def triage_suspect(
     campaign: str = "",
     expired: Callable[[], bool] = lambda: False,
 ) -> TriageOutcome:
-    """Minimize, verify and diagnose one suspect; store it when it is new."""
+    """Minimize, verify and diagnose one suspect, unless it shows a fault of the ledger; store it when it is new."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
     pool = cache.pool
@@ -76,6 +77,10 @@ def triage_suspect(
         return TriageOutcome(
             None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
         )
+    with open_store(plan.db) as store:
+        fault = fault_shown(suspect.text, seen[0].signature, store.known_faults(), task, pool)
+        if fault is not None:
+            return TriageOutcome(store.get(fault), False, f"shows the fault {fault}")
     how = sameness(len(seen), times)
     program = parse(suspect.text)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone

@@ -121,3 +121,19 @@ def test_what_a_stage_shows_and_code_shows_otherwise_is_looked_into_as_code_show
     outcome = one(plan, wrong(OTHER), Suspect(PROGRAM, SIGNATURE, "ir"))
     assert outcome.finding is None
     assert outcome.others == (parse(PROGRAM),)
+
+
+def test_a_suspect_that_shows_a_fault_of_the_ledger_is_not_minimized(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = one(plan).finding
+    assert stored is not None
+    with open_store(plan.db) as store:
+        fault = store.fault_of(stored.id)
+    before = plan.db.read_bytes()
+    monkeypatch.setattr(suspects, "fault_shown", lambda *_: fault.id)
+    monkeypatch.setattr(suspects, "minimize_with", lambda *_: pytest.fail("it was minimized"))
+    outcome = one(plan, suspect=Suspect(PROGRAM.replace("seed=1", "seed=5"), SIGNATURE))
+    assert outcome.finding is not None
+    assert (outcome.finding.id, outcome.new, outcome.note) == (stored.id, False, f"shows the fault {fault.id}")
+    assert plan.db.read_bytes() == before
