@@ -7,8 +7,9 @@ from benches.triggers.shapes import per_dim, windows
 from benches.triggers.sketch import RESHAPERS, Sketch
 from fuzzer.language.program import Node
 
-_AVERAGES = {"avg_pool1d": 1, "avg_pool2d": 2, "avg_pool3d": 3}
-_MAXIMA = {f"max_pool{n}d{kind}": n for n in (1, 2, 3) for kind in ("", "_with_indices")}
+# Pools that the reported lowerings take; those of three dimensions called ATen's kernels.
+_AVERAGES = {"avg_pool1d": 1, "avg_pool2d": 2}
+_MAXIMA = {f"max_pool{n}d{kind}": n for n in (1, 2) for kind in ("", "_with_indices")}
 _INTERPOLATIONS = ("interpolate_nearest", "interpolate_bilinear", "interpolate_bicubic")
 _TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 _ELEMENTWISE = ("relu", "gelu", "silu", "tanh", "sigmoid", "leaky_relu", "elu", "clamp")
@@ -80,8 +81,10 @@ def neighbours_by_a_factor_that_changes_no_size(s: Sketch) -> bool:
 
 
 def interpolated_to_one_element(s: Sketch) -> bool:
-    """Bilinear interpolation of several elements to a single one."""
-    for node in s.of("interpolate_bilinear", "upsample_bilinear"):
+    """Bilinear interpolation of several elements to a single one, corners not aligned and nothing smoothed."""
+    for node in s.of("interpolate_bilinear"):
+        if s.attr(node, "align_corners") is True or s.attr(node, "antialias") is True:
+            continue
         before, after = s.shape(node.uses[0]), s.shape(node.outs[0])
         sizes = after[2:] if after else per_dim(s.attr(node, "size") or 0, 2)
         if before and any(b > 1 and a == 1 for b, a in zip(before[2:], sizes, strict=True)):
