@@ -392,6 +392,17 @@ def test_where_a_fault_lives_is_what_was_seen_last(path: Path) -> None:
         assert opened.list(Wanted(lives_on="2.15")) == []
 
 
+def test_faults_are_told_as_a_suspect_is_held_against_them(path: Path) -> None:
+    decided = {"aten.relu.default left to ATen": "agree"}
+    stages = {"eager": "agree", "inductor": "wrong"}
+    with open_store(path) as opened:
+        assert opened.known_faults() == ()
+        opened.add(replace(finding(), ablation=decided, stages=stages))
+        [known] = opened.known_faults()
+        assert known.fault == opened.faults()[0].id
+        assert [q.name for q in known.questions] == [*decided, "stage eager"]
+
+
 def test_every_error_is_a_store_error_and_a_value_error() -> None:
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.StoreError)]
     assert len(kinds) == 9
