@@ -61,8 +61,10 @@ def triage_suspect(
     place: dict[str, str],
     campaign: str = "",
     expired: Callable[[], bool] = lambda: False,
+    recognised: bool = True,
 ) -> TriageOutcome:
-    """Minimize, verify and diagnose one suspect, unless it shows a fault of the ledger; store it when it is new."""
+    """Minimize, verify and diagnose one suspect; store it when it is new. One that shows a fault of the ledger is not
+    minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
     pool = cache.pool
@@ -78,7 +80,8 @@ def triage_suspect(
             None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
         )
     with open_store(plan.db) as store:
-        fault = fault_shown(suspect.text, seen[0].signature, store.known_faults(), task, pool)
+        known = store.known_faults() if recognised else ()
+        fault = fault_shown(suspect.text, seen[0].signature, known, task, pool)
         if fault is not None:
             return TriageOutcome(store.get(fault), False, f"shows the fault {fault}")
     how = sameness(len(seen), times)

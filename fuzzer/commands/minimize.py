@@ -95,7 +95,7 @@ def _minimize_one(
         row |= {"finding": None, "minimal": None, "queries": 0}
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(text, report.verdicts[0].signature)
-            outcome = triage_suspect(suspect, plan, CandidateCache(pool, task), environment_of(task))
+            outcome = triage_suspect(suspect, plan, CandidateCache(pool, task), environment_of(task), recognised=False)
             found, reduction = outcome.finding, outcome.reduction
             row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
             row["note"] = outcome.note

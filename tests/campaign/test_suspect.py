@@ -137,3 +137,8 @@ def test_a_suspect_that_shows_a_fault_of_the_ledger_is_not_minimized(
     assert outcome.finding is not None
     assert (outcome.finding.id, outcome.new, outcome.note) == (stored.id, False, f"shows the fault {fault.id}")
     assert plan.db.read_bytes() == before
+    pool: Any = FakePool(lambda task, what: wrong())
+    suspect, cache = Suspect(PROGRAM, SIGNATURE), CandidateCache(pool, plan.task)
+    monkeypatch.setattr(suspects, "fault_shown", lambda text, signature, known, *_: fault.id if known else None)
+    monkeypatch.setattr(suspects, "minimize_with", lambda *_: Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint"))
+    assert triage_suspect(suspect, plan, cache, PLACE, recognised=False).note == "known", "it was asked for by name"
