@@ -26,10 +26,10 @@ inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11
 without_part         the two above, torch._inductor.lowering.{lowerings, fallback_handler},
                      torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
-cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding (tried on 2.13.0)
-build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions} (tried on 2.13.0)
-build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch._inductor.exc (tried on 2.13.0)
-forget_sizes         torch._dynamo.pgo.reset_code_state (tried on 2.13.0)
+cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding
+build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions}
+build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch._inductor.exc.CppCompileError
+forget_sizes         torch._dynamo.pgo.reset_code_state
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
 passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
