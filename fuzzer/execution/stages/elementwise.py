@@ -35,6 +35,12 @@ def _integers_divided(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return (a.double() / b.double()).to(torch.get_default_dtype())
 
 
+def _polygamma(order: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
+    if order.numel() != 1:
+        raise Cannot("operation: polygamma of several orders")
+    return torch.polygamma(int(order), a)
+
+
 # Under the name that they have in torch, or in torch.special.
 _OF_TORCH = """
     abs exp exp2 expm1 sqrt rsqrt relu minimum maximum cos sin tan cosh sinh tanh acos acosh asin asinh atan atan2 atanh
@@ -68,6 +74,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "rshift": torch.bitwise_right_shift,
     "frexp": lambda a: tuple(torch.frexp(a)),
     "where": lambda condition, a, b: torch.where(condition.bool(), a, b),
+    "polygamma": _polygamma,
     "fmaximum": lambda a, b: torch.where(a < b, b, a),  # since 2.15; what it says of NaN is the code's to choose
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {

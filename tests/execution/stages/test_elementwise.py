@@ -19,7 +19,7 @@ OWN = {
 }  # fmt: skip
 CANNOT = {
     "dot", "halide_clamp", "inline_asm_elementwise", "load_seed", "output", "partial_accumulate", "placeholder",
-    "polygamma", "rand", "rand_eager", "randint64", "randn",
+    "rand", "rand_eager", "randint64", "randn",
 }  # fmt: skip
 
 
@@ -61,6 +61,13 @@ def test_integers_are_divided_as_c_and_as_python_do() -> None:
     assert elementwise("floordiv")(a, b).tolist() == [-4, -4]
     assert elementwise("mod")(a, b).tolist() == [-1, 1]
     assert elementwise("int_truediv")(a, b).dtype == torch.float32
+
+
+def test_polygamma_is_of_one_order() -> None:
+    x = torch.tensor([0.5, 2.0])
+    assert torch.equal(elementwise("polygamma")(torch.ones(1), x), torch.polygamma(1, x))
+    with pytest.raises(Cannot, match="several orders"):
+        elementwise("polygamma")(torch.ones(2), x)
 
 
 @pytest.mark.parametrize("kind", ["sum", "prod", "max", "min"])
