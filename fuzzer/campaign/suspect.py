@@ -12,7 +12,9 @@ from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searc
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.recognition import fault_shown
 from fuzzer.diagnosis.diagnose import diagnose
+from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import without_settings
+from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, verify
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.oracles import about_bare
@@ -79,11 +81,8 @@ def triage_suspect(
         return TriageOutcome(
             None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
         )
-    with open_store(plan.db) as store:
-        known = store.known_faults() if recognised else ()
-        fault = fault_shown(suspect.text, seen[0].signature, known, task, pool)
-        if fault is not None:
-            return TriageOutcome(store.get(fault), False, f"shows the fault {fault}")
+    if recognised and (known := _recognised(suspect.text, seen[0].signature, plan, task, pool)) is not None:
+        return known
     how = sameness(len(seen), times)
     program = parse(suspect.text)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
@@ -118,6 +117,17 @@ def triage_suspect(
         with open_store(plan.db) as store:
             store.set_diagnosis(finding)
     return TriageOutcome(finding, new, reduction.why, reduction.others, reduction)
+
+
+def _recognised(text: str, signature: Signature, plan: Plan, task: Task, pool: Pool) -> TriageOutcome | None:
+    """The outcome of a suspect that shows a fault of the ledger, which is not held open meanwhile; else None."""
+    with open_store(plan.db) as store:
+        known = store.known_faults()
+    fault = fault_shown(text, signature, known, task, pool)
+    if fault is None:
+        return None
+    with open_store(plan.db) as store:
+        return TriageOutcome(store.get(fault), False, f"shows the fault {fault}")
 
 
 def _finding(
