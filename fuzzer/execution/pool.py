@@ -142,9 +142,11 @@ def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
     warnings.simplefilter("ignore")
     import torch
 
+    from fuzzer.execution.remember import remember_simplified
     from fuzzer.language.private import preload, print_native_stacks
 
     preload()
+    remember_simplified()
     print_native_stacks()
     torch.set_num_threads(1)
     if there:

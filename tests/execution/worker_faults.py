@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 
+import sympy
 import torch
 
 from fuzzer.execution.journal import journal
@@ -88,6 +89,7 @@ def preloaded() -> dict[str, object]:
         "compiler": {*COMPILER, *FIRST_COMPILE} <= set(sys.modules),
         "instructions": valid_vec_isa_list.cache_info().currsize == 1,
         "frozen": gc.get_freeze_count() > 100_000,
+        "simplified": hasattr(sympy.simplify, "cache_info"),
         "gpu": torch.cuda.is_initialized(),
     }
 
