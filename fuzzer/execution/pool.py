@@ -143,9 +143,10 @@ def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
     import torch
 
     from fuzzer.execution.remember import remember_simplified
-    from fuzzer.language.private import preload, print_native_stacks
+    from fuzzer.language.private import leave_guards_untimed, preload, print_native_stacks
 
     preload()
+    leave_guards_untimed()
     remember_simplified()
     print_native_stacks()
     torch.set_num_threads(1)

@@ -7,6 +7,7 @@ real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, 
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
+leave_guards_untimed torch._dynamo.guards.profile_guard_manager
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 saved_tensor_hooks_kept torch._C._autograd._saved_tensors_hooks_{get_disabled_error_message, enable, disable} (tried on
                      2.11.0 and 2.13.0)
@@ -130,6 +131,14 @@ def know_machine() -> None:
     torch_key()
     with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one says so
         pick_vec_isa()
+
+
+def leave_guards_untimed() -> None:
+    """Have dynamo not measure how long guards take: it flushes the CPU's caches for that, 18 CPU milliseconds a program
+    (docs/speed.md), and only logs what it finds."""
+    from torch._dynamo import guards
+
+    guards.profile_guard_manager = lambda root, scope, times: 0.0
 
 
 def reset_compiler() -> None:

@@ -16,7 +16,14 @@ def test_a_worker_starts_with_all_that_the_fork_server_holds(tmp_path: Path) -> 
     with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
         known = ast.literal_eval(ask(pool, faults.tell, "known").stderr)
         spent = ast.literal_eval(ask(pool, faults.tell, "spent").stderr)
-    assert known == {"compiler": True, "instructions": True, "frozen": True, "simplified": True, "gpu": False}
+    assert known == {
+        "compiler": True,
+        "instructions": True,
+        "frozen": True,
+        "simplified": True,
+        "timed": False,
+        "gpu": False,
+    }
     assert spent < 0.5  # CPU seconds; importing torch alone takes more
 
 

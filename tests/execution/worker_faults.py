@@ -83,6 +83,7 @@ def tell(task: Task, name: str) -> Report:
 
 def preloaded() -> dict[str, object]:
     """What this process has in memory of the compiler, and knows of the machine; whether it touched a GPU."""
+    from torch._dynamo import guards
     from torch._inductor.cpu_vec_isa import valid_vec_isa_list
 
     return {
@@ -90,6 +91,7 @@ def preloaded() -> dict[str, object]:
         "instructions": valid_vec_isa_list.cache_info().currsize == 1,
         "frozen": gc.get_freeze_count() > 100_000,
         "simplified": hasattr(sympy.simplify, "cache_info"),
+        "timed": guards.profile_guard_manager.__name__ == "profile_guard_manager",
         "gpu": torch.cuda.is_initialized(),
     }
 
