@@ -41,6 +41,7 @@ from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.private import forget_sizes, reset_compiler
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
+from fuzzer.planted import fault_named
 
 # The forward's kernels are missing, the backward's, none; one more, where something was compiled anew.
 _ROUNDS = 4
@@ -167,7 +168,8 @@ class _Member:
     def waits(self) -> bool:
         """Whether it has to run, and can beside others."""
         built = _builds_cpp(self.task.place.subject)
-        plain = not (self.task.canary or self.task.lacking or self.task.fresh or about_bare(self.task.also))
+        alone = self.task.canary and not fault_named(self.task.canary).batched
+        plain = not (alone or self.task.lacking or self.task.fresh or about_bare(self.task.also))
         broken = any(kernel.broken for kernel in self.kernels)
         return self.report is None and self.seen is None and built and plain and not broken
 

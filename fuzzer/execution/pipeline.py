@@ -20,6 +20,7 @@ from fuzzer.execution.exercise import Exercise
 from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.observe import Side, observe
+from fuzzer.execution.units import NotBuilt
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, verdicts
@@ -127,12 +128,14 @@ class Compiled:
     """The side that is on trial of one program, compiled under its settings with what the task plants or leaves out.
 
     side   what is observed, where no stage is on trial;  codes  the Python modules that inductor wrote for it.
+    fired  planted faults that acted in runs that were interrupted: what was compiled there is kept.
     """
 
     def __init__(self, program: Program, task: Task, journal: Journal):
         self.program, self.task, self.journal = program, task, journal
         self.side = Side(program, task.place.subject, journal.phase)
         self.codes: list[str] = []
+        self.fired = frozenset[str]()
 
     def run(self, trial: Trial) -> Observation:
         """What it shows, with what torch says of a second run that differs."""
@@ -141,9 +144,15 @@ class Compiled:
     def observe(self) -> Observation:
         """What it shows. Raises NotBuilt: then it can be asked again (`Side.observe`)."""
         with self._circumstances() as tamper, output_code(self.codes.append):
-            seen = tamper(self._observe())
+            try:
+                seen = self._observe()
+            except NotBuilt:
+                self.fired |= {*tamper(Observation(PENDING)).fired}
+                raise
+            seen = tamper(seen)
             if seen.again is not None:
                 seen.again = tamper(seen.again)
+        seen.fired = tuple(sorted(self.fired.union(seen.fired)))
         if self.codes:
             seen.atomics = any("atomic_add" in code for code in self.codes)
         return seen

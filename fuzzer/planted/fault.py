@@ -19,11 +19,16 @@ def unchanged(observation: Observation) -> Observation:
 
 @dataclass(frozen=True)
 class Fault:
-    """plant is in force while the side runs; tamper changes what was recorded, after it ran."""
+    """plant is in force while the side runs; tamper changes what was recorded, after it ran.
+
+    batched   whether it may be planted where a program runs several times, until all of its kernels are built: then
+              tamper is asked after each run, after those that were interrupted with nothing recorded (`fired`).
+    """
 
     plant: Callable[[], AbstractContextManager[Any]] = nullcontext
     tamper: Tamper = unchanged
     side: str = "subject"
+    batched: bool = False
 
 
 def combined(*faults: Fault) -> Fault:

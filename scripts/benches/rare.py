@@ -35,6 +35,7 @@ from benches.conditions import (
     value,
 )
 from benches.mechanisms import Plant, in_formula, in_layout, in_lowering, in_pass, under_setting
+from benches.miswritten import CODE
 from fuzzer.judgement.trial import Observation
 from fuzzer.planted.fault import Fault
 
@@ -155,8 +156,11 @@ RARE: dict[str, Plant] = {
 }
 
 
+PLANTS: dict[str, Plant] = RARE | CODE
+
+
 def _recorded(names: Iterable[str]) -> Fault:
-    """These faults of RARE in one run, which says which of them acted."""
+    """These faults in one run, which says which of them acted."""
     wanted, fired = tuple(names), set[str]()
 
     @contextlib.contextmanager
@@ -164,15 +168,15 @@ def _recorded(names: Iterable[str]) -> Fault:
         fired.clear()
         with contextlib.ExitStack() as stack:
             for name in wanted:
-                stack.enter_context(RARE[name](partial(fired.add, name)))
+                stack.enter_context(PLANTS[name](partial(fired.add, name)))
             yield
 
     def tamper(observation: Observation) -> Observation:
         return replace(observation, fired=tuple(sorted(fired)))
 
-    return Fault(plant, tamper)
+    return Fault(plant, tamper, batched=True)
 
 
 # Each alone, and all of them in one run, as tasks name them: `benches.rare:all`.
-FAULTS = {name: _recorded([name]) for name in RARE} | {"all": _recorded(RARE)}
+FAULTS = {name: _recorded([name]) for name in PLANTS} | {"all": _recorded(PLANTS)}
 ALL = f"{__name__}:all"

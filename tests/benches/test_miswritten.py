@@ -1,0 +1,68 @@
+"""Faults in code: each acts where code is written, in its own program, and says so; before code none is there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from benches.miswritten import CODE
+from benches.rare import ALL
+
+from fuzzer.execution.batch import examine_batch
+from fuzzer.execution.explore import examine
+from fuzzer.execution.messages import Task
+from fuzzer.execution.observe import Side
+from fuzzer.execution.units import NotBuilt
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.private import cpp_kernels, reset_compiler
+from fuzzer.language.routes import no_phase
+from fuzzer.language.settings import in_force
+from fuzzer.language.text import parse
+from tests.benches.test_rare import QUICK, text_of
+
+BOTH_GRAPHS = (("functorch.force_non_lazy_backward_lowering", True), ("inductor.force_disable_caches", True))
+PLACE = Place(Subject("eager"), Subject("inductor"))
+
+
+def acted(text: str) -> set[str]:
+    """The faults that act when a program's code is written, which is not built."""
+
+    def never(*given: Any) -> None:
+        raise NotBuilt
+
+    def make(types: Any, source: str) -> Callable[..., None]:
+        assert "/*" not in source.split("{", 1)[1], "no mark is left"
+        return never
+
+    fired, program = set[str](), parse(text)
+    reset_compiler()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(in_force((*program.settings, *BOTH_GRAPHS)))
+        stack.enter_context(cpp_kernels(make))
+        for name, plant in CODE.items():
+            stack.enter_context(plant(partial(fired.add, name)))
+        with contextlib.suppress(NotBuilt):
+            Side(program, Subject("inductor"), no_phase).observe()
+    return fired
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_a_fault_acts_where_the_code_of_its_program_is_written_and_no_other_does(name: str) -> None:
+    assert acted(text_of(name)) == {name}
+
+
+def test_where_no_code_is_written_none_acts() -> None:
+    task = Task(place=PLACE.at("ir"), canary=ALL)
+    for name in ("second_of_two_sums", "constant_of_doubles"):
+        report = examine(task, text_of(name))
+        assert (report.verdict, report.fired, report.stage) == ("agree", (), "ir")
+
+
+def test_programs_whose_code_is_built_together_say_which_acted() -> None:
+    names = (QUICK, "second_of_two_sums")
+    together = examine_batch(Task(place=PLACE, canary=ALL), [text_of(name) for name in names])
+    assert [(report.verdict, report.fired) for report in together] == [("wrong", (name,)) for name in names]
+    assert all("build" in report.seconds and report.seconds["build"] > 0 for report in together)
