@@ -39,6 +39,7 @@ from fuzzer.campaign.schedule import BLIND
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import NoMachine
+from fuzzer.execution.stages import STAGES
 from fuzzer.generation.vocabulary import parse_ops
 from fuzzer.guidance.arms import ARMS
 from fuzzer.judgement.trial import Place, Subject, UsageError, parse_subject
@@ -370,19 +371,35 @@ def slopes_command(minutes: float, workers: int, seed: int, device: str, backend
 @main.command("stages")
 @click.option("--programs", default=200, show_default=True, type=click.IntRange(0))
 @click.option("--findings/--no-findings", default=True, help="The ledger's findings too.")
-@click.option("--full/--no-full", default=True, help="The full compile too, which tells what a stage should show.")
+@click.option("--stage", "chosen", multiple=True, type=click.Choice(list(STAGES)), help="Repeatable. All, without.")
+@click.option(
+    "--full",
+    type=click.Choice([stages.ALL, stages.SHOWN, stages.NONE]),
+    default=stages.ALL,
+    show_default=True,
+    help="Of which programs the full compile is asked, which tells what a stage should show: all; those that a stage "
+    "shows as a finding, which tells false alarms alone; none.",
+)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda.")
 @_workers_option()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def stages_command(
-    programs: int, findings: bool, full: bool, seed: int, device: str, workers: int, as_json: bool
+    programs: int,
+    findings: bool,
+    chosen: tuple[str, ...],
+    full: str,
+    seed: int,
+    device: str,
+    workers: int,
+    as_json: bool,
 ) -> None:
     """What each stage of the compiler costs and hears: fresh programs and stored findings, against the full compile."""
     task = replace(_task(device, "inductor", seed), routes=ANY_BACKEND)
     ledger = Path(__file__).parents[2] / "findings.db" if findings else None
     say = partial(click.echo, err=True)
-    _print(stages.measure_stages(task, programs, ledger, full, workers, say), as_json)
+    picked = chosen or tuple(STAGES)
+    _print(stages.measure_stages(task, programs, ledger, full, workers, say, picked), as_json)
 
 
 main.add_command(reach.reach_command)

@@ -3,7 +3,8 @@
 A stage stops inductor early (`fuzzer.execution.stages`). What it costs is the CPU time of the side on trial, compile
 and both runs, where the stage ran the program itself. What it hears is told by the full compile of the same program: a
 finding is *visible* where the stage shows the same class of verdict, or its own verdict `Faulty`; an *alarm* is a
-finding that the stage shows and the full compile does not.
+finding that the stage shows and the full compile does not. To count alarms alone, only what a stage shows is compiled
+in full (SHOWN).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from fuzzer.judgement.verdict import FINDINGS, follows
 from fuzzer.language.text import parse
 
 FULL = "full"
+ALL, SHOWN, NONE = "all", "shown", "none"  # the programs that the full compile is asked of
 
 
 @dataclass(frozen=True)
@@ -86,15 +88,25 @@ def _faulty(report: Report) -> bool:
 
 
 def measure_stages(
-    task: Task, programs: int, db: Path | None, full: bool, workers: int, say: Callable[[str], None]
+    task: Task,
+    programs: int,
+    db: Path | None,
+    full: str,
+    workers: int,
+    say: Callable[[str], None],
+    chosen: Sequence[str] = tuple(STAGES),
 ) -> dict[str, Any]:
-    """`programs` fresh programs of the task's seed, and all findings of a ledger, at every stage. Raises NoMachine."""
-    started, names = time.perf_counter(), [*STAGES, *([FULL] if full else [])]
+    """`programs` fresh programs of the task's seed, and all findings of a ledger, at the chosen stages. Raises
+    NoMachine.
+
+    full: of which programs the full compile is asked: ALL, SHOWN (those that a stage shows as a finding) or NONE.
+    """
+    started, names = time.perf_counter(), [*chosen, *([FULL] if full != NONE else [])]
     stored = _stored(db) if db is not None else {}
     with Pool(workers, task.place.devices) as pool:
         stream(pool, run_fresh, at_stage(task, names[0]), range(2 * workers), None)  # first compiles are another matter
-        fresh = _rows(pool, run_fresh, task, {str(n): n for n in range(programs)}, names, say)
-        known = _rows(pool, run_stored, task, stored, names, say)
+        fresh = _rows(pool, run_fresh, task, {str(n): n for n in range(programs)}, names, say, full == SHOWN)
+        known = _rows(pool, run_stored, task, stored, names, say, full == SHOWN)
     return figures(fresh, known, names) | {
         "device": task.place.subject.device,
         "seed": task.seed,
@@ -115,12 +127,16 @@ def _rows(
     given: Mapping[str, Any],
     names: Sequence[str],
     say: Callable[[str], None],
+    only_shown: bool,
 ) -> list[Row]:
-    """Every program at every stage, one stage after the other."""
+    """Every program at every stage, one stage after the other; in full only what is shown by then, if so asked."""
     found: dict[str, dict[str, Report]] = {what: {} for what in given}
     for name in names if given else ():
-        reports = stream(pool, function, at_stage(task, name), given.values(), None)
-        for what, (_, report) in zip(given, reports, strict=True):
+        asked = list(given)
+        if name == FULL and only_shown:
+            asked = [what for what in given if any(r.verdict in FINDINGS for r in found[what].values())]
+        reports = stream(pool, function, at_stage(task, name), [given[what] for what in asked], None)
+        for what, (_, report) in zip(asked, reports, strict=True):
             found[what][name] = report
         say(f"{name}: {dict(Counter(report.verdict for _, report in reports))}")
     return [Row(what, reports) for what, reports in found.items()]
@@ -157,7 +173,7 @@ def figures(fresh: Sequence[Row], known: Sequence[Row], names: Sequence[str]) ->
 
 def _cost(rows: Iterable[Row], name: str) -> dict[str, Any]:
     """What a stage took of the programs that it ran, and why it did not run the others."""
-    reports = [row.reports[name] for row in rows if not row.reports[name].rejected]
+    reports = [row.reports[name] for row in rows if name in row.reports and not row.reports[name].rejected]
     took = [r.milliseconds for r in reports if isinstance(r, StageReport) and r.milliseconds and not r.built]
     why = Counter(report.built for report in reports if report.built)
     return {

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any
 
+import pytest
+from benches import stages
 from benches.__main__ import main
 from benches.stages import FULL, Row, StageReport, figures
 from click.testing import CliRunner
 
-from fuzzer.execution.messages import Report
+from fuzzer.execution.messages import Report, Task
+from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Signature, Verdict
 
 WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "scattered"), "x0.grad[2]: compiled 0, eager 1")
@@ -71,9 +76,26 @@ def test_what_only_a_stage_shows_is_an_alarm() -> None:
 
 
 def test_the_command_runs_fresh_programs_at_every_stage() -> None:
-    given = ["stages", "--programs", "2", "--no-findings", "--no-full", "--workers", "1", "--json"]
+    given = ["stages", "--programs", "2", "--no-findings", "--full", "none", "--workers", "1", "--json"]
     done = CliRunner().invoke(main, given)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["programs"] == 2
     assert list(found["stages"]) == ["graph", "ir"]
     assert all(stage["milliseconds"] > 0 for stage in found["stages"].values())
+
+
+def test_only_what_a_stage_shows_is_compiled_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def stream(pool: Any, function: Any, task: Task, items: Iterable[Any], minutes: None) -> list[tuple[Any, Report]]:
+        backend = task.place.subject.backend
+        numbers = list(items)
+        asked.extend((backend, number) for number in numbers)
+        return [(n, report(WRONG) if backend.endswith(":ir") and n == 1 else report()) for n in numbers]
+
+    monkeypatch.setattr(stages, "stream", stream)
+    monkeypatch.setattr(stages, "Pool", lambda *given: nullcontext())
+    task = Task(Place(Subject("eager", "cpu"), Subject("inductor", "cpu")))
+    found = stages.measure_stages(task, 3, None, stages.SHOWN, 1, lambda line: None, ["ir"])
+    assert [number for backend, number in asked if backend == "inductor"] == [1]
+    assert [alarm["program"] for alarm in found["alarms"]] == ["1"]
