@@ -199,7 +199,12 @@ def cost_command(programs: int, workers: int, seed: int, device: str, backend: s
 
 @main.command("batch")
 @click.option("--programs", default=200, show_default=True, type=click.IntRange(1), help="To draw.")
-@click.option("--sizes", default=",".join(map(str, batch.SIZES)), show_default=True, help="Of batches, with commas.")
+@click.option(
+    "--sizes",
+    default=batch.SIZES,
+    show_default=True,
+    help="Of batches, with commas; SIZE:SHARE where this share is judged before code is built.",
+)
 @click.option("--warm", default=16, show_default=True, help="Programs of each size before anything counts.")
 @_options
 def batch_command(
@@ -207,7 +212,7 @@ def batch_command(
 ) -> None:
     """CPU seconds of the same programs, by how many a worker builds at once; and that their reports are equal."""
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
-    chosen = [int(size) for size in sizes.split(",")]
+    chosen = list(map(batch.arm_named, sizes.split(",")))
     _print(batch.measure_batches(task, programs, warm, chosen, workers, partial(print, file=sys.stderr)), as_json)
 
 

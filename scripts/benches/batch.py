@@ -1,14 +1,16 @@
-"""What a program costs alone and in batches: CPU seconds of the same programs, by how many a worker has at once.
+"""What a program costs alone and in batches: CPU seconds of the same programs, by how many a worker has at once, and
+by the share of them that is judged before code is built.
 
-Every size has a pool of its own; they take turns, so that what else the machine does meets all of them. Reports must be
-equal in all that does not measure time, but for lines of the compiler, of which a process tells each once.
+Every arm has a pool of its own; they take turns, so that what else the machine does meets all of them. Reports must be
+equal in all that does not measure time, but for lines of the compiler, of which a process tells each once; those of
+programs that one arm built and another did not are not compared.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fuzzer.campaign.loop import in_flight
@@ -16,49 +18,78 @@ from fuzzer.campaign.schedule import submit_numbers
 from fuzzer.execution.batch import left_over
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
+from fuzzer.judgement.trial import UsageError
 
-SIZES = (1, 4, 8, 16)
+SIZES = "1,4,8,16"
+
+
+@dataclass(frozen=True)
+class Arm:
+    """So many programs at once, of which this share is judged at a stage."""
+
+    size: int
+    staged: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.size}:{self.staged:g}" if self.staged else str(self.size)
+
+
+def arm_named(text: str) -> Arm:
+    """The arm of `SIZE` or `SIZE:SHARE`. Raises UsageError."""
+    size, _, share = text.partition(":")
+    try:
+        arm = Arm(int(size), float(share or 0))
+    except ValueError:
+        arm = Arm(0)
+    if arm.size < 1 or not 0 <= arm.staged <= 1:
+        raise UsageError(f"no arm {text!r}: SIZE, or SIZE:SHARE with a share from 0 to 1")
+    return arm
 
 
 def measure_batches(
-    task: Task, programs: int, warm: int, sizes: Sequence[int], workers: int, say: Callable[[str], None]
+    task: Task, programs: int, warm: int, arms: Sequence[Arm], workers: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The figures of each size, the first of which is what the others are compared with.
+    """The figures of each arm, the first of which is what the others are compared with.
 
     warm   programs of each pool that do not count: a young worker imports, and torch compiles a header for all.
     """
-    task = replace(task, final=False, features=True)
-    largest, found = max(sizes), {size: dict[int, Report]() for size in sizes}
+    tasks = {arm: replace(task, final=False, features=True, staged=arm.staged) for arm in arms}
+    largest, found = max(arm.size for arm in arms), {arm: dict[int, Report]() for arm in arms}
     with contextlib.ExitStack() as stack:
-        pools = {size: stack.enter_context(Pool(workers, task.place.devices, batch=size)) for size in sizes}
-        for size, pool in pools.items():
-            explored(pool, task, range(programs, programs + warm), size)
+        pools = {arm: stack.enter_context(Pool(workers, task.place.devices, batch=arm.size)) for arm in arms}
+        for arm, pool in pools.items():
+            explored(pool, tasks[arm], range(programs, programs + warm), arm.size)
         for first in range(0, programs, largest * workers):
             numbers = range(first, min(first + largest * workers, programs))
-            for size, pool in pools.items():
-                found[size] |= explored(pool, task, numbers, size)
+            for arm, pool in pools.items():
+                found[arm] |= explored(pool, tasks[arm], numbers, arm.size)
             differ = _differing(found)
-            say(f"{numbers.stop}: {', '.join(f'{s}: {_cost(found[s]):.3f}' for s in sizes)}; {differ or 'all equal'}")
-    alone = found[sizes[0]]
+            say(f"{numbers.stop}: {', '.join(f'{a}: {_cost(found[a]):.3f}' for a in arms)}; {differ or 'all equal'}")
+    return {"programs": programs, **batch_figures(found)}
+
+
+def batch_figures(found: dict[Arm, dict[int, Report]]) -> dict[str, Any]:
+    """The figures of each arm's Reports by number."""
+    alone = next(iter(found.values()))
     return {
-        "cpu_seconds_per_program": {size: round(_cost(reports), 4) for size, reports in found.items()},
-        "of_these_building": {size: round(_mean(reports, "build"), 4) for size, reports in found.items()},
-        "faster": {size: round(_cost(alone) / _cost(reports), 3) for size, reports in found.items()},
-        "programs": programs,
-        "judged": {size: sum(not report.rejected for report in reports.values()) for size, reports in found.items()},
+        "cpu_seconds_per_program": {str(arm): round(_cost(reports), 4) for arm, reports in found.items()},
+        "of_these_building": {str(arm): round(_mean(reports, "build"), 4) for arm, reports in found.items()},
+        "faster": {str(arm): round(_cost(alone) / _cost(reports), 3) for arm, reports in found.items()},
+        "judged": {str(arm): sum(not r.rejected for r in reports.values()) for arm, reports in found.items()},
+        "at_a_stage": {str(arm): sum(bool(r.stage) for r in reports.values()) for arm, reports in found.items()},
         "differing": _differing(found),
     }
 
 
-def _differing(found: dict[int, dict[int, Report]]) -> list[dict[str, Any]]:
-    """The Reports that are not as those of the first size, and in what."""
+def _differing(found: dict[Arm, dict[int, Report]]) -> list[dict[str, Any]]:
+    """The Reports that are not as those of the first arm, and in what."""
     alone, *others = found.values()
-    sizes = list(found)[1:]
+    arms = list(found)[1:]
     return [
-        {"size": size, "number": n, "in": names}
-        for size, reports in zip(sizes, others, strict=True)
+        {"arm": str(arm), "number": n, "in": names}
+        for arm, reports in zip(arms, others, strict=True)
         for n, report in reports.items()
-        if (names := differing(alone[n], report))
+        if report.stage == alone[n].stage and (names := differing(alone[n], report))
     ]
 
 
