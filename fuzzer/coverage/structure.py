@@ -6,6 +6,7 @@ node      an operation of a graph that inductor received and one of its tensors:
 link      which operation made what an operation of the graph reads, and how it lies there.
 saved     what the partitioner hands from the forward to the backward, and what the backward computes again.
 fused     two operations, one of which feeds the other, in one kernel.
+loop      the loops of kernels (`coverage.loops`), known before code is written; no direction, for code has none.
 kernel    what kind of kernel was written: loops or tiles, vectors, reductions; how many.
 line      a line of a kernel without its names and numbers.
 extern    kernels that are called, not written.
@@ -26,13 +27,14 @@ from fuzzer.language.devices import DEVICES
 
 @dataclass
 class CompiledGraph:
-    """A graph that inductor received, as readable text, the code that it wrote, and each kernel's pairs of operations
-    of which one feeds the other ("aten.mul.Tensor")."""
+    """A graph that inductor received, as readable text, the code that it wrote, each kernel's pairs of operations
+    of which one feeds the other ("aten.mul.Tensor"), and the words of their loops."""
 
     direction: str
     graph: str
     code: str = ""
     kernels: Sequence[Iterable[tuple[str, str]]] = field(default_factory=list)
+    loops: set[str] = field(default_factory=set)
 
     @functools.cached_property
     def values(self) -> list[GraphValue]:
@@ -176,6 +178,10 @@ def _fused(one: CompiledGraph) -> Iterator[str]:
     return (f"{a} > {b}" for pairs in one.kernels for a, b in pairs)
 
 
+def _loops(graphs: Sequence[CompiledGraph], counted: Mapping[str, int]) -> Iterator[str]:
+    return (word for one in graphs for word in one.loops)
+
+
 def _kinds(one: CompiledGraph) -> Iterator[str]:
     if one.kernel_texts:
         yield f"{bucket(len(one.kernel_texts))} written"
@@ -237,6 +243,7 @@ COMPILED_WORDS: Mapping[str, _Family] = {
     "link": _of_each(_links),
     "saved": _saved,
     "fused": _of_each(_fused),
+    "loop": _loops,
     "kernel": _of_each(_kinds),
     "line": _of_each(_lines_written),
     "extern": _of_each(functools.partial(_called, "extern")),
@@ -244,3 +251,4 @@ COMPILED_WORDS: Mapping[str, _Family] = {
     "counter": _counters,
 }
 COMPILED_FAMILIES = tuple(COMPILED_WORDS)
+LOOPS = "loop"  # the family by which it is told what would be built

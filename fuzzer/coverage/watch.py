@@ -12,8 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from fuzzer.coverage.lines import trace_this_thread
+from fuzzer.coverage.loops import Target, kernel_words
 from fuzzer.coverage.structure import CompiledGraph, compiled_words
-from fuzzer.language.private import counters, inner_graphs, kernels_in_work, output_code, readable
+from fuzzer.language.private import (
+    before_code,
+    counters,
+    inner_graphs,
+    kernels_in_work,
+    loops_in_work,
+    output_code,
+    readable,
+)
 from fuzzer.language.routes import ROUTES
 
 
@@ -64,8 +73,14 @@ def watch_inductor(route: str, phase: Callable[[], str], known: Watch | None = N
                 watch.graphs[-1].code += code
                 watch.graphs[-1].kernels = kernels_in_work()
 
+    def scheduled() -> None:
+        with _errors_kept(watch, "loops"):
+            if watch.graphs:
+                found = watch.graphs[-1].loops
+                loops_in_work(lambda bodies, *target: found.update(kernel_words(bodies, Target(*target))))
+
     try:
-        with inner_graphs(received), output_code(written):
+        with inner_graphs(received), before_code(scheduled), output_code(written):
             yield watch
     finally:
         for name, number in counters().items():

@@ -21,6 +21,9 @@ schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters o
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
 kernels_in_work      V.graph.scheduler.nodes, IRNode.get_origins (tried on 2.11.0 and 2.13.0)
+before_code          torch._inductor.scheduler.Scheduler.codegen
+loops_in_work        V.graph.scheduler.nodes, SchedulerNode.{_body, get_device}, GraphLowering.get_dtype,
+                     torch._inductor.cpu_vec_isa.{pick_vec_isa, VecISA.nelements}; the bodies are read in coverage.loops
 counters             torch._dynamo.utils.counters (tried on 2.11.0 and 2.13.0)
 compile_phases       torch._dynamo.utils.ChromiumEventLogger.log_event_{start,end} (tried on 2.11.0 and 2.13.0)
 inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11.0 and 2.13.0)
@@ -308,6 +311,52 @@ def _origins(node: Any) -> list[Any]:
     """The operations of the graph that a kernel computes."""
     found = {origin for part in node.get_nodes() if part.node is not None for origin in part.node.get_origins()}
     return [origin for origin in found if origin.op == "call_function"]
+
+
+@contextlib.contextmanager
+def before_code(note: Callable[[], None]) -> Iterator[None]:
+    """Have inductor call note() when a graph is lowered and scheduled, before it writes code for it, which changes the
+    bodies of loops in half precision; restored afterwards."""
+    from torch._inductor.scheduler import Scheduler
+
+    before = Scheduler.codegen
+
+    def codegen(self: Any) -> None:
+        note()
+        before(self)
+
+    Scheduler.codegen = codegen
+    try:
+        yield
+    finally:
+        Scheduler.codegen = before
+
+
+def loops_in_work(note: Callable[[list[Any], Callable[[str], Any], Callable[[Any], int]], None]) -> None:
+    """Call note(bodies, dtype of a buffer by name, lanes of a dtype) for each kernel of the graph that inductor is
+    lowering. Lanes are those of the CPU's vectors under the settings in force (0: none); elsewhere 16, by which Triton
+    tells sizes apart. Nothing where inductor takes the graph's code from its cache.
+    """
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.virtualized import V
+
+    if not isinstance(V.graph, GraphLowering) or V.graph.scheduler is None:
+        return
+    for node in V.graph.scheduler.nodes:
+        bodies = [part._body for part in node.get_nodes() if getattr(part, "_body", None) is not None]
+        if bodies:
+            isa = pick_vec_isa() if node.get_device().type == "cpu" else None
+            note(bodies, _dtype_in_work, (lambda dtype: 16) if isa is None else isa.nelements if isa else lambda _: 0)
+
+
+def _dtype_in_work(name: str) -> Any:
+    """The dtype of a buffer of the graph that inductor is lowering; None where it knows no such buffer."""
+    from torch._inductor.virtualized import V
+
+    with contextlib.suppress(KeyError):
+        return V.graph.get_dtype(name)
+    return None
 
 
 def _pairs(origins: list[Any]) -> tuple[tuple[str, str], ...]:
