@@ -16,7 +16,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fuzzer.coverage.watch import Watch
 from fuzzer.execution.exercise import Exercise
@@ -70,13 +70,13 @@ def explore_batch(task: Task, batch: Batch) -> list[Report]:
     """The Reports of `explore` for these numbers, in order, made together."""
     tasks = [program_task(task, number) for number in batch.numbers]
     draws = [functools.partial(draw_detectable, own, n) for own, n in zip(tasks, batch.numbers, strict=True)]
-    return _report(list(map(_Member, range(len(tasks)), tasks, draws)), batch.deadline)
+    return build_together(list(map(Member, range(len(tasks)), tasks, draws)), batch.deadline)
 
 
 def examine_batch(task: Task, texts: Sequence[str]) -> list[Report]:
     """The Reports of `examine` for these programs, in order, made together. Raises ParseError."""
     draws = [functools.partial(_record, parse(text), task) for text in texts]
-    return _report([_Member(i, task, draw) for i, draw in enumerate(draws)], None)
+    return build_together([Member(i, task, draw) for i, draw in enumerate(draws)], None)
 
 
 def _record(program: Program, task: Task, log: Journal) -> Drawn | Report:
@@ -94,11 +94,16 @@ def left_over(numbers: Sequence[int], reports: Sequence[Report | None]) -> list[
     return [part for part in (left[:half], left[half:]) if part]
 
 
-def _report(members: Sequence[_Member], deadline: float | None) -> list[Report]:
+def build_together(
+    members: Sequence[_Kind], deadline: float | None, sift: Callable[[Sequence[_Kind]], None] = lambda members: None
+) -> list[Report]:
+    """The Reports of these programs, in order. sift: called once they are drawn; to whom it gives a Report is not
+    built."""
     units = Units()
     for member in members:
         member.left = deadline
         member.take_turn(member.draw)
+    sift(members)
     with _own_caches():
         for _ in range(_ROUNDS):
             for member in members:
@@ -111,7 +116,7 @@ def _report(members: Sequence[_Member], deadline: float | None) -> list[Report]:
     return [member.report for member in members if member.report is not None]
 
 
-class _Member:
+class Member:
     """A program of a batch, and what is kept of it between its turns.
 
     place   in the batch;  left  of its seconds, None: any;  kernels  that it needs.
@@ -203,6 +208,9 @@ class _Member:
         seen.seconds, seen.cpu_seconds = seen.seconds + built, seen.cpu_seconds + built
         trial.also, trial.subject = self.task.also, self.compiled.explain(seen, trial)
         return trial
+
+
+_Kind = TypeVar("_Kind", bound=Member)
 
 
 @contextlib.contextmanager

@@ -97,7 +97,7 @@ def test_what_is_not_for_a_batch_is_run_alone(monkeypatch: pytest.MonkeyPatch) -
     def never(*_: object) -> None:
         raise AssertionError("it ran beside others")
 
-    monkeypatch.setattr(batch._Member, "run", never)
+    monkeypatch.setattr(batch.Member, "run", never)
     together = explore_batch(EAGER, Batch((3, 4, 5)))
     assert list(map(told, together)) == [told(explore(EAGER, number)) for number in (3, 4, 5)]
     [asked] = examine_batch(replace(EAGER, canary="gradient_missing"), [program("sin")])
@@ -152,7 +152,7 @@ def end_badly(task: Task, given: tuple[Batch, int, str, str]) -> list[Report]:
     """A batch of which one program, if it is still there, ends the worker in a phase of its second turn; a number below
     zero: nobody, between two turns."""
     asked, victim, how, phase = given
-    taken = batch._Member.take_turn
+    taken = batch.Member.take_turn
     places = [place for place, number in enumerate(asked.numbers) if number == victim]
 
     def work(place: int, turn: str) -> Report | None:
@@ -167,11 +167,11 @@ def end_badly(task: Task, given: tuple[Batch, int, str, str]) -> list[Report]:
         if victim < 0 and len(asked.numbers) > 1 and self.place == 1:
             ENDS[how]()
 
-    batch._Member.take_turn = take_turn  # type: ignore[method-assign]
+    batch.Member.take_turn = take_turn  # type: ignore[method-assign]
     try:
         return explore_batch(task, asked)
     finally:
-        batch._Member.take_turn = taken  # type: ignore[method-assign]
+        batch.Member.take_turn = taken  # type: ignore[method-assign]
 
 
 def all_reports(pool: Pool, numbers: tuple[int, ...], victim: int, how: str, phase: str) -> dict[int, Report]:
