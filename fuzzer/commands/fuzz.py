@@ -28,7 +28,7 @@ from fuzzer.commands.options import (
 )
 from fuzzer.commands.place import make_task
 from fuzzer.findings.checkout import regressions
-from fuzzer.guidance import ARMS
+from fuzzer.guidance import ARMS, CODE, UNBUILT
 from fuzzer.judgement.trial import UsageError
 
 
@@ -62,7 +62,8 @@ from fuzzer.judgement.trial import UsageError
     default=None,
     help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
     f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
-    f"that it is expected to take. The choices are logged. Default: {BLIND}.",
+    f"that it is expected to take; and {CODE}: of programs judged at inductor:ir, those are built whose loops are "
+    f"rarest among what was built. The choices are logged. Default: {BLIND}.",
 )
 @click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
 @click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
@@ -80,8 +81,9 @@ from fuzzer.judgement.trial import UsageError
     type=click.FloatRange(0, 1),
     default=None,
     metavar="SHARE",
-    help="The share of programs that are judged at inductor:ir, before code is built, by seed and number. Default: "
-    f"{STAGED} with inductor, 0 with --guidance.",
+    help="The share of programs that are judged at inductor:ir, before code is built, by seed and number; with "
+    f"--guidance {CODE} all are judged there, and this share is not built. Default: {STAGED} with inductor, {UNBUILT} "
+    f"with --guidance {CODE}, 0 with any other.",
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
@@ -90,7 +92,7 @@ from fuzzer.judgement.trial import UsageError
     type=click.IntRange(1),
     default=None,
     help="Programs that a worker has at once: their C++ is built together. Default: 32 for inductor on the CPU (16 "
-    "where half of them or more are built), else 1 (with --guidance always).",
+    f"where half of them or more are built), else 1 (with --guidance always, but for {CODE}).",
 )
 @also_option
 @db_option
@@ -187,10 +189,14 @@ def _named_routes(text: str | None) -> tuple[str, ...]:
 
 def _share_staged(asked: float | None, task: Any, guidance: str | None) -> float:
     """The share of programs that are judged before code is built. Raises UsageError where that is asked for in vain."""
-    able = task.place.subject.backend == "inductor" and guidance in (None, BLIND)
+    inductor = task.place.subject.backend == "inductor"
+    able = inductor and guidance in (None, BLIND, CODE)
+    if guidance == CODE and not inductor:
+        raise UsageError(f"--guidance {CODE} goes with inductor, whose code it asks for")
     if asked and not able:
-        raise UsageError("--staged goes with inductor, and with programs that come by their numbers: no --guidance")
-    return (STAGED if asked is None else asked) if able else 0.0
+        raise UsageError(f"--staged goes with inductor, and with programs that come by their numbers: {BLIND}, {CODE}")
+    usual = UNBUILT if guidance == CODE else STAGED
+    return (usual if asked is None else asked) if able else 0.0
 
 
 def _check_routes(task: Any) -> None:

@@ -38,21 +38,26 @@ class Guidance:
                 these per CPU second. With none, knobs stay as they are and mutators are chosen blindly.
     mutation    the largest share of candidates that are mutants of kept programs.
     priced      candidates compete by novelty per CPU second that they are expected to take (`CostModel`).
+    code        programs are those of their numbers, all are judged at a stage, and those are built of which the code
+                would be rarest (`ByCode`). Nothing of the above then.
     """
 
     candidates: int = CANDIDATES
     credits: tuple[str, ...] = ()
     mutation: float = 0.0
     priced: bool = False
+    code: bool = False
 
 
-# What is compared (docs/guidance.md); each has what stands before it and one level more, but for the last.
+# What is compared (docs/guidance.md); each has what stands before it and one level more, but for the last two.
+CODE = "code"
 ARMS: dict[str, Guidance] = {
     "trace": Guidance(),
     "compile": Guidance(credits=(*TRACE_FAMILIES, *COMPILED_FAMILIES)),
     "lines": Guidance(credits=(*TRACE_FAMILIES, *COMPILED_FAMILIES, *LINES)),
     "mutation": Guidance(credits=(*TRACE_FAMILIES, *COMPILED_FAMILIES, *LINES), mutation=0.5),
     "price": Guidance(priced=True),
+    CODE: Guidance(candidates=1, code=True),
 }
 KNOWN_WINDOW = 64  # programs over which it is averaged how much of what fresh ones show was known
 _MOST_NAMED = 6

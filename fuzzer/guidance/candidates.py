@@ -188,18 +188,20 @@ def _is_detectable(trial: Trial) -> bool:
 @dataclass(frozen=True)
 class LoggedChoice:
     """A program that a campaign compiled: by its number, its candidate's and the knobs it was drawn with; a mutant, and
-    one whose worker died, by its text."""
+    one whose worker died, by its text. stage: at which it was judged; "" where it was built."""
 
     index: int
     candidate: int = 0
     knobs: Knobs = USUAL
     text: str = ""
+    stage: str = ""
 
 
 def explore_logged(task: Task, chosen: LoggedChoice) -> Report:
     """The program that an earlier campaign chose."""
     try:
         task, again = program_task(task, chosen.index), chosen.candidate
+        task = replace(task, place=task.place.at(chosen.stage) if chosen.stage else task.place)
         program = parse(chosen.text) if chosen.text else draw_program(task, chosen.index, again, chosen.knobs)
     except REFUSED as error:
         return replace(refusal(chosen.text, error), candidate=chosen.candidate)

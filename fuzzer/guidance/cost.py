@@ -1,4 +1,4 @@
-"""What compiling a program takes, told from its trace before it is compiled."""
+"""What compiling or building a program takes, told before it is done from how much it exercises."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ CHEAPEST = 0.1  # of the mean: no program is taken to cost less
 
 
 class CostModel:
-    """CPU seconds of a program = base + each * features of its trace, by least squares over those that were compiled,
-    with exponential forgetting. Both are at least 0: where larger programs were not dearer, all cost the mean.
+    """CPU seconds of a program = base + each * features (of its trace, of its loops), by least squares over those
+    that were compiled, with exponential forgetting. Both are at least 0: where larger programs were not dearer, all
+    cost the mean.
     """
 
     def __init__(self) -> None:

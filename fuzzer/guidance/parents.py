@@ -11,11 +11,12 @@ from typing import Any
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.frontier import KeptProgram
+from fuzzer.coverage.structure import LOOPS
 from fuzzer.execution.messages import Report
 from fuzzer.guidance.novelty import FeatureCounts
 from fuzzer.judgement.trial import UsageError
 
-SEEN_FILE, SHOWN_FILE = "seen", "shown"
+SEEN_FILE, SHOWN_FILE, BUILT_FILE = "seen", "shown", "built"
 _GOALS = 16  # features, the rarest of which is the goal of a mutation
 
 
@@ -62,6 +63,30 @@ class CountingCorpus(Corpus):
             self.seen, self.shown = (
                 FeatureCounts((self.folder / name).read_bytes()) for name in (SEEN_FILE, SHOWN_FILE)
             )
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.folder} cannot be resumed: {error!r}; fuzz without --resume begins anew") from None
+        return super().state()
+
+
+class BuiltCorpus(Corpus):
+    """A corpus that counts, beside its programs, how many programs that were built showed each feature of loops."""
+
+    def __init__(self, folder: Path, place: dict[str, str]):
+        self.built = FeatureCounts()
+        super().__init__(folder, place)
+
+    def learn(self, report: Report) -> Counter[str]:
+        if not report.stage:
+            self.built.count(report.features.get(LOOPS, ()))
+        return super().learn(report)
+
+    def save(self, state: dict[str, Any]) -> None:
+        self.write(BUILT_FILE, self.built.packed())
+        super().save(state)
+
+    def state(self) -> dict[str, Any]:
+        try:
+            self.built = FeatureCounts((self.folder / BUILT_FILE).read_bytes())
         except (OSError, ValueError) as error:
             raise UsageError(f"{self.folder} cannot be resumed: {error!r}; fuzz without --resume begins anew") from None
         return super().state()

@@ -8,18 +8,23 @@ import json
 import random
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fuzzer.campaign.corpus import resume_corpus
 from fuzzer.campaign.schedule import BySeedWithCorpus, WithoutFeedback, restore_drawing_settings
+from fuzzer.coverage.structure import LOOPS
+from fuzzer.execution.batch import Batch
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
+from fuzzer.execution.sift import SiftedReport
 from fuzzer.generation.knobs import Knobs
 from fuzzer.guidance.arms import CandidateSource, Guidance
 from fuzzer.guidance.candidates import CandidateSpec, Choice, LoggedChoice, explore_logged, explore_most_novel
-from fuzzer.guidance.parents import CountingCorpus
+from fuzzer.guidance.cost import CostModel
+from fuzzer.guidance.parents import BuiltCorpus, CountingCorpus
+from fuzzer.guidance.rarest import Asked, explore_rarest
 from fuzzer.judgement.trial import UsageError
 
 LOG_FILE, CREDITS_FILE = "choices.jsonl", "credits.json"
@@ -89,6 +94,66 @@ class Guided(BySeedWithCorpus):
         self.log.flush()
 
 
+class ByCode(BySeedWithCorpus):
+    """Programs of the seed, all judged at a stage; those are built whose loops are rarest among what was built so far.
+
+    The log, in `folder`, holds a line with what all programs were drawn from, then one for each program: at which stage
+    it was judged ("": built), how rare its loops were, how many features were new, CPU seconds, and its class.
+    """
+
+    corpus: BuiltCorpus
+
+    def __init__(
+        self,
+        task: Task,
+        folder: Path,
+        corpus: BuiltCorpus,
+        guidance: Guidance,
+        state: Mapping[str, Any] | None = None,
+    ):
+        self.guidance, self.cost, self.share = guidance, CostModel(), 1 - task.staged
+        if state:
+            self.cost.restore(state["price"])
+        super().__init__(task, corpus, state)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = (folder / LOG_FILE).open("w")
+        self._write(self.drawing | {"guidance": asdict(guidance)})
+
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        own = tuple(map(self.number, numbers))
+        self.pending |= dict.fromkeys(own)
+        asked = Asked(Batch(own, pool.deadline), self.corpus.built.packed(), self.share, self.cost.coefficients())
+        return pool.submit(explore_rarest, replace(self.task_with_features(task), staged=0.0), asked, len(own))
+
+    def learn(self, n: int, report: Report) -> None:
+        self.pending.pop(self.first + n)
+        new = self.keep(report)
+        spent, loops = report.seconds.get("cpu", 0.0), report.features.get(LOOPS, ())
+        if loops and not report.stage and not report.built:
+            self.cost.learn(len(loops), spent - report.seconds.get("stage", 0.0))
+        self._write(_code_row(self.first + n, report, sum(new.values())))
+
+    def close(self) -> None:
+        super().close()
+        self.log.close()
+
+    def state(self) -> dict[str, Any]:
+        return {"guidance": asdict(self.guidance), "price": self.cost.state()}
+
+    def _write(self, row: dict[str, Any]) -> None:
+        self.log.write(json.dumps(row) + "\n")
+        self.log.flush()
+
+
+def _code_row(number: int, report: Report, new: int) -> dict[str, Any]:
+    """A program's row of the log of `ByCode`; with the text where nobody knows how it was drawn."""
+    row: dict[str, Any] = {"index": number, "candidate": report.candidate, "stage": report.stage, "new": new}
+    row |= {"cpu": round(report.seconds.get("cpu", 0.0), 3), "class": report.verdict}
+    if not isinstance(report, SiftedReport):  # the worker died
+        return row | {"text": report.text}
+    return row | {"rarity": report.rarity if report.rarity is None else round(report.rarity, 4)}
+
+
 def _log_row(number: int, spec: CandidateSpec, report: Report, new: int) -> dict[str, Any]:
     """A program's row of the log: what it takes to run it again, why it was chosen, and what it brought and cost.
 
@@ -108,6 +173,8 @@ def _log_row(number: int, spec: CandidateSpec, report: Report, new: int) -> dict
 def _logged_choice(row: dict[str, Any]) -> LoggedChoice | None:
     """The program of a row; None where every candidate was refused, or the worker died before it told one."""
     text = row.get("text", "")
+    if "stage" in row:
+        return LoggedChoice(row["index"], row["candidate"], text=text, stage=row["stage"])
     if not text and all(score is None for score in row["novelty"]):
         return None
     return LoggedChoice(row["index"], row["candidate"], Knobs(**row.get("knobs", {})), text)
@@ -128,8 +195,11 @@ class FromLog(WithoutFeedback):
 
 def guided(
     task: Task, own: Path, folder: Path, place: dict[str, str], guidance: Guidance, resume: bool = False
-) -> Guided:
+) -> Guided | ByCode:
     """A campaign's schedule, with its log in `own` and its corpus in `folder`, new or resumed. Raises UsageError."""
+    if guidance.code:
+        built, at = resume_corpus(folder, place, BuiltCorpus) if resume else (BuiltCorpus(folder, place).start(), None)
+        return ByCode(task, own, built, guidance, at)
     if resume:
         corpus, state = resume_corpus(folder, place, CountingCorpus)
         return Guided(task, own, corpus, guidance, state)
@@ -139,14 +209,15 @@ def guided(
 def restore_guidance(state: dict[str, Any]) -> Guidance | None:
     """The guidance that was saved; None where programs were drawn blindly."""
     saved = state.get("guidance") or {"candidates": 1}
-    return None if saved["candidates"] == 1 else Guidance(**saved | {"credits": tuple(saved["credits"])})
+    chooses = saved["candidates"] > 1 or saved.get("code")
+    return Guidance(**saved | {"credits": tuple(saved["credits"])}) if chooses else None
 
 
 def read_log(path: Path, task: Task) -> tuple[Task, list[LoggedChoice]]:
     """The task with what the log's programs were drawn from, and what was chosen. Raises UsageError."""
     try:
         head, *rows = [json.loads(line) for line in path.read_text().splitlines()]
-        known = restore_drawing_settings(task, head)
+        known = replace(restore_drawing_settings(task, head), staged=0.0)  # each row says at which stage
         found = [one for one in map(_logged_choice, rows) if one]
     except UsageError:
         raise

@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.schedule import STAGED
 from fuzzer.campaign.totals import Totals
+from fuzzer.commands.fuzz import _share_staged
+from fuzzer.execution.messages import Task
+from fuzzer.guidance import UNBUILT
+from fuzzer.judgement.trial import Place, Subject
 from tests.commands.calls import EAGER, call, fuzz
 
 KEYS = {
@@ -90,3 +95,19 @@ def test_fuzz_exits_1_only_when_asked_to_and_only_for_a_new_finding(
     done = call("fuzz", "--programs", "1", *EAGER, *options, "--json")
     assert done.exit_code == code, done.output
     assert json.loads(done.stdout)["findings"] == ({"wrong": 1} if found else {})
+
+
+@pytest.mark.parametrize(("guidance", "asked", "share"), [(None, None, STAGED), ("code", None, UNBUILT),
+                         ("code", 0.9, 0.9), ("trace", None, 0.0), ("blind", 0.25, 0.25)])  # fmt: skip
+def test_the_share_that_is_not_built_is_by_what_chooses(
+    guidance: str | None, asked: float | None, share: float
+) -> None:
+    task = Task(place=Place(Subject("eager"), Subject("inductor")))
+    assert _share_staged(asked, task, guidance) == share
+
+
+@pytest.mark.parametrize(("options", "said"), [(("--guidance", "code", *EAGER), "goes with inductor"),
+                         (("--guidance", "trace", "--staged", "0.5"), "--staged goes with inductor")])  # fmt: skip
+def test_what_goes_with_stages_alone_is_refused_without(options: tuple[str, ...], said: str) -> None:
+    done = call("fuzz", "--programs", "1", *options)
+    assert (done.exit_code, said in done.output) == (2, True)

@@ -12,12 +12,17 @@ import pytest
 from click.testing import CliRunner
 
 from fuzzer import commands
+from fuzzer.campaign.corpus import resume_corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.schedule import restore_drawing_settings
+from fuzzer.coverage.structure import LOOPS
 from fuzzer.execution.explore import draw_program
 from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.sift import SiftedReport
 from fuzzer.generation.knobs import Knobs
-from fuzzer.guidance.arms import ARMS, CandidateSource
+from fuzzer.guidance import candidates
+from fuzzer.guidance.arms import ARMS, CODE, CandidateSource
 from fuzzer.guidance.candidates import (
     CANDIDATES,
     CandidateSpec,
@@ -25,8 +30,20 @@ from fuzzer.guidance.candidates import (
     LoggedChoice,
     explore_logged,
 )
-from fuzzer.guidance.parents import CountingCorpus
-from fuzzer.guidance.schedule import CREDITS_FILE, LOG_FILE, FromLog, Guided, guided, read_log
+from fuzzer.guidance.cost import MIN_PROGRAMS
+from fuzzer.guidance.novelty import FeatureCounts
+from fuzzer.guidance.parents import BuiltCorpus, CountingCorpus
+from fuzzer.guidance.rarest import explore_rarest
+from fuzzer.guidance.schedule import (
+    CREDITS_FILE,
+    LOG_FILE,
+    ByCode,
+    FromLog,
+    Guided,
+    guided,
+    read_log,
+    restore_guidance,
+)
 from fuzzer.judgement.trial import Place, Subject, UsageError
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.text import show
@@ -106,6 +123,113 @@ def test_what_ran_can_be_run_again_and_what_was_refused_is_left_out(tmp_path: Pa
     again = Asked()
     FromLog(found).submit(again, EAGER, 1)  # type: ignore[arg-type]
     assert again.asked == [(explore_logged, EAGER, found[1])]
+
+
+# ---------------------------------------------------------------- by code
+
+CODED = Task(Place(Subject("eager"), Subject("inductor")), seed=4, routes=("autograd",), staged=0.5, final=False)
+
+
+def by_code(folder: Path, task: Task = CODED) -> ByCode:
+    schedule = guided(task, folder / "log", folder / "corpus", {"torch": "2.13.0"}, ARMS[CODE])
+    assert isinstance(schedule, ByCode)
+    return schedule
+
+
+def told(text: str, stage: str, loops: set[int], **more: Any) -> SiftedReport:
+    features, seconds = {LOOPS: frozenset(loops)}, {"cpu": 2.0, "stage": 0.5}
+    return SiftedReport(text, stage=stage, features=features, seconds=seconds, **more)
+
+
+def asked_of(schedule: ByCode, *numbers: int) -> Any:
+    """What a worker would be asked for these numbers."""
+    pool: Any = Asked()
+    pool.deadline = 90.0
+    schedule.submit(pool, CODED, *numbers)
+    ((function, task, asked, programs),) = pool.asked
+    assert (function, task.staged, task.features, programs) == (explore_rarest, 0.0, True, len(numbers))
+    return asked
+
+
+def test_only_loops_of_programs_that_were_built_are_counted(tmp_path: Path) -> None:
+    schedule, text = by_code(tmp_path), show(draw_program(CODED, 1))
+    asked = asked_of(schedule, 0, 1)
+    assert (asked.batch.numbers, asked.batch.deadline, asked.share) == ((0, 1), 90.0, 0.5)
+    schedule.learn(0, told(text, "ir", {1, 2}))
+    schedule.learn(1, told(text, "", {2, 3}))
+    counts = FeatureCounts(asked_of(schedule, 2, 3).counts)
+    assert [counts[n] for n in (1, 2, 3)] == [0, 1, 1]
+
+
+def test_what_building_takes_is_learned_from_what_was_built(tmp_path: Path) -> None:
+    schedule, text = by_code(tmp_path), show(draw_program(CODED, 1))
+    for n in range(2 * MIN_PROGRAMS):
+        asked_of(schedule, n)
+        schedule.learn(n, told(text, "ir" if n % 2 else "", set(range(9))))
+    assert asked_of(schedule, 99).cost == pytest.approx((1.5, 0.0))
+
+
+def test_a_log_of_what_was_built_says_what_to_build_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule, text = by_code(tmp_path), show(draw_program(CODED, 1))
+    asked_of(schedule, 0, 1, 2, 3)
+    died = Verdict(Signature("worker_survives", "crashes", "backward", "SIGSEGV"), "")
+    schedule.learn(0, told(text, "ir", {1}, rarity=0.25))
+    schedule.learn(1, told(text, "", {2}, rarity=0.5, candidate=2))
+    schedule.learn(2, Report(text, (died,)))
+    schedule.learn(3, SiftedReport("", rejected="refused"))
+    rows = [json.loads(line) for line in (tmp_path / "log" / LOG_FILE).read_text().splitlines()]
+    assert [row.get("rarity") for row in rows[1:]] == [0.25, 0.5, None, None]
+    task, found = read_log(tmp_path / "log" / LOG_FILE, replace(CODED, staged=0.9))
+    assert task == replace(CODED, staged=0.0)
+    assert found == [LoggedChoice(0, stage="ir"), LoggedChoice(1, 2), LoggedChoice(2, text=text), LoggedChoice(3)]
+    ran: list[str] = []
+    monkeypatch.setattr(candidates, "report_program", lambda program, task, log: _noted(ran, task))
+    for one in found[:3]:
+        explore_logged(task, one)
+    assert ran == ["inductor:ir", "inductor", "inductor"]
+
+
+def _noted(ran: list[str], task: Task) -> Report:
+    ran.append(task.place.subject.backend)
+    return Report("")
+
+
+def test_a_resumed_campaign_knows_what_was_built(tmp_path: Path) -> None:
+    schedule, text = by_code(tmp_path), show(draw_program(CODED, 1))
+    asked_of(schedule, 0, 1)
+    schedule.learn(0, told(text, "", {5}))
+    schedule.close()
+    _, state = resume_corpus(tmp_path / "corpus", {"torch": "2.13.0"}, BuiltCorpus)
+    assert restore_guidance(state) == ARMS[CODE]
+    task = restore_drawing_settings(Task(place=CODED.place), state)
+    onward = guided(task, tmp_path / "more", tmp_path / "corpus", {"torch": "2.13.0"}, ARMS[CODE], resume=True)
+    assert isinstance(onward, ByCode)
+    asked = asked_of(onward, 0)
+    assert (asked.batch.numbers, asked.share) == ((1,), 0.5)
+    assert FeatureCounts(asked.counts)[5] == 1
+
+
+@pytest.mark.slow
+def test_a_campaign_by_code_builds_a_share_and_its_log_gives_the_same_programs(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, str]] = []
+    take = Campaign._take
+
+    def taken(self: Campaign, number: int, report: Report, log: Any) -> None:
+        take(self, number, report, log)
+        seen.append((report.text, report.stage))
+
+    monkeypatch.setattr(Campaign, "_take", taken)
+    plan = replace(plan, task=CODED, programs=12, batch=6)
+    campaign(plan, CODE).run()
+    chosen = sorted(seen)
+    assert {stage for _, stage in chosen} == {"ir", ""}
+    seen.clear()
+    (log,) = plan.folder.glob(f"campaigns/*/{LOG_FILE}")
+    task, again = read_log(log, CODED)
+    Campaign(replace(plan, task=task), print, lambda own: FromLog(again)).run()
+    assert sorted(seen) == chosen
 
 
 def test_a_log_keeps_settings_and_limits(tmp_path: Path) -> None:

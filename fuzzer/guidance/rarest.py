@@ -1,0 +1,64 @@
+"""Which of several programs are built: those whose loops are rarest among what was built so far. In the worker."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fuzzer.campaign.schedule import STAGED
+from fuzzer.coverage.features import Features
+from fuzzer.coverage.structure import LOOPS
+from fuzzer.execution.batch import Batch
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.sift import Sifted, explore_sifted
+from fuzzer.guidance.novelty import FeatureCounts, novelty
+
+# The share of programs that are judged at the stage alone, so that half of the CPU time goes to building. Blind, half
+# does where STAGED is d / (c + d), of c seconds at the stage and d of a build; here all programs take c, so that the
+# share that is built is c / d.
+UNBUILT = round(1 - (1 - STAGED) / STAGED, 2)
+
+
+class Asked(NamedTuple):
+    """What a worker is asked for: programs, and by what to choose.
+
+    counts   how many programs that were built showed each feature (`FeatureCounts`);  share  to be built of those that
+             can be;  cost  CPU seconds of building one, (base, each feature): `CostModel.coefficients`.
+    """
+
+    batch: Batch
+    counts: bytes
+    share: float
+    cost: tuple[float, float]
+
+
+def explore_rarest(task: Task, asked: Asked) -> list[Report] | Report:
+    """The Reports of a batch, of which the rarest are built; of one program its Report. They depend on the task and
+    what is asked alone."""
+    rng = random.Random(f"{task.seed}/{asked.batch.numbers[0]}/built")
+    choose = functools.partial(choose_rarest, counts=asked.counts, share=asked.share, cost=asked.cost, rng=rng)
+    found = explore_sifted(task, asked.batch, choose)
+    return found if len(found) > 1 else found[0]
+
+
+def choose_rarest(
+    shown: Sequence[Features], counts: bytes, share: float, cost: tuple[float, float], rng: random.Random
+) -> list[Sifted]:
+    """This share of programs, by what is rarest for what it takes to build; what was chosen counts as built for those
+    after it. A part of a program is one by chance."""
+    built, loops = FeatureCounts(counts), [sorted(features.get(LOOPS, ())) for features in shown]
+    left, chosen = dict.fromkeys(range(len(shown))), dict[int, float]()
+
+    def rarities() -> dict[int, float]:
+        return {n: novelty(loops[n], built) / (cost[0] + cost[1] * len(loops[n])) for n in left}
+
+    for _ in range(min(len(shown), int(share * len(shown) + rng.random()))):
+        rarity = rarities()
+        best = max(rarity, key=rarity.__getitem__)
+        chosen[best] = rarity[best]
+        left.pop(best)
+        built.count(loops[best])
+    known = chosen | rarities()
+    return [Sifted(n in chosen, known[n]) for n in range(len(shown))]
