@@ -41,7 +41,6 @@ from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import NoMachine
 from fuzzer.execution.stages import STAGES
 from fuzzer.generation.vocabulary import parse_ops
-from fuzzer.guidance.arms import ARMS
 from fuzzer.judgement.trial import Place, Subject, UsageError, parse_subject
 from fuzzer.language.interpret import UnknownOp
 from fuzzer.language.ops.spec import Limits
@@ -249,6 +248,9 @@ def _raced(command: Any) -> Any:
         click.option("--json", "as_json", is_flag=True, help="One JSON object, the last line."),
         click.option("--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda."),
         click.option("--ops", default=None, help="Ops to draw from, as of `backfuzz fuzz`."),
+        click.option(
+            "--batch", default=None, type=click.IntRange(1), help="Programs at once, in arms that have several."
+        ),
         click.option("--first-seed", default=1, show_default=True, type=click.IntRange(1)),
         click.option("--seeds", default=5, show_default=True, type=click.IntRange(1), help="How many."),
         click.option("--minutes", default=float("inf"), type=click.FloatRange(0), help="Begin no program after this."),
@@ -267,23 +269,27 @@ def _racing(device: str, ops: str | None) -> Task:
 
 @main.command("faults")
 @click.option(
-    "--arms", default=",".join((BLIND, *ARMS)), show_default=True, help="Of guidance; the first is the yardstick."
+    "--arms",
+    default=None,
+    help=f"What is compared, the first with the others. Default: {','.join(faults.COMPARED)}; of a report, all.",
 )
 @click.option("--cpu-seconds", default=300.0, show_default=True, help="A campaign.")
 @click.option("--svg", type=click.Path(path_type=Path), default=None, help="Faults and features over CPU time.")
 @_raced
 def faults_command(
-    arms: str, cpu_seconds: float, svg: Path | None, device: str, ops: str | None, seeds: int, first_seed: int,
-    minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
+    arms: str | None, cpu_seconds: float, svg: Path | None, device: str, ops: str | None, seeds: int, first_seed: int,
+    batch: int | None, minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Arms of guidance in live campaigns of one worker each, side by side, all rare faults planted: which find how many
     in how many CPU seconds?"""
     paths = files or (Path(".backfuzz/faults.jsonl"),)
+    chosen = _arms(arms) if arms else tuple(faults.COMPARED)
     if not report:
-        chosen = _arms(arms)
-        plan = faults.Plan(chosen, seeds, len(chosen) * seeds, seconds=cpu_seconds, minutes=minutes, first=first_seed)
+        plan = faults.Plan(
+            chosen, seeds, len(chosen) * seeds, seconds=cpu_seconds, minutes=minutes, first=first_seed, batch=batch
+        )
         faults.measure_faults(_racing(device, ops), plan, paths[0])
-    figures = rows.report(paths)
+    figures = rows.report(paths, chosen if arms else ())
     if svg is not None:
         svg.write_text(curves.picture(rows.read_rows(paths)[1], figures["cpu_seconds"]))
     print(json.dumps(figures) if as_json else "\n".join(rows.table(figures)))
@@ -299,13 +305,15 @@ def faults_command(
 @_raced
 def time_to_fault_command(
     arms: str, at_once: int, seconds: float, device: str, workers: int, ops: str | None, seeds: int, first_seed: int,
-    minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
+    batch: int | None, minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Seconds from an empty corpus, with warm workers, to the slice_scatter fault (planted from torch 2.12 on)."""
     paths = files or (Path(".backfuzz/time-to-fault.jsonl"),)
     if not report:
         each = max(1, workers // at_once)
-        plan = faults.Plan(_arms(arms), seeds, at_once, each, limit=seconds, minutes=minutes, first=first_seed)
+        plan = faults.Plan(
+            _arms(arms), seeds, at_once, each, limit=seconds, minutes=minutes, first=first_seed, batch=batch
+        )
         faults.measure_faults(_racing(device, ops), plan, paths[0], frozenset([faults.SLICE_SCATTER]))
     figures = rows.clock(paths)
     _print(figures, as_json)
@@ -314,8 +322,8 @@ def time_to_fault_command(
 def _arms(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        if name not in (BLIND, *ARMS):
-            raise UsageError(f"no arm {name!r}; known are {', '.join((BLIND, *ARMS))}")
+        if name not in faults.KNOWN_ARMS:
+            raise UsageError(f"no arm {name!r}; known are {', '.join(faults.KNOWN_ARMS)}")
     return names
 
 

@@ -1,8 +1,9 @@
 """Arms of guidance compared by the planted faults that they find, live. What came out: docs/guidance.md.
 
 `measure_faults` runs campaigns and writes rows as things happen, a JSON object a line, so that a run that is cut off
-loses nothing (`rows` reads them). Rows: plan, at (now and then), found, unexplained (wrong, and no fault is to blame),
-end.
+loses nothing (`rows` reads them). Rows: plan, at (now and then), found, unexplained (no planted fault is to blame),
+end; of suspects that were built once more checked (a planted fault showed again), real (something showed with nothing
+planted), lost (nothing did).
 """
 
 from __future__ import annotations
@@ -19,22 +20,41 @@ from typing import Any
 import torch
 
 from benches import rare
-from benches.race import Judge, Lane, Look, Metered, Race, Run
+from benches.race import SERIOUS, Judge, Lane, Look, Race, Run
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.plan import corpus_environment, environment_of
-from fuzzer.campaign.schedule import BLIND, BySeedWithCorpus
+from fuzzer.campaign.schedule import BLIND, STAGED, BySeedWithCorpus
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
-from fuzzer.execution.explore import explore
+from fuzzer.execution.batch import usual_batch
+from fuzzer.execution.explore import STAGE, explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.guidance.arms import ARMS
-from fuzzer.guidance.parents import CountingCorpus
-from fuzzer.guidance.schedule import Guided
+from fuzzer.guidance import ARMS, CODE, UNBUILT, guided
 
 SLICE_SCATTER = (
     "slice_scatter"  # pytorch #180164, gone in torch 2.12: its meta kernel laid a result out like a broadcast
 )
+@dataclass(frozen=True)
+class Arm:
+    """Under what a campaign runs.
+
+    guidance  one of ARMS, or none;  staged  the share of programs that are not built;  alone  a worker has one at once.
+    """
+
+    guidance: str = BLIND
+    staged: float = 0.0
+    alone: bool = True
+
+
+# What stages, batches and guidance by code bring, one after the other; beside each kind of guidance, one by one.
+COMPARED = {
+    "blind-full": Arm(),
+    "blind-batched": Arm(alone=False),
+    "blind-staged": Arm(staged=STAGED, alone=False),
+    "staged-guided": Arm(CODE, UNBUILT, alone=False),
+}
+KNOWN_ARMS = {**{name: Arm(name) for name in (BLIND, *ARMS)}, **COMPARED, CODE: COMPARED["staged-guided"]}
 _MARKS, _LONGEST_MARK = 100, 60.0  # rows `at` of a campaign; CPU seconds between two
 
 
@@ -44,19 +64,21 @@ def has_slice_scatter() -> bool:
 
 
 def of_rare(task: Task) -> Judge:
-    """Whom a wrong trial is due to, where all rare faults are planted: what acted alone, else a look with each alone;
-    where none acted, slice_scatter if it agrees under the meta kernel of torch 2.12."""
+    """Whom a trial is due to, where all rare faults are planted: what acted alone and gave wrong numbers; of others a
+    look with each alone; where none acted, slice_scatter if it agrees under the meta kernel of torch 2.12."""
 
     def judge(report: Report, found: set[str]) -> tuple[set[str], list[Look]]:
         acted = set(report.fired)
-        if report.verdict != "wrong":
+        if report.verdict not in SERIOUS:
             return set(), []
         if not acted:
             return set(), of_slice_scatter(task)(report, found)[1] if has_slice_scatter() else []
-        if len(acted) == 1:
+        if len(acted) == 1 and report.verdict == "wrong":
             return acted - found, []
         alone = {name: replace(task, canary=f"{rare.__name__}:{name}") for name in sorted(acted - found)}
-        return set(), [Look(name, task, "wrong") for name, task in alone.items()]
+        if len(acted) == 1:  # raised: also without it?
+            return set(), [Look(name, replace(task, canary=""), "agree") for name in alone]
+        return set(), [Look(name, task, report.verdict) for name, task in alone.items()]
 
     return judge
 
@@ -79,7 +101,7 @@ class Plan:
     seconds   of CPU time a campaign may spend;  limit  seconds on the clock.
     lanes     campaigns at a time, each with so many workers of its own.
     minutes   after which no program is begun;  warm  programs a worker before anything counts.
-    first     of the seeds.
+    first     of the seeds;  batch  programs that begin together where several do; None: as many as are shipped.
     """
 
     arms: tuple[str, ...]
@@ -91,6 +113,7 @@ class Plan:
     minutes: float = math.inf
     warm: int = 2
     first: int = 1
+    batch: int | None = None
 
 
 def measure_faults(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = frozenset()) -> None:
@@ -104,7 +127,7 @@ def measure_faults(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = 
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="race-")))
         rows = stack.enter_context(path.open("a"))
         devices = [place.reference.device, place.subject.device]
-        pools: list[Pool] = [stack.enter_context(Metered(plan.workers, devices, gpu=n)) for n in range(plan.lanes)]
+        pools = [stack.enter_context(Pool(plan.workers, devices, gpu=n)) for n in range(plan.lanes)]
 
         def write(row: dict[str, Any]) -> None:
             rows.write(json.dumps(row) + "\n")
@@ -118,28 +141,38 @@ def measure_faults(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = 
         told |= {
             "ops": len(task.ops),
             "place": environment_of(task),
+            "in_code": sorted(getattr(rare, "CODE", ())),
             "warm_seconds": round(time.monotonic() - began, 1),
         }
         write({"row": "plan", **told})
-        judge = of_slice_scatter(task) if wanted else of_rare(task)
-        Race(lanes, judge, write, min(plan.seconds / _MARKS, _LONGEST_MARK)).go(began + 60 * plan.minutes)
+        judge, check = (of_slice_scatter(task), None) if wanted else (of_rare(task), built_once_more)
+        Race(lanes, judge, write, min(plan.seconds / _MARKS, _LONGEST_MARK), check).go(began + 60 * plan.minutes)
+
+
+def built_once_more(task: Task, fault: str) -> Task:
+    """The task under which a suspect of a campaign is checked: built, by itself, under the final look; where no planted
+    fault did it, without any."""
+    return replace(task, staged=0.0, features=False, fresh=True, final=True, canary=task.canary if fault else "")
 
 
 def _warm(pools: list[Pool], task: Task, programs: int) -> None:
     """Programs that do not count: the first compile of a process imports and generates what later ones reuse."""
-    task = replace(task, seed=0)
-    for pool, future in [(pool, pool.submit(explore, task, number)) for pool in pools for number in range(programs)]:
+    tasks = [replace(task, seed=0, place=task.place.at(STAGE)), replace(task, seed=0)]
+    asked = [(pool, tasks[n % 2], n) for n in range(programs) for pool in pools]
+    for pool, future in [(pool, pool.submit(explore, own, number)) for pool, own, number in asked]:
         pool.result(future, task)
 
 
-def _run(task: Task, plan: Plan, arm: str, seed: int, folder: Path, wanted: frozenset[str]) -> Run:
+def _run(task: Task, plan: Plan, name: str, seed: int, folder: Path, wanted: frozenset[str]) -> Run:
     """A campaign that has not begun: its corpus and log lie in the folder."""
-    own = folder / f"{arm}-{seed}"
-    corpus = own / "corpus", corpus_environment(task)
-    if arm == BLIND:
-        task = replace(task, seed=seed)
-        return Run(arm, seed, task, BySeedWithCorpus(task, Corpus(*corpus).start()), plan.seconds, wanted, plan.limit)
-    guidance = ARMS[arm]
-    task = replace(task, seed=seed, lines=recorded_share(True) if set(LINES) & set(guidance.credits) else 0.0)
-    schedule = Guided(task, own, CountingCorpus(*corpus).start(), guidance)
-    return Run(arm, seed, task, schedule, plan.seconds, wanted, plan.limit)
+    own, arm = folder / f"{name}-{seed}", KNOWN_ARMS[name]
+    task, place = replace(task, seed=seed, staged=arm.staged), corpus_environment(task)
+    schedule: BySeedWithCorpus
+    if arm.guidance == BLIND:
+        schedule = BySeedWithCorpus(task, Corpus(own / "corpus", place).start())
+    else:
+        guidance = ARMS[arm.guidance]
+        task = replace(task, lines=recorded_share(True) if set(LINES) & set(guidance.credits) else 0.0)
+        schedule = guided(task, own, own / "corpus", place, guidance)
+    batch = 1 if arm.alone else plan.batch or usual_batch(task.place.subject, arm.staged)
+    return Run(name, seed, task, schedule, plan.seconds, wanted, plan.limit, batch)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ class Told:
     marks: tuple[tuple[float, int, int], ...]  # CPU seconds, features, programs
     found: dict[str, tuple[float, float, int]]  # CPU seconds, seconds on the clock, programs
     wall: float  # seconds on the clock, in all
+    real: dict[str, float] = field(default_factory=dict)  # signatures that nothing planted explains: CPU seconds
+    built: tuple[tuple[float, int], ...] = ()  # CPU seconds, programs that were built
 
     @property
     def spent(self) -> float:
@@ -31,6 +33,14 @@ class Told:
     def at(self, cpu: float) -> tuple[int, int]:
         """Features and programs after so many CPU seconds."""
         return max(((features, programs) for spent, features, programs in self.marks if spent <= cpu), default=(0, 0))
+
+    def built_at(self, cpu: float) -> int:
+        """Programs that were built after so many CPU seconds."""
+        return max((built for spent, built in self.built if spent <= cpu), default=0)
+
+    def real_at(self, cpu: float) -> int:
+        """Signatures that nothing planted explains, after so many CPU seconds."""
+        return sum(spent <= cpu for spent in self.real.values())
 
     def faults(self, cpu: float) -> set[str]:
         return {fault for fault, (spent, _, _) in self.found.items() if spent <= cpu}
@@ -54,20 +64,39 @@ def read_rows(paths: Iterable[Path]) -> tuple[dict[str, Any], list[Told]]:
     told = []
     for (_, arm, _), own in rows.items():
         marks = tuple((row["cpu"], row["features"], row["programs"]) for row in own if "features" in row)
-        found = {row["fault"]: (row["cpu"], row["wall"], row["programs"]) for row in own if row["row"] == "found"}
-        told.append(Told(arm, marks, found, max(row["wall"] for row in own)))
+        real: dict[str, float] = {}
+        for row in own:
+            if row["row"] == "real":
+                real[row["signature"]] = min(row["cpu"], real.get(row["signature"], math.inf))
+        built = tuple((row["cpu"], row["built"]) for row in own if "built" in row and "features" in row)
+        told.append(Told(arm, marks, _found(own), max(row["wall"] for row in own), real, built))
     return plan, told
 
 
-def report(paths: Sequence[Path]) -> dict[str, Any]:
-    """Arms at the CPU time that every campaign had: faults and features, each against the first arm; and each fault."""
+def _found(rows: Iterable[dict[str, Any]]) -> dict[str, tuple[float, float, int]]:
+    """When a campaign found each fault; what did not show when it was built once more was not found then."""
+    found: dict[str, tuple[float, float, int]] = {}
+    for row in rows:
+        if row["row"] == "found":
+            found.setdefault(row["fault"], (row["cpu"], row["wall"], row["programs"]))
+        elif row["row"] == "lost":
+            found.pop(row["fault"], None)
+    return found
+
+
+def report(paths: Sequence[Path], chosen: Sequence[str] = ()) -> dict[str, Any]:
+    """Arms at the CPU time that every campaign had: faults and features, each against the first arm; and each fault.
+
+    chosen: these arms alone, in this order.
+    """
     plan, runs = read_rows(paths)
+    runs = [run for run in runs if run.arm in (chosen or plan["arms"])]
     budget = min(run.spent for run in runs)
-    arms = {arm: [run for run in runs if run.arm == arm] for arm in plan["arms"]}
+    arms = {arm: [run for run in runs if run.arm == arm] for arm in chosen or plan["arms"]}
     arms = {arm: own for arm, own in arms.items() if own}
     blind = next(iter(arms.values()))
     every = sorted({fault for run in runs for fault in run.faults(budget)})
-    rows = [_arm_row(arm, own, blind, every, budget) for arm, own in arms.items()]
+    rows = [_arm_row(arm, own, blind, every, budget, set(plan.get("in_code", ()))) for arm, own in arms.items()]
     faults = {fault: {arm: _fault_row(fault, own, budget) for arm, own in arms.items()} for fault in every}
     return {
         "cpu_seconds": round(budget, 1),
@@ -78,27 +107,34 @@ def report(paths: Sequence[Path]) -> dict[str, Any]:
     }
 
 
-def _arm_row(arm: str, own: list[Told], blind: list[Told], every: list[str], budget: float) -> dict[str, Any]:
-    """One arm's figures: medians, ranges, and tests against blind."""
-    found, known = ([len(run.faults(budget)) for run in runs] for runs in (own, blind))
-    shown, base = ([run.at(budget)[0] for run in runs] for runs in (own, blind))
+def _arm_row(
+    arm: str, own: list[Told], blind: list[Told], every: list[str], budget: float, in_code: set[str]
+) -> dict[str, Any]:
+    """One arm's figures: medians, ranges, and tests against blind. in_code: faults that show in code alone."""
     strata = [(_times(fault, own, budget), _times(fault, blind, budget)) for fault in every]
     rate, p = log_rank(strata)
-    level = statistics.median(base)
+    level = statistics.median(run.at(budget)[0] for run in blind)
     return {
         "arm": arm,
         "campaigns": len(own),
         "programs": statistics.median(run.at(budget)[1] for run in own),
-        "faults": {"median": statistics.median(found), "range": [min(found), max(found)], "p": rank_test(found, known)},
+        "built": statistics.median(run.built_at(budget) for run in own),
+        "faults": _compared(own, blind, lambda run: len(run.faults(budget))),
+        "in_code": _compared(own, blind, lambda run: len(run.faults(budget) & in_code)),
+        "real": _compared(own, blind, lambda run: run.real_at(budget)),
         "any": len({fault for run in own for fault in run.faults(budget)}),
         "rate": {"of_blind": _finite(rate, 3), "p": p},
-        "features": {
-            "median": statistics.median(shown),
-            "range": [min(shown), max(shown)],
-            "p": rank_test(shown, base),
-        },
+        "features": _compared(own, blind, lambda run: run.at(budget)[0]),
         "blinds_features_at": _finite(statistics.median(run.reached(level) for run in own) / budget, 3),
     }
+
+
+def _compared(own: list[Told], blind: list[Told], count: Callable[[Told], int]) -> dict[str, Any]:
+    """Median and range of a count, the mean in units of blind's, and the p of a rank test against blind."""
+    mine, theirs = ([count(run) for run in runs] for runs in (own, blind))
+    ratio = statistics.mean(mine) / statistics.mean(theirs) if any(theirs) else math.nan
+    told: dict[str, Any] = {"median": statistics.median(mine), "range": [min(mine), max(mine)]}
+    return told | {"of_blind": _finite(ratio, 2), "p": rank_test(mine, theirs)}
 
 
 def _times(fault: str, runs: list[Told], budget: float) -> list[Time]:
@@ -129,13 +165,16 @@ def clock(paths: Sequence[Path]) -> dict[str, Any]:
 
 def table(figures: dict[str, Any]) -> list[str]:
     """The report as Markdown."""
-    head = ("arm", "campaigns", "programs", "faults: median (range)", "p", "rate of finding, of blind's", "p",
-            "any seed", "features: median (range)", "p", "blind's features at")  # fmt: skip
+    head = ("arm", "campaigns", "programs", "of blind's", "built", "faults: median (range)", "of blind's", "p",
+            "rate of finding, of blind's", "p", "any seed", "in code alone", "of blind's", "p", "real", "of blind's",
+            "p", "features: median (range)", "p", "blind's features at")  # fmt: skip
     lines = [f"{figures['cpu_seconds']} CPU seconds a campaign, {figures['campaigns']} campaigns", "", *_ruled(head)]
     for row in figures["arms"]:
-        found, shown, rate = row["faults"], row["features"], row["rate"]
-        cells = [row["arm"], row["campaigns"], f"{row['programs']:g}", _spread(found), f"{found['p']:.2g}"]
-        cells += [_dash(rate["of_blind"]), f"{rate['p']:.2g}", row["any"], _spread(shown), f"{shown['p']:.2g}"]
+        shown, rate = row["features"], row["rate"]
+        times = row["programs"] / (figures["arms"][0]["programs"] or math.nan)
+        cells = [row["arm"], row["campaigns"], f"{row['programs']:g}", _dash(_finite(times, 2)), f"{row['built']:g}"]
+        cells += [*_against(row["faults"]), _dash(rate["of_blind"]), f"{rate['p']:.2g}", row["any"]]
+        cells += [*_against(row["in_code"]), *_against(row["real"]), _spread(shown), f"{shown['p']:.2g}"]
         lines.append(_ruled([*cells, _dash(row["blinds_features_at"])])[0])
     arms = [row["arm"] for row in figures["arms"]]
     lines += ["", *_ruled(["fault: found, median CPU seconds", *arms])]
@@ -143,6 +182,10 @@ def table(figures: dict[str, Any]) -> list[str]:
         told = [f"{own[arm]['found']}/{own[arm]['of']}, {_dash(own[arm]['median'])}" for arm in arms]
         lines.append(_ruled([fault, *told])[0])
     return lines
+
+
+def _against(figure: dict[str, Any]) -> list[str]:
+    return [_spread(figure), _dash(figure["of_blind"]), f"{figure['p']:.2g}"]
 
 
 def _dash(number: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,17 @@ import pytest
 from benches import faults, rows
 from benches.__main__ import main
 from benches.curves import picture
-from benches.faults import SLICE_SCATTER, Plan, measure_faults, of_rare, of_slice_scatter
-from benches.race import CPU, Judge, Lane, Race, Run
+from benches.faults import (
+    COMPARED,
+    KNOWN_ARMS,
+    SLICE_SCATTER,
+    Plan,
+    built_once_more,
+    measure_faults,
+    of_rare,
+    of_slice_scatter,
+)
+from benches.race import CPU, Check, Judge, Lane, Race, Run
 from benches.rare import ALL
 from benches.survival import Time, kaplan_meier, log_rank, median
 from click.testing import CliRunner
@@ -25,25 +35,30 @@ from fuzzer.judgement.verdict import Signature, Verdict
 WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "other"), "")
 
 
-def reported(fired: tuple[str, ...] = (), wrong: bool = True, cpu: float = 2.0) -> Report:
-    return Report("program", (WRONG,) if wrong else (), fired=fired, seconds={CPU: cpu})
+def reported(fired: tuple[str, ...] = (), wrong: bool = True, cpu: float = 2.0, **more: Any) -> Report:
+    return Report("program", (WRONG,) if wrong else (), fired=fired, seconds={CPU: cpu}, **more)
 
 
 class Pool:
-    """Answers with the next Report, in order; looks are answered by the task that they run under."""
+    """Answers with the next Report, in order, or one for each of several; looks are answered by the task that they run
+    under."""
 
-    def __init__(self, reports: list[Report], looks: dict[str, bool], workers: int = 1):
+    def __init__(self, reports: list[Report | None], looks: dict[str, bool], workers: int = 1):
         self.reports, self.looks, self.workers = reports, looks, workers
-        self.answers: dict[Future[Report], Report] = {}
+        self.answers: dict[Future[Any], list[Report | None]] = {}
 
-    def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
-        future: Future[Report] = Future()
+    def submit(self, function: Any, task: Task, what: Any, programs: int = 1) -> Future[Any]:
+        future: Future[Any] = Future()
         fault = task.canary.rpartition(":")[2]
-        self.answers[future] = reported(wrong=self.looks[fault]) if what == "program" else self.reports.pop(0)
-        future.set_result(self.answers[future])
+        looked = [reported(wrong=self.looks[fault])] if what == "program" else []
+        self.answers[future] = [*looked] or [self.reports.pop(0) for _ in range(programs)]
+        future.set_result(None)
         return future
 
-    def result(self, future: Future[Report], task: Task) -> Report:
+    def result(self, future: Future[Any], task: Task) -> Report | None:
+        return self.answers[future][0]
+
+    def results(self, future: Future[Any], task: Task) -> list[Report | None]:
         return self.answers[future]
 
     def sweep(self) -> None: ...
@@ -54,10 +69,12 @@ class Schedule:
 
     def __init__(self) -> None:
         self.learned: list[Report] = []
+        self.asked: list[tuple[int, ...]] = []
         self.corpus = type("Corpus", (), {"frontier": Frontier()})()
 
-    def submit(self, pool: Pool, task: Task, n: int) -> Future[Report]:
-        return pool.submit(None, task, n)
+    def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
+        self.asked.append(numbers)
+        return pool.submit(None, task, numbers, len(numbers))
 
     def learn(self, n: int, report: Report) -> None:
         self.learned.append(report)
@@ -66,14 +83,18 @@ class Schedule:
 
 
 def raced(
-    reports: list[Report], judge: Judge, looks: dict[str, bool] | None = None, **run: Any
+    reports: Sequence[Report | None],
+    judge: Judge,
+    looks: dict[str, bool] | None = None,
+    check: Check | None = None,
+    **run: Any,
 ) -> tuple[Run, list[dict[str, Any]]]:
     """A race of one campaign with these Reports."""
     written: list[dict[str, Any]] = []
     schedule: Any = Schedule()
     given = Run("blind", 1, Task(canary=ALL), schedule, **{"budget": 2.0 * len(reports), **run})
-    pool: Any = Pool(reports, looks or {})
-    Race([Lane(pool, [given])], judge, written.append, 4.0).go(math.inf)
+    pool: Any = Pool(list(reports), looks or {})
+    Race([Lane(pool, [given])], judge, written.append, 4.0, check).go(math.inf)
     return given, written
 
 
@@ -130,6 +151,62 @@ def test_what_nothing_planted_explains_is_told(monkeypatch: pytest.MonkeyPatch) 
 def test_a_death_is_charged_by_the_clock() -> None:
     run, _ = raced([Report(""), reported(wrong=False)], of_rare(Task()), budget=1.0)
     assert 2.0 < run.spent < 3.0
+
+
+# ---------------------------------------------------------------- batches
+
+
+def test_a_batch_is_charged_whole_before_what_it_found_is_looked_at() -> None:
+    told = [reported(("a",)), reported(wrong=False), reported(), reported()]
+    run, written = raced(told, of_rare(Task()), batch=2, budget=4.0)
+    assert (run.programs, run.spent) == (2, 4.0)
+    assert [(row["cpu"], row["programs"]) for row in written if row["row"] in ("at", "found")] == [(4.0, 2)] * 2
+
+
+def test_who_died_with_a_batch_runs_again_and_the_batch_is_charged_by_the_clock() -> None:
+    clean = reported(wrong=False)
+    run, _ = raced([None, Report("died"), None, *[clean] * 9], of_rare(Task()), batch=3, budget=1.0)
+    schedule: Any = run.schedule
+    assert schedule.asked == [(0, 1, 2), (0, 2)]
+    assert run.programs == 3
+    assert 4.0 <= run.spent < 5.0
+
+
+@pytest.mark.parametrize(("shows", "rows"), [(True, ["found", "checked"]), (False, ["found", "lost"])])
+def test_a_fault_is_built_once_more_at_the_campaigns_cost_and_sought_again_if_it_did_not_show(
+    shows: bool, rows: list[str]
+) -> None:
+    told = [reported(("a",), stage="ir")]
+    run, written = raced(told, of_rare(Task()), {"all": shows}, built_once_more)
+    assert [row["row"] for row in written if row["row"] not in ("at", "end")] == rows
+    assert run.spent == 4.0
+    assert run.found == ({"a"} if shows else set())
+
+
+def test_what_shows_with_nothing_planted_is_real_and_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "has_slice_scatter", lambda: False)
+    run, written = raced([reported(), reported()], of_rare(Task()), {"": True}, built_once_more)
+    assert sorted(row["row"] for row in written if row["row"] not in ("at", "end")) == ["real", *["unexplained"] * 2]
+    assert run.spent == 6.0
+
+
+def test_a_suspect_is_checked_where_it_is_built_by_itself_and_under_the_final_look() -> None:
+    task = Task(canary=ALL, staged=0.75, final=False, features=True)
+    checked = built_once_more(task, "a")
+    assert checked == Task(canary=ALL, fresh=True)
+    assert built_once_more(task, "").canary == ""
+
+
+def test_what_raises_is_the_faults_if_it_agrees_without_it() -> None:
+    raises = Verdict(Signature("compile_does_not_raise", "raises", "forward", "CppCompileError"), "")
+    one = Report("program", (raises,), fired=("a",), seconds={CPU: 2.0})
+    (look,) = of_rare(Task(canary=ALL))(one, set())[1]
+    assert (look.fault, look.task.canary, look.expected) == ("a", "", "agree")
+
+
+def test_the_arms_that_are_compared_are_those_of_the_plan() -> None:
+    assert list(COMPARED) == ["blind-full", "blind-batched", "blind-staged", "staged-guided"]
+    assert KNOWN_ARMS["blind"] == COMPARED["blind-full"]
 
 
 # ---------------------------------------------------------------- statistics
@@ -189,6 +266,27 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_what_did_not_show_again_was_not_found_and_signatures_of_no_planted_fault_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(
+        lines(
+            {"row": "plan", "arms": ["blind", "code"], "place": {}, "workers": 1, "ops": 0, "in_code": ["b"]},
+            {"row": "found", "arm": "blind", "cpu": 2.0, "fault": "a"},
+            {"row": "lost", "arm": "blind", "cpu": 2.0, "fault": "a"},
+            {"row": "end", "arm": "blind", "cpu": 10.0, "features": 5, "built": 3},
+            {"row": "found", "arm": "code", "cpu": 4.0, "fault": "b"},
+            {"row": "real", "arm": "code", "cpu": 5.0, "fault": "", "signature": "s"},
+            {"row": "real", "arm": "code", "cpu": 6.0, "fault": "", "signature": "s"},
+            {"row": "end", "arm": "code", "cpu": 10.0, "features": 5, "built": 2},
+        )
+    )
+    blind, code = rows.report([path])["arms"]
+    assert (blind["faults"]["median"], code["faults"]["median"], code["in_code"]["median"]) == (0, 1, 1)
+    assert (code["real"]["median"], code["built"], code["faults"]["of_blind"]) == (1, 2, None)
+    (alone,) = rows.report([path], ["code"])["arms"]
+    assert alone["faults"]["of_blind"] == 1.0
+
+
 def test_arms_are_compared_at_the_cpu_time_that_all_had(file: Path) -> None:
     figures = rows.report([file])
     blind, trace = figures["arms"]
@@ -203,7 +301,7 @@ def test_arms_are_compared_at_the_cpu_time_that_all_had(file: Path) -> None:
 
 def test_the_table_and_the_picture_hold_every_arm(file: Path) -> None:
     text = "\n".join(rows.table(rows.report([file, file])))
-    assert "| trace | 2 | 3 | 1 (1-1) |" in text
+    assert "| trace | 2 | 3 | 1 | 0 | 1 (1-1) |" in text
     assert "| a | 0/2, - | 2/2, 6 |" in text
     svg = picture(rows.read_rows([file])[1], 10.0)
     assert svg.count("<polyline") == 4
