@@ -44,7 +44,8 @@ import torch
 
 from fuzzer.execution.pool import HIDDEN
 from fuzzer.findings import script as export
-from fuzzer.judgement.verdict import Finding, Signature
+from fuzzer.judgement.expectation import expected
+from fuzzer.judgement.verdict import FINDINGS, Finding, Signature
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 
@@ -95,9 +96,9 @@ def starts(names: Sequence[str] = ()) -> dict[str, Program]:
     return {path.stem: parse(path.read_text()) for path in paths}
 
 
-def expected(program: Program) -> str:
-    """The class of the program's fault, by its last comment ("expect: raises"); "wrong" where it says nothing."""
-    return program.comment[-1].removeprefix("expect: ") if program.comment else "wrong"
+def fault_class(program: Program) -> str:
+    """The class of the program's fault, by its header; "wrong" where that says nothing of one."""
+    return next((name for name in expected(program) if name in FINDINGS), "wrong")
 
 
 def measure_minifier(
@@ -107,12 +108,12 @@ def measure_minifier(
     cases = [
         (name, program, level, after)
         for name, program in programs.items()
-        for level, after in itertools.product(LEVELS[expected(program)], _AFTER)
+        for level, after in itertools.product(LEVELS[fault_class(program)], _AFTER)
     ]
 
     def row(name: str, program: Program, level: int, after: str) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="minifier-", ignore_cleanup_errors=True) as folder:
-            found = minify(program, expected(program), Path(folder), after, deadline, level, device)
+            found = minify(program, fault_class(program), Path(folder), after, deadline, level, device)
         return {"program": name, **asdict(found)}
 
     with ThreadPoolExecutor(workers) as threads:  # each waits for processes of its own

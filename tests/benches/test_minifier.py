@@ -11,7 +11,7 @@ import torch
 from benches import kept, minifier
 from benches.minifier import (
     Ended,
-    expected,
+    fault_class,
     files,
     innermost,
     minify,
@@ -172,9 +172,9 @@ STARTS = starts()
 def test_a_start_is_big_says_what_is_wrong_with_it_and_runs_in_eager(name: str) -> None:
     program = STARTS[name]
     assert len(program.nodes) >= 20
-    assert expected(program) in minifier.LEVELS
+    assert fault_class(program) in minifier.LEVELS
     assert len(to_function(program)(*materialise(program.leaves).values())) == len(program.outputs)
-    compile(written(program, expected(program), "cpu"), name, "exec")
+    compile(written(program, fault_class(program), "cpu"), name, "exec")
 
 
 @pytest.mark.slow
