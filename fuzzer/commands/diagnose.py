@@ -11,7 +11,7 @@ import click
 
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, where_option, workers_option
+from fuzzer.commands.options import Sides, db_option, json_option, where_option, workers_option
 from fuzzer.commands.reference import finding_task
 from fuzzer.judgement.verdict import Finding
 
@@ -57,7 +57,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import RUNS, examine_all, matching
 
-    task = finding_task(finding, device, None, None)
+    task = finding_task(finding, Sides(device))
     devices = task.place.devices
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)

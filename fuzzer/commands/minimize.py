@@ -13,16 +13,7 @@ import click
 
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import (
-    also_option,
-    compare_option,
-    db_option,
-    found_backend_option,
-    json_option,
-    references_argument,
-    where_option,
-    workers_option,
-)
+from fuzzer.commands.options import Sides, db_option, json_option, references_argument, sides_options, workers_option
 from fuzzer.commands.reference import finding_task, load_program
 from fuzzer.findings.checkout import regressions
 from fuzzer.judgement.verdict import FINDINGS
@@ -30,45 +21,24 @@ from fuzzer.judgement.verdict import FINDINGS
 
 @main.command()
 @references_argument
-@where_option
-@found_backend_option
-@compare_option
-@also_option
+@sides_options
 @workers_option
 @db_option
 @json_option
 @exit_codes
-def minimize(
-    references: Sequence[str],
-    device: str | None,
-    backend: str | None,
-    compare: tuple[str, str] | None,
-    also: tuple[str, ...],
-    workers: int | None,
-    db: Path,
-    as_json: bool,
-) -> None:
+def minimize(references: Sequence[str], sides: Sides, workers: int | None, db: Path, as_json: bool) -> None:
     """Shrink programs that differ; verify and store what comes out. Prints the minimal program.
 
     Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it; 130
     interrupted.
     """
-    rows = [_minimize_one(reference, device, backend, compare, also, workers, db, as_json) for reference in references]
+    rows = [_minimize_one(reference, sides, workers, db, as_json) for reference in references]
     if as_json:
         click.echo(json.dumps(rows))
     sys.exit(0 if all(row["finding"] for row in rows) else COULD_NOT_RUN)
 
 
-def _minimize_one(
-    reference: str,
-    device: str | None,
-    backend: str | None,
-    compare: Any,
-    also: tuple[str, ...],
-    workers: int | None,
-    db: Path,
-    quiet: bool,
-) -> dict[str, Any]:
+def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, quiet: bool) -> dict[str, Any]:
     from fuzzer.campaign.interestingness import CandidateCache
     from fuzzer.campaign.plan import Plan, environment_of
     from fuzzer.campaign.suspect import Suspect, triage_suspect
@@ -79,7 +49,7 @@ def _minimize_one(
 
     label, text, finding = load_program(reference, db)
     text = finding.original if finding is not None else text
-    task = finding_task(finding, device, backend, compare, also)
+    task = finding_task(finding, sides)
     plan = Plan(
         task,
         workers or default_workers(task.place.devices),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,7 +34,7 @@ device_option = click.option("--device", default=None, help=f"One of {DEVICE_NAM
 where_option = click.option(
     "--device", default=None, help="Of both sides. Default: the finding's own; for a file, a GPU if there is one."
 )
-found_backend_option = click.option(
+_found_backend_option = click.option(
     "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
 )
 backend_option = click.option(
@@ -64,3 +68,34 @@ corpus_option = click.option(
     "--corpus", type=click.Path(path_type=Path), default=Path(".backfuzz/corpus"), show_default=True, help="Its folder."
 )
 references_argument = click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Where and how programs run again, as the command line says it; what is None is the finding's own."""
+
+    device: str | None = None
+    backend: str | None = None
+    compare: tuple[str, str] | None = None
+    also: tuple[str, ...] = ()
+
+
+def sides_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--device, --backend, --compare and --also of what runs again: the command gets them as `sides`."""
+
+    @where_option
+    @_found_backend_option
+    @compare_option
+    @also_option
+    @functools.wraps(command)
+    def wrapper(
+        *args: Any,
+        device: str | None,
+        backend: str | None,
+        compare: tuple[str, str] | None,
+        also: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
+        return command(*args, sides=Sides(device, backend, compare, also), **kwargs)
+
+    return wrapper

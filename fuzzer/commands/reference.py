@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fuzzer.commands.options import Sides
 from fuzzer.commands.place import make_task
 from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.text import ParseError, parse
+
+
+def with_files_below(references: Iterable[str]) -> Iterator[str]:
+    """The references, each folder replaced by the .prog files below it, but for hidden folders'. Raises UsageError."""
+    for reference in references:
+        folder = Path(reference)
+        if not folder.is_dir():
+            yield reference
+            continue
+        below = sorted(folder.rglob("*.prog"))
+        found = [path for path in below if not any(p.startswith(".") for p in path.relative_to(folder).parts)]
+        if not found:
+            raise UsageError(f"{reference}: no .prog file below it")
+        yield from map(str, found)
 
 
 def load_program(reference: str, db: Path) -> tuple[str, str, Finding | None]:
@@ -31,18 +47,17 @@ def load_program(reference: str, db: Path) -> tuple[str, str, Finding | None]:
     return finding.id, finding.program, finding
 
 
-def finding_task(
-    finding: Finding | None, device: str | None, backend: str | None, compare: Any, also: tuple[str, ...] = ()
-) -> Any:
+def finding_task(finding: Finding | None, sides: Sides) -> Any:
     """The task for a replay: the finding's own place, unless the command line says otherwise."""
-    if finding is not None and compare is None:
+    if finding is not None and sides.compare is None:
         from fuzzer.judgement.oracles import ASKED
 
         own = finding.place
         against, subject = own.get("against", "eager"), own.get("backend", "inductor")
-        where = device or own.get("device", "cpu")
+        where = sides.device or own.get("device", "cpu")
         subject += f"@{where}/{own['threads']}" if "threads" in own else ""
-        side = against if device is None else against.split("@")[0]
+        side = against if sides.device is None else against.split("@")[0]
         own_oracle = (finding.signature.oracle,) if finding.signature.oracle in ASKED else ()
-        return make_task(where, "inductor", (side, backend or subject), fresh=True, also=also + own_oracle)
-    return make_task(device, backend or "inductor", compare, fresh=True, also=also)
+        compared = (side, sides.backend or subject)
+        return make_task(where, "inductor", compared, fresh=True, also=sides.also + own_oracle)
+    return make_task(sides.device, sides.backend or "inductor", sides.compare, fresh=True, also=sides.also)

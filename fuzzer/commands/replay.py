@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
+import importlib.metadata
 import json
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,76 +16,110 @@ import click
 
 from fuzzer.commands.exits import COULD_NOT_RUN, DIFFERS, exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import (
-    also_option,
-    compare_option,
-    db_option,
-    found_backend_option,
-    json_option,
-    references_argument,
-    where_option,
-    workers_option,
-)
-from fuzzer.commands.reference import finding_task, load_program
-from fuzzer.execution.messages import Report
-from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.commands.options import Sides, db_option, json_option, sides_options, workers_option
+from fuzzer.commands.reference import finding_task, load_program, with_files_below
+from fuzzer.judgement.trial import UsageError
+from fuzzer.judgement.verdict import CLASSES
+from fuzzer.language.text import ParseError, parse
 
 
 @main.command()
-@references_argument
-@where_option
-@found_backend_option
-@compare_option
-@also_option
+@click.argument("references", nargs=-1, required=True, metavar="FILE|FOLDER|ID...")
+@click.option("--expect", is_flag=True, help="Hold files against their comment `# expect: CLASS`.")
+@click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML, too.")
+@sides_options
 @workers_option
 @db_option
 @json_option
 @exit_codes
 def replay(
     references: Sequence[str],
-    device: str | None,
-    backend: str | None,
-    compare: tuple[str, str] | None,
-    also: tuple[str, ...],
+    expect: bool,
+    junit: Path | None,
+    sides: Sides,
     workers: int | None,
     db: Path,
     as_json: bool,
 ) -> None:
-    """Run programs again, compiler caches off: .prog files or ids of findings.
+    """Run programs again, compiler caches off: .prog files, all those below folders, or ids of findings.
 
-    Exit codes: 0 all agree; 1 some differ; 2 some could not run; 3 this machine cannot run it; 130 interrupted.
+    A file that is no program is told, and the others run.
+
+    Exit codes: 0 all agree (with --expect: show what they may); 1 some differ; 2 some could not run, or are no
+    program; 3 this machine cannot run it; 130 interrupted.
     """
+    from fuzzer.commands.replayed import Replayed
+
+    asked = [_ask(reference, sides, db, expect) for reference in with_files_below(references)]
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").removesuffix("+00:00")
+    found = list[Replayed]()
+    for one in _run(asked, workers):
+        found.append(one)
+        if not as_json:
+            click.echo("\n".join([f"{one.program}: {one.head}", *one.evidence]), err=not one.ran)
+    if as_json:
+        click.echo(json.dumps([one.row for one in found]))
+    elif len(found) > 1:
+        click.echo(_summary(found))
+    if junit is not None:
+        _write_junit(junit, found, asked, started)
+    sys.exit(0 if all(one.passed for one in found) else DIFFERS if all(one.ran for one in found) else COULD_NOT_RUN)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A program and the Task that runs it; without one `refused` says why it is no program."""
+
+    label: str
+    text: str = ""
+    task: Any = None
+    wanted: tuple[str, ...] = ("agree",)
+    refused: Exception | None = None
+
+
+def _ask(reference: str, sides: Sides, db: Path, expect: bool) -> _Asked:
+    from fuzzer.judgement.expectation import expected
+
+    try:
+        label, text, finding = load_program(reference, db)
+        wanted = expected(parse(text), importlib.metadata.version("torch")) if expect else ("agree",)
+    except (UsageError, ParseError) as error:
+        return _Asked(reference, refused=error)
+    return _Asked(label, text, finding_task(finding, sides), wanted)
+
+
+def _run(asked: Sequence[_Asked], workers: int | None) -> Iterator[Any]:
+    """What becomes of the programs, in order, each as soon as it is known."""
+    from fuzzer.commands.replayed import replayed, unreadable
     from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.pool import Pool
-    from fuzzer.execution.verify import examine_all
+    from fuzzer.execution.verify import examine_each
 
-    loaded = [load_program(reference, db) for reference in references]
-    tasks = [finding_task(finding, device, backend, compare, also) for _, _, finding in loaded]
-    devices = sorted({side.device for t in tasks for side in (t.place.reference, t.place.subject)})
-    with Pool(min(workers or default_workers(devices), len(loaded)), devices) as pool:
-        asked = [(task, text) for task, (_, text, _) in zip(tasks, loaded, strict=True)]
-        reports = examine_all(pool, asked)
-    rows = [_report_row(label, report) for (label, _, _), report in zip(loaded, reports, strict=True)]
-    if as_json:
-        click.echo(json.dumps(rows))
-    else:
-        for row in rows:
-            reason = f" ({row['rejected']})" if row["rejected"] else ""
-            built = f" (built: {row['built']})" if row["built"] else ""
-            click.echo(f"{row['program']}: {row['class']}{reason}{built}", err=bool(reason))
-            for verdict in row["verdicts"]:
-                click.echo(f"  {verdict['signature']}\n    {verdict['detail']}")
-    classes = {report.verdict for report in reports}
-    sys.exit(COULD_NOT_RUN if "rejected" in classes else DIFFERS if classes & set(FINDINGS) else 0)
+    able = [one for one in asked if one.refused is None]
+    if not able:
+        yield from (unreadable(one.label, one.refused) for one in asked if one.refused)
+        return
+    devices = sorted({side.device for one in able for side in (one.task.place.reference, one.task.place.subject)})
+    with Pool(min(workers or default_workers(devices), len(able)), devices) as pool:
+        reports = iter(examine_each(pool, [(one.task, one.text) for one in able]))
+        for one in asked:
+            yield unreadable(one.label, one.refused) if one.refused else replayed(one.label, next(reports), one.wanted)
 
 
-def _report_row(label: str, report: Report) -> dict[str, Any]:
-    return {
-        "program": label,
-        "class": report.verdict,
-        "rejected": report.rejected,
-        "built": report.built,
-        "verdicts": [{"signature": str(v.signature), "detail": v.detail} for v in report.verdicts],
-        "detectable": report.detectable,
-        "elements": report.elements,
-    }
+def _summary(found: Sequence[Any]) -> str:
+    """How many showed what."""
+    from fuzzer.commands.replayed import UNREADABLE
+
+    counts = Counter(one.shown for one in found)
+    told = ", ".join(f"{counts[name]} {name}" for name in (*CLASSES, UNREADABLE) if counts[name])
+    strange = sum(one.ran and not one.passed for one in found)
+    more = f"; {strange} not as expected" if any(one.wanted != ("agree",) for one in found) else ""
+    return f"{len(found)} programs: {told}{more}"
+
+
+def _write_junit(path: Path, found: Sequence[Any], asked: Sequence[_Asked], started: str) -> None:
+    from fuzzer.campaign.plan import environment_of
+    from fuzzer.commands.junit import junit
+
+    task = next((one.task for one in asked if one.task is not None), None)
+    path.write_bytes(junit(found, environment_of(task) if task is not None else {}, started))

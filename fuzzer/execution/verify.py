@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,10 +24,15 @@ class Verification:
     verdict: Verdict | None = None
 
 
+def examine_each(pool: Pool, asked: Sequence[tuple[Task, str]]) -> Iterator[Report]:
+    """The Reports of several (task, program text), run on all workers, in order, each as soon as it is there."""
+    futures: list[Future[Report]] = [pool.submit(examine, task, text) for task, text in asked]
+    return (pool.result(future, task) for future, (task, _) in zip(futures, asked, strict=True))
+
+
 def examine_all(pool: Pool, asked: Sequence[tuple[Task, str]]) -> list[Report]:
     """The Reports of several (task, program text), run on all workers, in order."""
-    futures: list[Future[Report]] = [pool.submit(examine, task, text) for task, text in asked]
-    return [pool.result(future, task) for future, (task, _) in zip(futures, asked, strict=True)]
+    return list(examine_each(pool, asked))
 
 
 def matching(report: Report, signature: Signature) -> Verdict | None:
