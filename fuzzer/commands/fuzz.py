@@ -28,7 +28,7 @@ from fuzzer.commands.options import (
 )
 from fuzzer.commands.place import make_task
 from fuzzer.findings.checkout import regressions
-from fuzzer.guidance import ARMS, CODE, UNBUILT
+from fuzzer.guidance import ARMS, CHOSEN_FROM, CODE, UNBUILT
 from fuzzer.judgement.trial import UsageError
 
 
@@ -92,7 +92,7 @@ from fuzzer.judgement.trial import UsageError
     type=click.IntRange(1),
     default=None,
     help="Programs that a worker has at once: their C++ is built together. Default: 32 for inductor on the CPU (16 "
-    f"where half of them or more are built), else 1 (with --guidance always, but for {CODE}).",
+    f"where half of them or more are built), else 1. With --guidance always 1; with {CODE} {CHOSEN_FROM} at least.",
 )
 @also_option
 @db_option
@@ -151,12 +151,14 @@ def fuzz(
     _check_routes(task)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
-    batch = batch or usual_batch(task.place.subject, task.staged)
-    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command, batch=batch)
+    together = batch or usual_batch(task.place.subject, task.staged)
+    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command, batch=together)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)
-    plan = replace(plan, task=task, programs=most)
+    if source.guidance and source.guidance.code:
+        together = batch or max(together, CHOSEN_FROM)
+    plan = replace(plan, task=task, programs=most, batch=together)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say, lambda own: source.schedule(task, own))
     _install_interrupt(campaign, view.say)

@@ -19,6 +19,8 @@ from fuzzer.guidance.novelty import FeatureCounts, novelty
 # does where STAGED is d / (c + d), of c seconds at the stage and d of a build; here all programs take c, so that the
 # share that is built is c / d.
 UNBUILT = round(1 - (1 - STAGED) / STAGED, 2)
+# Programs that a worker has at once at least, also where building them together saves nothing: five are chosen.
+CHOSEN_FROM = 16
 
 
 class Asked(NamedTuple):

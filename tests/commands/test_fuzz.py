@@ -15,8 +15,9 @@ from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.schedule import STAGED
 from fuzzer.campaign.totals import Totals
 from fuzzer.commands.fuzz import _share_staged
+from fuzzer.execution import batch as execution_batch
 from fuzzer.execution.messages import Task
-from fuzzer.guidance import UNBUILT
+from fuzzer.guidance import CHOSEN_FROM, UNBUILT
 from fuzzer.judgement.trial import Place, Subject
 from tests.commands.calls import EAGER, call, fuzz
 
@@ -111,3 +112,22 @@ def test_the_share_that_is_not_built_is_by_what_chooses(
 def test_what_goes_with_stages_alone_is_refused_without(options: tuple[str, ...], said: str) -> None:
     done = call("fuzz", "--programs", "1", *options)
     assert (done.exit_code, said in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(("asked", "batch"), [((), CHOSEN_FROM), (("--batch", "3"), 3)])
+def test_where_programs_are_chosen_from_there_are_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], batch: int
+) -> None:
+    """Also on a device on which they are built one by one."""
+    plans: list[int] = []
+
+    def run(self: Campaign, show_progress: Any) -> Totals:
+        plans.append(self.plan.batch)
+        return self.totals
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Campaign, "run", run)
+    monkeypatch.setattr(execution_batch, "usual_batch", lambda subject, staged: 1)
+    done = call("fuzz", "--guidance", "code", "--device", "cpu", "--workers", "1", "--programs", "9", *asked)
+    assert done.exit_code == 0, done.output
+    assert plans == [batch]
