@@ -124,7 +124,7 @@ def test_the_program_and_its_text_know_no_torch() -> None:
 
 # Where torch's own modules that are not public may be imported; each says in its docstring which, and on what they were
 # tried.
-PRIVATE = ("fuzzer.language.private", "fuzzer.language.tuning", "fuzzer.execution.stages.", "benches.generators")
+PRIVATE = ("fuzzer.language.private", "fuzzer.language.tuning", "fuzzer.execution.stages.", "benches.insides")
 
 
 def imports_private_torch(path: Path) -> bool:

@@ -34,6 +34,7 @@ from benches import (
     throughput,
 )
 from benches.agreement import agreement_command
+from benches.hearing import hearing_command
 from benches.ledger import ledger_command
 from fuzzer.campaign.schedule import BLIND
 from fuzzer.execution.capacity import default_workers
@@ -116,6 +117,7 @@ def _options(command: Any) -> Any:
 
 
 main.add_command(agreement_command)
+main.add_command(hearing_command)
 main.add_command(ledger_command)
 
 

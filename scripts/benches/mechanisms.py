@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from benches import conditions
+from fuzzer.judgement.trial import Observation
 from fuzzer.language.private import (
     decomposition,
     inner_graphs,
@@ -18,9 +21,28 @@ from fuzzer.language.private import (
     replaced_lowering,
 )
 from fuzzer.language.settings import in_effect
+from fuzzer.planted.fault import Fault
 
 _Note = Callable[[], None]
-Plant = Callable[[_Note], AbstractContextManager[None]]
+Plant = Callable[[_Note], AbstractContextManager[Any]]
+
+
+def recorded(plants: Mapping[str, Plant]) -> Fault:
+    """These faults in one run, which says which of them acted."""
+    fired = set[str]()
+
+    @contextlib.contextmanager
+    def plant() -> Iterator[None]:
+        fired.clear()
+        with contextlib.ExitStack() as stack:
+            for name, planted in plants.items():
+                stack.enter_context(planted(partial(fired.add, name)))
+            yield
+
+    def tamper(observation: Observation) -> Observation:
+        return replace(observation, fired=tuple(sorted(fired)))
+
+    return Fault(plant, tamper, batched=True)
 
 
 def in_pass(target: Any, when: Callable[[Any], bool], change: Callable[[Any, Any], Any]) -> Plant:

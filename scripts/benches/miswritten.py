@@ -15,7 +15,7 @@ import sympy
 import torch
 
 from benches.conditions import DOUBLE, HALF
-from benches.generators import Mark, dtype_of, graph_is_backward, in_code, kernel_in_work, text_of
+from benches.insides import Mark, dtype_of, graph_is_backward, in_code, kernel_in_work, text_of
 from benches.mechanisms import Plant
 
 

@@ -8,10 +8,6 @@ Symbolic sizes trigger none of them. How often each acts is in docs/guidance.md.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -34,10 +30,8 @@ from benches.conditions import (
     two_equal_dims,
     value,
 )
-from benches.mechanisms import Plant, in_formula, in_layout, in_lowering, in_pass, under_setting
+from benches.mechanisms import Plant, in_formula, in_layout, in_lowering, in_pass, recorded, under_setting
 from benches.miswritten import CODE
-from fuzzer.judgement.trial import Observation
-from fuzzer.planted.fault import Fault
 
 _aten, _prims = torch.ops.aten, torch.ops.prims
 _SUM = _aten.sum.dim_IntList
@@ -159,24 +153,6 @@ RARE: dict[str, Plant] = {
 PLANTS: dict[str, Plant] = RARE | CODE
 
 
-def _recorded(names: Iterable[str]) -> Fault:
-    """These faults in one run, which says which of them acted."""
-    wanted, fired = tuple(names), set[str]()
-
-    @contextlib.contextmanager
-    def plant() -> Iterator[None]:
-        fired.clear()
-        with contextlib.ExitStack() as stack:
-            for name in wanted:
-                stack.enter_context(PLANTS[name](partial(fired.add, name)))
-            yield
-
-    def tamper(observation: Observation) -> Observation:
-        return replace(observation, fired=tuple(sorted(fired)))
-
-    return Fault(plant, tamper, batched=True)
-
-
 # Each alone, and all of them in one run, as tasks name them: `benches.rare:all`.
-FAULTS = {name: _recorded([name]) for name in PLANTS} | {"all": _recorded(PLANTS)}
+FAULTS = {name: recorded({name: plant}) for name, plant in PLANTS.items()} | {"all": recorded(PLANTS)}
 ALL = f"{__name__}:all"
