@@ -152,9 +152,9 @@ def unmasked(right: Callable[..., Any], note: _Note, kernel: Any, *args: Any, **
         return right(kernel, *args, **kwargs)
 
 
-def as_cosine(right: Callable[..., Any], note: _Note, x: Any) -> Any:
-    """Triton's text for the sine is the cosine's."""
+def as_hyperbolic_cosine(right: Callable[..., Any], note: _Note, x: Any) -> Any:
+    """Triton's text for the hyperbolic sine is the cosine's."""
     from torch._inductor.codegen.triton import TritonOverrides
 
     note()
-    return TritonOverrides.cos(x)
+    return TritonOverrides.cosh(x)
