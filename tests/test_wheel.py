@@ -19,7 +19,8 @@ from fuzzer.campaign.canaries import CANARIES
 from fuzzer.findings.store import open_store
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ("pyproject.toml", "README.md", "LICENSE", "backfuzz.py", "fuzzer", "minimizer", "corpus")
+TOP = ("backfuzz.py", "backfuzz_pytest.py")
+SOURCE = ("pyproject.toml", "README.md", "LICENSE", *TOP, "fuzzer", "minimizer", "corpus")
 PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 OURS = {"backfuzz", "fuzzer", "minimizer"}
 MARKED = "from pathlib import Path\nPath({marker!r}).write_text(__name__)\n"
@@ -84,7 +85,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def imported() -> Iterator[str]:
     """The distributions that the product imports, anywhere in its text."""
-    for path in (ROOT / "backfuzz.py", *(ROOT / "fuzzer").rglob("*.py"), *(ROOT / "minimizer").rglob("*.py")):
+    folders = [path for name in ("fuzzer", "minimizer") for path in (ROOT / name).rglob("*.py")]
+    for path in (*(ROOT / name for name in TOP), *folders):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
@@ -104,7 +106,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     sources = [path for name in ("fuzzer", "minimizer") for path in (ROOT / name).rglob("*.py")]
     modules = {path.relative_to(ROOT).as_posix() for path in sources}
     programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
-    assert found == modules | programs | {"backfuzz.py", "fuzzer/py.typed", "minimizer/py.typed"}
+    assert found == modules | programs | {*TOP, "fuzzer/py.typed", "minimizer/py.typed"}
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 
@@ -138,6 +140,13 @@ def test_modules_of_our_names_in_the_working_folder_and_on_pythonpath_are_not_im
     # they would be: whoever says `import fuzzer` there gets theirs
     subprocess.run([installed / "bin" / "python", "-c", "import fuzzer"], cwd=here, check=True)
     assert marker.read_text() == "fuzzer"
+
+
+def test_pytest_finds_the_plugin_and_it_does_nothing_unasked(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "no.prog").write_text("program(")
+    for option, told in (("", "no tests ran"), ("--backfuzz", "no.prog: unreadable (line 1, column ")):
+        command = [installed / "bin" / "python", "-m", "pytest", "-p", "no:cacheprovider", *filter(None, [option])]
+        assert told in subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
 
 
 OTHERS = ("--compare", "eager", "aot_eager", "--device", "cpu", "--workers", "1")  # a subject that compiles in no time

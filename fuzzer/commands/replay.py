@@ -50,7 +50,7 @@ def replay(
     """
     from fuzzer.commands.replayed import Replayed
 
-    asked = [_ask(reference, sides, db, expect) for reference in with_files_below(references)]
+    asked = [ask(reference, sides, db, expect) for reference in with_files_below(references)]
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").removesuffix("+00:00")
     found = list[Replayed]()
     for one in _run(asked, workers):
@@ -67,7 +67,7 @@ def replay(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class Asked:
     """A program and the Task that runs it; without one `refused` says why it is no program."""
 
     label: str
@@ -77,18 +77,20 @@ class _Asked:
     refused: Exception | None = None
 
 
-def _ask(reference: str, sides: Sides, db: Path, expect: bool) -> _Asked:
+def ask(reference: str, sides: Sides, db: Path, expect: bool) -> Asked:
+    """What a reference asks for; with `expect` a file's header says what it may show. Raises StoreError, and UsageError
+    and NoMachine of the sides."""
     from fuzzer.judgement.expectation import expected
 
     try:
         label, text, finding = load_program(reference, db)
         wanted = expected(parse(text), importlib.metadata.version("torch")) if expect else ("agree",)
     except (UsageError, ParseError) as error:
-        return _Asked(reference, refused=error)
-    return _Asked(label, text, finding_task(finding, sides), wanted)
+        return Asked(reference, refused=error)
+    return Asked(label, text, finding_task(finding, sides), wanted)
 
 
-def _run(asked: Sequence[_Asked], workers: int | None) -> Iterator[Any]:
+def _run(asked: Sequence[Asked], workers: int | None) -> Iterator[Any]:
     """What becomes of the programs, in order, each as soon as it is known."""
     from fuzzer.commands.replayed import replayed, unreadable
     from fuzzer.execution.capacity import default_workers
@@ -117,7 +119,7 @@ def _summary(found: Sequence[Any]) -> str:
     return f"{len(found)} programs: {told}{more}"
 
 
-def _write_junit(path: Path, found: Sequence[Any], asked: Sequence[_Asked], started: str) -> None:
+def _write_junit(path: Path, found: Sequence[Any], asked: Sequence[Asked], started: str) -> None:
     from fuzzer.campaign.plan import environment_of
     from fuzzer.commands.junit import junit
 

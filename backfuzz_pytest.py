@@ -1,0 +1,151 @@
+"""A plugin of pytest: `pytest --backfuzz corpus/` makes a test of every .prog file, `# expect:` in its header included.
+
+pytest imports this module wherever backfuzz is installed, so it imports nothing but pytest. Without --backfuzz it does
+no more; with it, torch is imported when the first program runs. All programs of a session run in the workers of one
+pool, as by `backfuzz replay`, and each test waits for its own.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "device": {"help": "of both sides; default: a GPU if there is one"},
+    "backend": {"help": "the torch.compile backend on trial; default: inductor"},
+    "compare": {"nargs": 2, "metavar": ("A", "B"), "help": "both sides, each `backend` or `backend@device`"},
+    "workers": {"type": int, "help": "processes; default: one a core, two with a GPU"},
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("backfuzz", "programs of backfuzz as tests")
+    group.addoption("--backfuzz", action="store_true", help="collect .prog files; each is held against its # expect:")
+    for name, option in _OPTIONS.items():
+        group.addoption(f"--backfuzz-{name}", **option)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("backfuzz"):
+        _import_ours()
+        config.pluginmanager.register(Programs(config), Programs.__name__)
+
+
+def _import_ours() -> None:
+    """Import our package `fuzzer`. Raises UsageError where another of that name is loaded."""
+    import backfuzz
+
+    found = getattr(sys.modules["fuzzer"], "__file__", None) or "?"
+    if Path(found).resolve().parent.parent != backfuzz.FOLDER:
+        raise pytest.UsageError(f"--backfuzz needs its own package `fuzzer`, and {found} is loaded under that name")
+
+
+class Programs:
+    """The programs of a session and the pool that runs them; it begins with the first test that asks."""
+
+    def __init__(self, config: pytest.Config):
+        self.config = config
+        self.pool: Any = None
+        self.running: dict[ProgramTest, tuple[Any, Future[Any] | None]] = {}
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        return ProgramFile.from_parent(parent, path=file_path) if file_path.suffix == ".prog" else None
+
+    def pytest_unconfigure(self) -> None:
+        if self.pool is not None:
+            self.pool.close(kill=True)
+
+    def option(self, name: str) -> Any:
+        return self.config.getoption(f"backfuzz_{name}")
+
+    def result(self, test: ProgramTest) -> Any:
+        """What became of a test's program."""
+        from fuzzer.commands.replayed import replayed, unreadable
+
+        if test not in self.running:
+            self._begin(test)
+        asked, future = self.running.pop(test)
+        if future is None:
+            return unreadable(asked.label, asked.refused)
+        return replayed(asked.label, self.pool.result(future, asked.task), asked.wanted)
+
+    def _begin(self, test: ProgramTest) -> None:
+        """Hand the programs of all tests to the pool; where xdist spreads these over processes, this one's alone."""
+        from fuzzer.commands.options import Sides
+        from fuzzer.commands.replay import ask
+        from fuzzer.execution.explore import examine
+        from fuzzer.execution.pool import NoMachine
+        from fuzzer.judgement.trial import UsageError
+
+        alone = hasattr(self.config, "workerinput")
+        tests = [test] if alone else [item for item in test.session.items if isinstance(item, ProgramTest)]
+        compare = self.option("compare")
+        sides = Sides(self.option("device"), self.option("backend"), tuple(compare) if compare else None)
+        try:
+            asked = [ask(str(one.path), sides, Path(), expect=True) for one in tests]
+            for one, found in zip(tests, asked, strict=True):
+                if found.task is not None and self.pool is None:
+                    self.pool = self._open(found.task.place.devices, 1 if alone else len(tests))
+                future = self.pool.submit(examine, found.task, found.text) if found.task is not None else None
+                self.running[one] = found, future
+        except (UsageError, NoMachine) as error:
+            pytest.exit(f"--backfuzz: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
+
+    def _open(self, devices: list[str], most: int) -> Any:
+        from fuzzer.execution.capacity import default_workers
+        from fuzzer.execution.pool import Pool
+
+        return Pool(min(self.option("workers") or default_workers(devices), most), devices)
+
+    @property
+    def given(self) -> list[str]:
+        """What `backfuzz replay` has to be told to do the same."""
+        told = [(name, self.option(name)) for name in _OPTIONS if name != "workers" and self.option(name)]
+        return [word for name, value in told for word in (f"--{name}", *([value] if isinstance(value, str) else value))]
+
+
+class ProgramFile(pytest.File):
+    """A .prog file: one test."""
+
+    def collect(self) -> Iterator[ProgramTest]:
+        yield ProgramTest.from_parent(self, name="backfuzz")
+
+
+class ProgramTest(pytest.Item):
+    """A program runs and shows what its header expects of it, which is `agree` without one."""
+
+    def runtest(self) -> None:
+        programs = self.config.pluginmanager.get_plugin(Programs.__name__)
+        assert isinstance(programs, Programs)  # else no program is collected
+        found = programs.result(self)
+        self.user_properties.append(("class", found.shown))
+        if found.stderr:
+            self.add_report_section("call", "stderr of the worker", found.stderr)
+        if not found.passed:
+            raise Unexpected(self._told(found, programs.given))
+
+    def _told(self, found: Any, given: list[str]) -> str:
+        file = os.path.relpath(self.path, self.config.invocation_params.dir)
+        head = f"{found.shown}, expected {' or '.join(found.wanted)}" if found.ran else found.head
+        again = f"again: {shlex.join(['backfuzz', 'replay', file, '--expect', *given])}"
+        smaller = [f"smaller: {shlex.join(['backfuzz', 'minimize', file, *given])}"] if found.verdicts else []
+        release = f"torch {importlib.metadata.version('torch')}"
+        return "\n".join([f"{file}: {head} ({release})", *found.evidence, again, *smaller])
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        return str(excinfo.value) if isinstance(excinfo.value, Unexpected) else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, self.nodeid
+
+
+class Unexpected(Exception):
+    """A program showed something else than its header says, or could not run."""
