@@ -79,15 +79,20 @@ def reduce(
     return _Search(program, is_same, workers, infer, record, budget, expired, note).run(reducers)
 
 
-def _gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Mapping[str, TensorType]] | None:
-    """The candidate with canonical names and fitting cotangents, and its types: if it types and costs less `than`."""
+def typed(candidate: Program, infer: Infer = infer) -> tuple[Program, Mapping[str, TensorType]] | None:
+    """The candidate with canonical names and fitting cotangents, and its types; None where it does not type."""
     named = canonical(candidate)
     try:
         types = infer(named)
     except IllTyped:
         return None
-    fitting = retype(named, types)
-    return (fitting, types) if cost(fitting) < than else None
+    return retype(named, types), types
+
+
+def _gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Mapping[str, TensorType]] | None:
+    """The candidate and its types, if it types and costs less `than`."""
+    found = typed(candidate, infer)
+    return found if found is not None and cost(found[0]) < than else None
 
 
 class _Search:

@@ -124,6 +124,12 @@ def _resized(
     )
 
 
+def resized_axes(program: Program, sizes: dict[_Axis, int], size: int) -> Iterator[Program]:
+    """The program with axes of this size resized; attributes follow in the ways that are usual."""
+    for adjustment in _adjustments(size, next(iter(sizes.values())))[:3] if sizes else ():
+        yield from _resized(program, sizes, adjustment)
+
+
 def _resized_leaf(leaf: Leaf, sizes: dict[_Axis, int], adjustment: _Adjustment, end: bool = False) -> Leaf:
     """The leaf in its new sizes. The arguments of an index recipe, such as below(n), follow like attributes do."""
     shape = tuple(sizes.get((leaf.name, axis), size) for axis, size in enumerate(leaf.shape))

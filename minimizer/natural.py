@@ -1,0 +1,252 @@
+"""A minimal program grown into what a person would write: the minimizer turned round.
+
+STEPS propose, one function each; `grow` lets through what types and is more natural by `unnatural`, the one definition.
+Only that costs a query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from fuzzer.language.infer import infer
+from fuzzer.language.layouts import views, written
+from fuzzer.language.program import (
+    NORMAL,
+    Cotangent,
+    Leaf,
+    Node,
+    Program,
+    Recipe,
+    Route,
+    contiguous,
+    map_nodes,
+    writes,
+    written_leaves,
+)
+from fuzzer.language.text import show
+from minimizer.passes import Reducer, default_route, default_setting, to_float32
+from minimizer.reduce import Infer, typed
+from minimizer.resize import resized_axes
+from minimizer.rewrite import Types, propose, swap
+
+Measure = tuple[float, ...]
+# The relative error that a program shows to people, where it shows the fault; 0 where the usual comparison lets it
+# pass, infinite where a number is not finite or nothing was measured. None where the fault does not show.
+Visible = Callable[[Program], float | None]
+
+# Compiles, at 2 to 3 s each: a minute. The reduction before it took about as many.
+_BUDGET = 20
+
+# What is seen at a glance: another number, a wrong first digit, a wrong third one.
+_GLANCES = (0.5, 0.05, 0.0005)
+_USUAL = ("f32", "i64", "bool", "c64")
+_USUAL_SIZE = 3
+_PLAIN_VALUES = ("ones", "arange", "integers")  # what the minimizer leaves
+
+
+def unnatural(program: Program, error: float) -> Measure:
+    """How far a program that shows this error is from what a person would write: smaller is more natural.
+
+    An earlier component outweighs any amount of a later one: 1. a difference that the usual comparison lets pass is
+    closed as rounding, whatever the program looks like; 2. settings away from their default, then the route; 3. unusual
+    dtypes; 4. values: random normal ones before other random ones, ones and counts, given numbers; 5. layouts: dense
+    leaves before those that views make, and any others; 6. how soon the error is seen; 7. sizes under 3, which leave
+    open what depends on them; 8. statements.
+    """
+    tensors: list[Leaf | Cotangent] = list(program.leaves)
+    tensors += [o.cotangent for o in program.outputs if o.cotangent is not None]
+    return (
+        error == 0,
+        len(program.settings),
+        (program.route.name != Route().name) + len(program.route.options),
+        sum(t.dtype not in _USUAL for t in tensors),
+        sum(map(_odd_values, tensors)),
+        sum(map(_odd_layout, program.leaves)),
+        sum(error < least for least in _GLANCES),
+        sum(n < _USUAL_SIZE for leaf in program.leaves for n in leaf.shape or (0,)),
+        sum(1 for _ in program.nodes),
+    )
+
+
+def _odd_values(t: Leaf | Cotangent) -> int:
+    """Indices and masks are what they must be."""
+    if not t.type.differentiable or (isinstance(t, Leaf) and t.base is not None) or t.values == NORMAL:
+        return 0
+    return 3 if t.values.name == "data" else 2 if t.values.name in _PLAIN_VALUES else 1
+
+
+def _odd_layout(leaf: Leaf) -> int:
+    if leaf.stride == contiguous(leaf.shape) and not leaf.offset and leaf.base is None:
+        return 0
+    return 1 if not leaf.offset and leaf.base is None and written(leaf.shape, leaf.stride) else 2
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The result of `grow`: the most natural program found, the error that it shows, the steps that led to it, and how
+    many programs were asked."""
+
+    program: Program
+    error: float
+    history: tuple[str, ...]
+    queries: int
+
+
+def grow(
+    program: Program,
+    error: float,
+    ask: Visible,
+    *,
+    infer: Infer = infer,
+    budget: int = _BUDGET,
+    expired: Callable[[], bool] = lambda: False,
+) -> Growth:
+    """The most natural program that STEPS reach from a minimal one, which shows this visible error.
+
+    ask   what a program shows; asked at most `budget` times, and not after `expired` is true.
+    """
+    found = typed(program, infer)
+    assert found is not None, "the minimal program types"
+    return _Grower(found[0], found[1], error, ask, infer, budget, expired).run()
+
+
+class _Grower:
+    """What has been found and asked so far."""
+
+    def __init__(
+        self,
+        program: Program,
+        types: Mapping[str, object],
+        error: float,
+        ask: Visible,
+        infer: Infer,
+        budget: int,
+        expired: Callable[[], bool],
+    ) -> None:
+        self.program, self.types, self.error = program, types, error
+        self.ask, self.infer, self.budget, self.expired = ask, infer, budget, expired
+        self.tried = {show(program)}
+        self.history: list[str] = []
+        self.queries = 0
+
+    def run(self) -> Growth:
+        while sum(self.exhaust(step) for step in STEPS):
+            pass
+        return Growth(self.program, self.error, tuple(self.history), self.queries)
+
+    def exhaust(self, step: Reducer) -> bool:
+        """Apply one step until it fails; whether it ever succeeded. Reducers have failed on the minimal program."""
+        before = len(self.history)
+        while (step not in _AGAIN or self.history) and self.once(step):
+            self.history.append(step.__name__)
+        return len(self.history) > before
+
+    def once(self, step: Reducer) -> bool:
+        """Follow the first proposal of a step that shows the fault and is more natural."""
+        now = unnatural(self.program, self.error)
+        for proposal in step(self.program, Types(self.types)):  # type: ignore[arg-type]
+            found = typed(proposal, self.infer)
+            if found is None or show(found[0]) in self.tried or not unnatural(found[0], math.inf) < now:
+                continue
+            if self.queries >= self.budget or self.expired():
+                return False
+            self.tried.add(show(found[0]))
+            self.queries += 1
+            error = self.ask(found[0])
+            if error is not None and unnatural(found[0], error) < now:
+                self.program, self.types, self.error = *found, error
+                return True
+        return False
+
+
+# ---------------------------------------------------------------- steps
+
+
+def loud_values(program: Program, types: Types) -> Iterator[Program]:
+    """What adds and subtracts a value loses the small beside 1e8 and makes NaN of infinity: the leaves hold these, and
+    what is written in place is 0.1, which a reader knows again; then without that."""
+    leaves = tuple(map(_loud, program.leaves))
+    body = map_nodes(program.body, _filling)
+    for changed in (body, program.body):
+        yield from propose(program, leaves=leaves, body=changed)
+
+
+_LOUD = (1e8, math.inf, 1.0)
+
+
+def _loud(leaf: Leaf) -> Leaf:
+    if not leaf.type.is_float or leaf.base is not None or leaf.dtype == "f16":
+        return leaf
+    shape = leaf.shape if math.prod(leaf.shape) >= len(_LOUD) else (len(_LOUD),)
+    numbers = (_LOUD * math.prod(shape))[: math.prod(shape)]
+    return replace(leaf, shape=shape, stride=contiguous(shape), offset=0, values=Recipe("data", numbers), seed=0)
+
+
+def _filling(node: Node) -> Node:
+    target = writes(node)
+    return node if target is None else replace(node, op="fill_", args=(target,), attrs=(("value", 0.1),))
+
+
+def normal_values(program: Program, types: Types) -> Iterator[Program]:
+    """Random normal numbers: everywhere, in all leaves, in the cotangents, in one leaf after the other."""
+
+    def normal(leaf: Leaf, number: int) -> Leaf:
+        own = leaf.type.differentiable and leaf.base is None
+        return replace(leaf, values=NORMAL, seed=number) if own else leaf
+
+    leaves = tuple(normal(leaf, i) for i, leaf in enumerate(program.leaves))
+    drawn = (o.cotangent and replace(o.cotangent, values=NORMAL, seed=len(leaves)) for o in program.outputs)
+    outputs = tuple(replace(o, cotangent=c) for o, c in zip(program.outputs, drawn, strict=True))
+    yield from propose(program, leaves=leaves, outputs=outputs)
+    yield from propose(program, leaves=leaves)
+    yield from propose(program, outputs=outputs)
+    for old, new in zip(program.leaves, leaves, strict=True):
+        yield from propose(program, leaves=swap(program.leaves, old, new))
+
+
+def viewed_layout(program: Program, types: Types) -> Iterator[Program]:
+    """A leaf that lies oddly lies as views of a dense tensor do; then it is dense, and the program takes the view,
+    where it is one and not several."""
+    for leaf in program.leaves:
+        if not _odd_layout(leaf) or leaf.base is not None:
+            continue
+        for view in views(leaf.shape, leaf.stride):
+            made = replace(leaf, stride=view.stride, offset=0)
+            yield from propose(program, leaves=swap(program.leaves, leaf, made))
+        if leaf.name in written_leaves(program):
+            continue
+        for view in (view for view in views(leaf.shape, leaf.stride) if len(view.steps) == 1):
+            dense = replace(leaf, name=f"{leaf.name}_dense", shape=view.base, stride=contiguous(view.base), offset=0)
+            [(op, attributes)] = view.steps
+            body = (Node((leaf.name,), op, (dense.name,), attributes), *program.body)
+            yield from propose(program, leaves=swap(program.leaves, leaf, dense), body=body)
+
+
+def usual_sizes(program: Program, types: Types) -> Iterator[Program]:
+    """Scalars have three elements, and so have dimensions of one or two: all of a size, then leaf by leaf."""
+
+    def some(leaf: Leaf) -> Leaf:
+        scalar = not leaf.shape and leaf.type.differentiable
+        return replace(leaf, shape=(_USUAL_SIZE,), stride=(1,)) if scalar else leaf
+
+    yield from propose(program, leaves=tuple(map(some, program.leaves)))
+    for size in range(_USUAL_SIZE - 1, 0, -1):
+        axes = [(leaf.name, axis) for leaf in program.leaves for axis, n in enumerate(leaf.shape) if n == size]
+        yield from resized_axes(program, dict.fromkeys(axes, _USUAL_SIZE), size)
+        names = list(dict.fromkeys(name for name, _ in axes))
+        for name in names if len(names) > 1 else ():
+            yield from resized_axes(program, {axis: _USUAL_SIZE for axis in axes if axis[0] == name}, size)
+
+
+# Reducers whose goals are natural too: larger or other values may let them succeed where they failed before.
+_AGAIN: tuple[Reducer, ...] = (default_setting, default_route, to_float32)
+
+STEPS: tuple[Reducer, ...] = (
+    loud_values,
+    normal_values,
+    viewed_layout,
+    usual_sizes,
+    *_AGAIN,
+)
