@@ -39,6 +39,10 @@ def merge(db: Database, other: Database) -> Merged:
             told = other.conn.execute("select mark, probe from mark where variant = ?", [row["id"]]).fetchall()
             marks = [name for name, probe in told if not probe]
             touched.add(faults.join(db, row["id"], row["created"], marks, [name for name, probe in told if probe]))
+        elif row["natural"] != "null":
+            db.conn.execute(
+                "update variant set natural = ? where id = ? and natural = 'null'", [row["natural"], row["id"]]
+            )
     ours = _our_faults(db, other)
     _take_occurrences(db, other, ours)
     for theirs, mine in ours.items():

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fuzzer.findings.errors import UnverifiedFinding
-from fuzzer.judgement.verdict import FINDINGS, Comparison, Finding, Signature
+from fuzzer.judgement.verdict import FINDINGS, Comparison, Finding, Natural, Signature, parse_signature
 from fuzzer.language.text import parse
 
 LEAST_RUNS = 3  # a finding enters only after it reproduced in all of at least this many fresh processes
@@ -26,7 +26,17 @@ def encode(finding: Finding) -> dict[str, Any]:
         "pattern": signature.pattern,
         **fields,
         "comparisons": [_plain(asdict(comparison)) for comparison in finding.comparisons],
+        "natural": encode_natural(finding.natural),
     }
+
+
+def encode_natural(natural: Natural | None) -> dict[str, Any] | None:
+    """A natural program and what it shows, as plain values."""
+    if natural is None:
+        return None
+    plain = [_plain(asdict(comparison)) for comparison in natural.comparisons]
+    return {"program": natural.program, "signature": str(natural.signature), "detail": natural.detail,
+            "comparisons": plain}  # fmt: skip
 
 
 def decode(fields: dict[str, Any]) -> Finding:
@@ -34,6 +44,7 @@ def decode(fields: dict[str, Any]) -> Finding:
     return Finding(
         signature=Signature(fields["oracle"], fields["class"], fields["direction"], fields["pattern"]),
         comparisons=tuple(map(_comparison, fields["comparisons"])),
+        natural=_natural(fields.get("natural")),
         **{key: fields[key] for key in _PLAIN_FIELDS},
     )
 
@@ -43,7 +54,14 @@ _PLAIN_FIELDS = (
     *("campaign", "created", "note", "before", "diagnosis", "attachments", "unsupported"),
 )
 DIAGNOSED = ("stages", "ablation", "diagnosis", "attachments")
-_JSON_COLUMNS = ("place", "comparisons", "totals", *DIAGNOSED)
+_JSON_COLUMNS = ("place", "comparisons", "totals", "natural", *DIAGNOSED)
+
+
+def _natural(fields: dict[str, Any] | None) -> Natural | None:
+    if fields is None:
+        return None
+    signature, comparisons = parse_signature(fields["signature"]), tuple(map(_comparison, fields["comparisons"]))
+    return Natural(fields["program"], signature, fields["detail"], comparisons)
 
 
 def _plain(comparison: dict[str, Any]) -> dict[str, Any]:

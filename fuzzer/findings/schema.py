@@ -87,6 +87,14 @@ def _add_faults(db: Database) -> None:
         db.conn.execute(statement)
 
 
+@_migration
+def _add_natural(db: Database) -> None:
+    """Beside a minimal program the one that people are shown; JSON, null where none was grown."""
+    db.conn.execute("alter table variant add column natural text not null default 'null'")
+    db.conn.execute("drop view variants")
+    db.conn.execute(_VARIANTS_WITH_NATURAL)
+
+
 def _table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 
@@ -174,4 +182,8 @@ _VIEWS = (
     "create view campaigns as select id, started, seconds, command, seed, json_extract(totals, '$.programs') "
     "as programs, json_extract(place, '$.torch') as torch, json_extract(place, '$.device') as device, totals, place "
     "from campaign",
+)
+# as it was, and the natural program
+_VARIANTS_WITH_NATURAL = _VIEWS[0].replace(
+    "detail, program, ", "detail, program, json_extract(natural, '$.program') as natural, "
 )

@@ -30,7 +30,7 @@ from fuzzer.findings.faults import STATES, Fault, State
 from fuzzer.findings.merge import Merged, merge
 from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.recognise import Known, known_fault
-from fuzzer.findings.rows import DIAGNOSED, decode, encode, from_row, require_verified, to_row
+from fuzzer.findings.rows import DIAGNOSED, decode, encode, encode_natural, from_row, require_verified, to_row
 from fuzzer.judgement.verdict import Finding
 
 
@@ -127,6 +127,15 @@ class Store:
         with self._writing() as db:
             file.put(db, "variant", {"id": finding.id, **to_row({name: getattr(finding, name) for name in DIAGNOSED})})
             faults.assign(db, changed)
+        return True
+
+    def set_natural(self, finding: Finding) -> bool:
+        """Store the natural program of a known finding. False if it was as it is."""
+        known = self.get(finding.id)
+        if repr(known.natural) == repr(finding.natural):  # nan differs from itself
+            return False
+        with self._writing() as db:
+            file.put(db, "variant", {"id": known.id, **to_row({"natural": encode_natural(finding.natural)})})
         return True
 
     # ------------------------------------------------------------ faults

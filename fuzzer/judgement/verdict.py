@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # Worst first: a trial's class is the first of these that any oracle gave it.
 CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "rounding-sensitive",
@@ -118,6 +118,16 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Natural:
+    """A minimal program grown into what a person would write, and what it shows: as the fields of `Finding`."""
+
+    program: str
+    signature: Signature
+    detail: str
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclass(frozen=True)
 class Finding:
     """A verified difference, ready to be posted. Texts are `.prog` texts.
 
@@ -130,6 +140,7 @@ class Finding:
     diagnosis    what is at fault, a line each by name (`diagnose.FIELDS`); a piece that was not run says why.
     attachments  longer texts by file name: graphs with strides, generated code, drawings of the wrong elements.
     unsupported  why torch promises nothing here (`promise.why_unsupported`); "" where it does.
+    natural      the program that people are shown; the minimal one where nothing is more natural; None: not grown yet.
     """
 
     signature: Signature
@@ -149,6 +160,17 @@ class Finding:
     diagnosis: dict[str, str] = field(default_factory=dict)
     attachments: dict[str, str] = field(default_factory=dict)
     unsupported: str = ""
+    natural: Natural | None = None
+
+    @property
+    def grown(self) -> Finding:
+        """The same of the natural program; the finding itself where that is the minimal one."""
+        if self.natural is None or self.natural.program == self.program:
+            return self
+        n = self.natural
+        return replace(
+            self, signature=n.signature, program=n.program, detail=n.detail, comparisons=n.comparisons, natural=None
+        )
 
     @property
     def verdict(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from fuzzer.findings.faults import GONE, State
 from fuzzer.findings.merge import Merged
 from fuzzer.findings.store import CampaignRecord, Store, open_store
+from fuzzer.judgement.verdict import Natural
 from tests.findings.test_cause import found, lowering, text
 from tests.findings.test_faults import ALONE, BRIDGE, verified
 
@@ -34,6 +35,14 @@ def test_findings_join_the_faults_that_they_share_a_cause_with(tmp_path: Path) -
         assert (one.variants, one.occurrences, one.gone_on) == (2, 2, ("2.15.0 cpu",))
         assert (other.state, other.history[-1][2]) == (KNOWN, "somebody")
         assert [c.id for c in ours.campaigns()] == ["c9"]
+
+
+def test_a_natural_program_that_only_the_other_has_is_taken_over(tmp_path: Path) -> None:
+    mine, grown = (replace(HERE, natural=n) for n in (None, Natural(text("sin"), HERE.signature, "it shows")))
+    with ledger(tmp_path / "a.db", mine) as ours, ledger(tmp_path / "b.db", grown) as theirs:
+        ours.merge(theirs)
+        theirs.merge(ledger(tmp_path / "c.db", mine))
+        assert ours.list() == theirs.list() == [grown]
 
 
 def test_merging_again_changes_not_a_byte(tmp_path: Path) -> None:

@@ -36,4 +36,5 @@ def test_a_new_ledger_takes_every_step() -> None:
     db = Database(sqlite3.connect(":memory:", isolation_level=None))
     for step in MIGRATIONS:
         step(db)
+    assert "natural" in db["variant"].columns_dict
     assert {"fault", "variant", "occurrence", "campaign", "mark", "life", "history"} <= set(db.table_names())

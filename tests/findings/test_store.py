@@ -264,7 +264,7 @@ def test_an_older_schema_is_read_as_it_is_and_brought_up_to_date_by_the_first_wr
 def test_a_store_of_the_first_schema_has_the_fields_of_today(path: Path) -> None:
     db = Database(sqlite3.connect(path, isolation_level=None))
     schema.MIGRATIONS[0](db)
-    later = ("before", "diagnosis", "attachments", "unsupported")
+    later = ("before", "diagnosis", "attachments", "unsupported", "natural")
     old = {k: v for k, v in rows.to_row(rows.encode(finding())).items() if k not in later}
     db["findings"].insert(old | {"triage": "new", "seen": 3, "last_seen": finding().created})
     db.conn.execute(f"pragma application_id = {file._APPLICATION_ID}")

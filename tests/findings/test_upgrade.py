@@ -1,16 +1,17 @@
-"""A ledger of before faults, brought up to date."""
+"""An older ledger, brought up to date."""
 
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 from sqlite_utils import Database
 
-from fuzzer.findings import file, schema
+from fuzzer.findings import faults, file, schema
 from fuzzer.findings.rows import encode, to_row
 from fuzzer.findings.store import open_store
-from fuzzer.judgement.verdict import Finding
+from fuzzer.judgement.verdict import Finding, Natural, Signature
 from tests.findings.found import RELU, TWO_OPS, finding
 
 NOTE = "known: pytorch #180164 (pull request 2), and FlagGems pull request 2395"
@@ -23,7 +24,7 @@ def write_old(path: Path, *findings: Finding) -> None:
         step(db)
     for found in findings:
         row = to_row(encode(found))
-        del row["unsupported"]
+        del row["unsupported"], row["natural"]
         db["findings"].insert(row | {"triage": "duplicate", "seen": 5, "last_seen": found.created})
     db.conn.execute(f"pragma application_id = {file._APPLICATION_ID}")
     db.conn.execute("pragma user_version = 3")
@@ -46,3 +47,33 @@ def test_findings_get_faults_with_the_states_of_their_notes_and_what_is_not_prom
         "setting inductor.constant_and_index_propagation",
     )
     assert path.read_bytes() == before
+
+
+def test_a_ledger_of_before_natural_programs_opens_and_takes_them_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "findings.db"
+    db = Database(sqlite3.connect(path, isolation_level=None))
+    for step in schema.MIGRATIONS[:4]:
+        step(db)
+    known = finding(TWO_OPS, created="1", note="a note")
+    row = to_row(encode(known))
+    del row["natural"]
+    db["variant"].insert(row)
+    faults.enter(db, known)
+    db.conn.execute(f"pragma application_id = {file._APPLICATION_ID}")
+    db.conn.execute("pragma user_version = 4")
+    db.conn.close()
+    before = path.read_bytes()
+    with open_store(path, create=False) as opened:
+        [old], [fault] = opened.list(), opened.faults()
+        assert (old, fault.variants) == (known, 1)
+        assert path.read_bytes() == before
+        grown = replace(
+            known, natural=Natural(RELU, Signature("no_new_nonfinite", "wrong", "forward", "nonfinite"), "v0")
+        )
+        assert opened.set_natural(grown)
+        assert not opened.set_natural(grown)
+    with open_store(path, create=False) as opened:
+        assert opened.list() == [grown]
+        assert opened.faults() == (fault,)
+    [shown] = Database(sqlite3.connect(path)).query("select * from variants")
+    assert shown["natural"] == RELU
