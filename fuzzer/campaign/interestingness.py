@@ -21,7 +21,7 @@ from fuzzer.language.text import show
 from minimizer.reduce import Reduction, reduce
 from minimizer.same import DETERMINISTIC, Answer, Sameness, Shown, checker, margin
 
-_MOST_KEPT = 20_000  # kept, at about a kilobyte each
+_MOST_KEPT = 20_000  # kept, at about two kilobytes each
 
 
 class CandidateCache:
@@ -46,6 +46,7 @@ class CandidateCache:
         self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=final), examine
         self.batch = max(2, batch or pool.workers)
         self.kept: dict[str, Shown] = {}
+        self.verdicts: dict[str, tuple[Verdict, ...]] = {}  # behind what is kept
         self.refused: set[str] = set()  # texts that eager refused: they were never compiled
         self.built: set[str] = set()  # texts that a stage could not run: they were built
         self.running: dict[str, Future[Report]] = {}
@@ -96,11 +97,12 @@ class CandidateCache:
     def _keep(self, text: str) -> None:
         if len(self.kept) >= _MOST_KEPT:
             oldest = next(iter(self.kept))
-            del self.kept[oldest]
+            del self.kept[oldest], self.verdicts[oldest]
             self.refused.discard(oldest)
             self.built.discard(oldest)
         report = self.pool.result(self.running.pop(text), self.task)
         self.kept[text] = _finding_errors(report)
+        self.verdicts[text] = report.verdicts
         if report.rejected:
             self.refused.add(text)
         if report.built:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from fuzzer.diagnosis.ablation import ablations, outcome_text, without_ops
@@ -12,12 +12,21 @@ from fuzzer.execution.verify import examine_all
 from fuzzer.findings.cause import LEFT
 from fuzzer.findings.recognise import STAGE, Known, recognise
 from fuzzer.judgement.verdict import Signature
+from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 
 
 def fault_shown(text: str, signature: Signature, known: Iterable[Known], task: Task, pool: Pool) -> str | None:
     """The id of the fault that explains a program of this signature; None where none of these does."""
-    program, fresh = parse(text), replace(task, fresh=True)
+    program = parse(text)
+    return recognise(
+        signature, (node.op for node in program.nodes), known, experimenter(program, signature, task, pool)
+    )
+
+
+def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:
+    """A function that runs the experiment of a name on the program and tells the class that it then shows."""
+    fresh = replace(task, fresh=True)
     single = {STAGE + a.name if a.table == "stage" else a.name: a for a in ablations(program, fresh)}
 
     def answer(name: str) -> str:
@@ -29,4 +38,4 @@ def fault_shown(text: str, signature: Signature, known: Iterable[Known], task: T
             return ""
         return outcome_text(examine_all(pool, [(found.task, found.text)])[0], signature.verdict)
 
-    return recognise(signature, (node.op for node in program.nodes), known, answer)
+    return answer

@@ -1,4 +1,4 @@
-"""One suspect: minimized, verified, diagnosed, stored."""
+"""One suspect: minimized, verified, diagnosed, grown, stored."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
+from fuzzer.campaign.natural import grow_finding
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.recognition import fault_shown
 from fuzzer.diagnosis.diagnose import diagnose
@@ -65,8 +66,8 @@ def triage_suspect(
     expired: Callable[[], bool] = lambda: False,
     recognised: bool = True,
 ) -> TriageOutcome:
-    """Minimize, verify and diagnose one suspect; store it when it is new. One that shows a fault of the ledger is not
-    minimized, where it may be `recognised`."""
+    """Minimize, verify, diagnose and grow one suspect; store it when it is new. One that shows a fault of the ledger is
+    not minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
     pool = cache.pool
@@ -113,10 +114,21 @@ def triage_suspect(
     if new:
         if plan.corpus is not None:
             _keep_regression(plan.corpus, finding)
-        finding = diagnose(finding, task, pool, plan.folder, expired)
-        with open_store(plan.db) as store:
-            store.set_diagnosis(finding)
+        finding = _look_into(finding, task, pool, plan, expired)
     return TriageOutcome(finding, new, reduction.why, reduction.others, reduction)
+
+
+def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Callable[[], bool]) -> Finding:
+    """The finding, which is stored, with its diagnosis and natural program, which are stored too. Where torch promises
+    nothing, nobody is shown a program."""
+    finding = diagnose(finding, task, pool, plan.folder, expired)
+    with open_store(plan.db) as store:
+        store.set_diagnosis(finding)
+    if not finding.unsupported and not expired():
+        finding, _ = grow_finding(finding, task, pool, plan.folder, expired)
+        with open_store(plan.db) as store:
+            store.set_natural(finding)
+    return finding
 
 
 def _recognised(text: str, signature: Signature, plan: Plan, task: Task, pool: Pool) -> TriageOutcome | None:

@@ -21,7 +21,7 @@ from fuzzer.findings.faults import Fault
 @json_option
 @exit_codes
 def show(reference: str, db: Path, as_json: bool) -> None:
-    """Show one finding: its minimal program, evidence, diagnosis, stages, ablation and environment.
+    """Show one finding: its minimal and its natural program, evidence, diagnosis, stages, ablation and environment.
 
     Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
     """
@@ -40,6 +40,8 @@ def show(reference: str, db: Path, as_json: bool) -> None:
         click.echo(f"the original program: {finding.before}")
     click.echo()
     click.echo(finding.program)
+    if finding.grown is not finding:
+        click.echo(f"the natural program: {finding.grown.detail}\n\n{finding.grown.program}")
     click.echo(f"reproduced {finding.reproduced} of {finding.runs} in fresh processes")
     click.echo("diagnosis:\n" + "\n".join(diagnosis_lines(finding)))
     for title, table in (("stages", finding.stages), ("settings", finding.ablation), ("place", finding.place)):

@@ -15,7 +15,7 @@ from fuzzer.execution.verify import Verification
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.text import parse
 from minimizer.reduce import Reduction
-from tests.campaign.fakes import EAGER, PROGRAM
+from tests.campaign.fakes import EAGER, PROGRAM, as_natural
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def plan(tmp_path: Path) -> Plan:
 
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Minimizing, verifying and diagnosing that take no time; `reproduced` may be changed."""
+    """Minimizing, verifying, diagnosing and growing that take no time; `reproduced` may be changed."""
     state: dict[str, Any] = {"reproduced": 3}
 
     def verify(text: str, task: Task, signature: Signature, *_: Any) -> Verification:
@@ -36,5 +36,6 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: minimal)
     monkeypatch.setattr(suspects, "verify", verify)
     monkeypatch.setattr(suspects, "diagnose", lambda finding, *_: finding)
+    monkeypatch.setattr(suspects, "grow_finding", lambda finding, *_: (as_natural(finding), None))
     monkeypatch.setattr(loop, "require_canaries", lambda pool, plan, say: None)
     return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from fuzzer.campaign.interestingness import CandidateCache
@@ -13,7 +14,7 @@ from fuzzer.campaign.totals import Totals
 from fuzzer.campaign.triage import Triage
 from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
-from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.judgement.verdict import Finding, Natural, Signature, Verdict
 
 SIGNATURE = Signature("gradients_agree", "wrong", "backward", "other")
 OTHER = Signature("worker_survives", "crashes", "backward", "SIGSEGV")
@@ -29,6 +30,11 @@ EAGER = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))
 
 def wrong(signature: Signature = SIGNATURE, text: str = PROGRAM) -> Report:
     return Report(text, (Verdict(signature, "x0.grad[2]: compiled 0, eager 1"),), detectable=3, elements=4)
+
+
+def as_natural(finding: Finding) -> Finding:
+    """The finding whose minimal program is natural."""
+    return replace(finding, natural=Natural(finding.program, finding.signature, finding.detail))
 
 
 class FakePool:

@@ -16,7 +16,7 @@ from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.text import parse, show
 from minimizer.reduce import Reduction
-from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, FakePool, one, wrong
+from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, FakePool, as_natural, one, wrong
 
 
 def test_a_verified_suspect_becomes_a_finding_and_a_regression_program(plan: Plan, fakes: dict[str, Any]) -> None:
@@ -26,6 +26,8 @@ def test_a_verified_suspect_becomes_a_finding_and_a_regression_program(plan: Pla
         [found] = store.list()
     assert (found.signature, found.program, found.reproduced, found.runs) == (SIGNATURE, PROGRAM, 3, 3)
     assert found.detail == "in code.py"
+    assert found.natural is not None
+    assert found.natural.program == PROGRAM
     assert plan.corpus is not None
     kept = parse((plan.corpus / f"{found.id}.prog").read_text())
     assert kept.nodes == parse(PROGRAM).nodes
@@ -78,7 +80,7 @@ def test_a_finding_is_safe_before_it_is_diagnosed_and_is_diagnosed_once(
     assert not one(plan).new
     [before] = seen
     with open_store(plan.db, create=False) as store:
-        assert store.list() == [replace(before, diagnosis={"ratio": "all zero"})]
+        assert store.list() == [as_natural(replace(before, diagnosis={"ratio": "all zero"}))]
     assert before.diagnosis == {}
 
 

@@ -1,0 +1,118 @@
+"""A finding's minimal program grown into what a person would write, asked of the pool like a reduction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from fuzzer.campaign.interestingness import CandidateCache
+from fuzzer.campaign.recognition import experimenter
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.verify import verify
+from fuzzer.findings.cause import NUMBERS
+from fuzzer.findings.recognise import AGREE, kernels_of, known_fault
+from fuzzer.judgement.verdict import Comparison, Finding, Natural, Signature, Verdict, follows, without_paths
+from fuzzer.language.program import Program
+from fuzzer.language.text import parse, show
+from fuzzer.language.values import TORCH_DTYPES
+from minimizer.natural import Growth, grow
+from minimizer.same import margin
+
+_VALUES = (*NUMBERS, "nonfinite")  # patterns that other values may turn into one another
+
+
+def grow_finding(
+    finding: Finding, task: Task, pool: Pool, folder: Path, expired: Callable[[], bool] = lambda: False
+) -> tuple[Finding, Growth]:
+    """The finding with its natural program, and how that was found. The minimal program is the natural one where none
+    is more natural, or not all fresh processes show it.
+
+    task, pool   where the finding shows.  folder   for what fresh processes write.
+    """
+    cache = CandidateCache(pool, replace(task, fresh=True), final=True)
+    shown: dict[str, Verdict] = {}
+
+    def ask(program: Program) -> float | None:
+        list(cache([program]))
+        text = show(program)
+        verdict = _same_fault(finding, text, cache)
+        if verdict is None or verdict.error < least:
+            return None
+        shown[text] = verdict
+        return visible_error(verdict, program)
+
+    program = parse(finding.program)
+    minimal = Natural(finding.program, finding.signature, finding.detail, finding.comparisons)
+    known = Verdict(finding.signature, finding.detail, finding.comparisons)
+    least, error = margin(known.error), visible_error(known, program)
+    growth = grow(program, error, ask, expired=expired)
+    text = show(growth.program)
+    if not growth.history:
+        return replace(finding, natural=minimal), growth
+    verified = verify(text, task, shown[text].signature, pool.workers, task.place.devices, folder)
+    if verified.reproduced < verified.runs or verified.verdict is None:
+        return replace(finding, natural=minimal), growth
+    v = verified.verdict
+    return replace(finding, natural=Natural(text, v.signature, without_paths(v.detail), v.comparisons)), growth
+
+
+def visible_error(verdict: Verdict, program: Program) -> float:
+    """The largest relative error that a reader sees: 0 where torch.testing.assert_close passes at its defaults,
+    infinite where a side is not finite or nothing was measured."""
+    eager = verdict.signature.verdict == "eager-suspect"
+    pairs = [(c, c.eager if eager else c.compiled, c.float64 if eager else c.eager) for c in verdict.comparisons]
+    dtypes = [_dtype(program, c) for c in verdict.comparisons]
+    return max((_visible(a, b, d) for (_, a, b), d in zip(pairs, dtypes, strict=True)), default=math.inf)
+
+
+def _visible(actual: float, expected: float, dtype: torch.dtype) -> float:
+    try:
+        torch.testing.assert_close(torch.tensor(actual, dtype=dtype), torch.tensor(expected, dtype=dtype))
+    except AssertionError:
+        off = abs(actual - expected)
+        return off / abs(expected) if math.isfinite(off) and expected else math.inf
+    return 0.0
+
+
+def _dtype(program: Program, comparison: Comparison) -> torch.dtype:
+    """That of the compared tensor, of a complex one of its parts."""
+    names = {f"{leaf.name}.grad": leaf.dtype for leaf in program.leaves}
+    names |= {o.value: o.cotangent.dtype for o in program.outputs if o.cotangent is not None}
+    found = TORCH_DTYPES[names.get(comparison.name, "f32")]
+    return found.to_real() if found.is_complex else found if found.is_floating_point else torch.float32
+
+
+def _same_fault(finding: Finding, text: str, cache: CandidateCache) -> Verdict | None:
+    """The verdict of a candidate that shows the finding's fault.
+
+    One of the finding's signature with all its kernels does; where other values or another write changed these, it is
+    the fault if the experiments that tell the finding tell the candidate too.
+    """
+    held = kernels_of(finding.program) <= kernels_of(text)
+    for verdict in cache.verdicts[text]:
+        if held and follows(finding.signature, verdict.signature):
+            return verdict
+        if _alike(finding.signature, verdict.signature):
+            return verdict if _told_alike(finding, text, verdict, cache.task, cache.pool) else None
+    return None
+
+
+def _alike(own: Signature, shown: Signature) -> bool:
+    """Whether other values may have made one of the other."""
+    same = (own.verdict, own.direction) == (shown.verdict, shown.direction)
+    return same and own.pattern in _VALUES and shown.pattern in _VALUES
+
+
+def _told_alike(finding: Finding, text: str, verdict: Verdict, task: Task, pool: Pool) -> bool:
+    """Whether a candidate answers the questions that tell the finding; no if there are none."""
+    questions = [q for known in known_fault("", [finding]) for q in known.questions]
+    answer = experimenter(parse(text), verdict.signature, task, pool)
+    return bool(questions) and all(
+        (told := answer(q.name)) != "" and not told.startswith("not run") and (told == AGREE) is q.agrees
+        for q in questions
+    )

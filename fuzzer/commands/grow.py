@@ -1,0 +1,72 @@
+"""`backfuzz grow`: minimal programs of the ledger grown into what a person would write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.options import db_option, json_option, where_option, workers_option
+from fuzzer.commands.reference import finding_task
+from fuzzer.judgement.verdict import Finding
+
+
+@main.command()
+@click.argument("references", nargs=-1, required=True, metavar="ID...")
+@where_option
+@workers_option
+@db_option
+@json_option
+@exit_codes
+def grow(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
+    """Grow the minimal programs of findings into what a person would write, where they were found or on --device, and
+    store these beside them: the same fault with random normal values, usual layouts and sizes, and an error that shows.
+
+    Takes about a minute a finding. Exit codes: 0 grown; 2 a finding does not show here, or there is no such finding or
+    ledger; 3 this machine cannot run it; 130 interrupted.
+    """
+    from fuzzer.findings.rows import encode_natural
+    from fuzzer.findings.store import open_store
+
+    with open_store(db, create=False) as store:
+        findings = [store.get(reference) for reference in references]
+    rows = []
+    for finding in findings:
+        found = grow_one(finding, device, workers)
+        if found is None:
+            click.echo(f"{finding.id}: it does not show here (found with torch {finding.place.get('torch')})", err=True)
+            continue
+        grown, history, queries = found
+        with open_store(db) as store:
+            store.set_natural(grown)
+        rows.append({"id": grown.id, "natural": encode_natural(grown.natural), "steps": history, "queries": queries})
+        if not as_json:
+            steps = ", ".join(history) or "nothing is more natural"
+            click.echo(f"{grown.id}: {steps} ({queries} programs asked)\n{grown.grown.detail}\n\n{grown.grown.program}")
+    if as_json:
+        click.echo(json.dumps(rows))
+    sys.exit(0 if len(rows) == len(findings) else COULD_NOT_RUN)
+
+
+def grow_one(finding: Finding, device: str | None, workers: int | None) -> tuple[Finding, tuple[str, ...], int] | None:
+    """The finding with its natural program, the steps that led there, how many programs were asked; None where it does
+    not show."""
+    from fuzzer.campaign.natural import grow_finding
+    from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.pool import Pool
+    from fuzzer.execution.verify import examine_all, matching
+
+    task: Any = finding_task(finding, device, None, None)
+    folder = Path(".backfuzz")
+    folder.mkdir(parents=True, exist_ok=True)
+    with Pool(workers or default_workers(task.place.devices), task.place.devices, scratch=folder) as pool:
+        if matching(examine_all(pool, [(task, finding.program)])[0], finding.signature) is None:
+            return None
+        grown, growth = grow_finding(finding, task, pool, folder)
+        return grown, growth.history, growth.queries
