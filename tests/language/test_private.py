@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.language.private import FP_FUSION, bisect, saved_tensor_hooks_kept, without_part
+from fuzzer.language.private import FP_FUSION, before_code, bisect, saved_tensor_hooks_kept, without_part
 from fuzzer.language.settings import exists, in_force
 
 
@@ -60,3 +60,13 @@ def test_what_forbids_hooks_of_saved_tensors_leaves_them_allowed() -> None:
     with saved_tensor_hooks_kept():
         hooks._saved_tensors_hooks_disable("not now")
     assert hooks._saved_tensors_hooks_is_enabled()
+
+
+def test_what_is_called_before_code_is_written_is_called_no_more_afterwards() -> None:
+    from torch._inductor.scheduler import Scheduler
+
+    before, called = Scheduler.codegen, list[str]()
+    with pytest.raises(AttributeError), before_code(lambda: called.append("noted")):
+        Scheduler.codegen(object())  # which schedules nothing
+    assert called == ["noted"]
+    assert Scheduler.codegen is before
