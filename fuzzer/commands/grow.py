@@ -13,7 +13,7 @@ import click
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option, where_option, workers_option
-from fuzzer.commands.reference import finding_task
+from fuzzer.commands.reference import Sides, finding_task
 from fuzzer.judgement.verdict import Finding
 
 
@@ -62,7 +62,7 @@ def grow_one(finding: Finding, device: str | None, workers: int | None) -> tuple
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import examine_all, matching
 
-    task: Any = finding_task(finding, device, None, None)
+    task: Any = finding_task(finding, Sides(device))
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
     with Pool(workers or default_workers(task.place.devices), task.place.devices, scratch=folder) as pool:
