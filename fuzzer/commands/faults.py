@@ -56,7 +56,8 @@ def print_faults(found: Sequence[Fault]) -> None:
     """The faults as a table, the most urgent first, those of what torch does not promise apart."""
     from rich.console import Console
 
-    from fuzzer.commands.table import by_promise, fault_table, urgency
+    from fuzzer.commands.table import fault_table
+    from fuzzer.findings.listing import by_promise, urgency
 
     console = Console()
     if not console.is_terminal:

@@ -83,8 +83,8 @@ def _pythons(releases: Sequence[str], pythons: Sequence[Path]) -> list[Path]:
 
 
 def _print(found: Sequence[Fault], rows: list[dict[str, Any]], as_json: bool) -> None:
-    from fuzzer.commands.table import devices
     from fuzzer.diagnosis.matrix import span
+    from fuzzer.findings.listing import devices
 
     spans = {fault.id: {device: span(fault, device) for device in devices(fault)} for fault in found}
     if as_json:

@@ -11,8 +11,9 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from fuzzer.commands.faults import print_faults
-from fuzzer.commands.table import fault_table, urgency
+from fuzzer.commands.table import fault_table
 from fuzzer.findings.faults import OPEN, Fault, State
+from fuzzer.findings.listing import urgency
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import Store, open_store
 

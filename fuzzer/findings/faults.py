@@ -175,12 +175,33 @@ def refresh(db: Database, fault: str) -> None:
         )
 
 
+_RANKED = "select case when unsupported = '' then class else 'unsupported' end, length(program), created, id, fault "
+
+
 def representative(db: Database, fault: str) -> Finding:
     """The simplest variant of a fault: of those of the worst class the one with the shortest program."""
-    shown = "case when unsupported = '' then class else 'unsupported' end"
-    found = db.conn.execute(f"select id, {shown}, length(program), created from variant where fault = ?", [fault])
-    name = min(found, key=lambda row: (CLASSES.index(row[1]), *row[2:], row[0]))[0]
+    return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[3])
+
+
+def representatives(db: Database) -> dict[str, Finding]:
+    """The simplest variant of each fault, by the fault's id."""
+    ranked = sorted(db.conn.execute(f"{_RANKED} from variant"), key=_rank, reverse=True)
+    return {fault: _variant(db, name) for fault, name in {row[4]: row[3] for row in ranked}.items()}
+
+
+def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What rows of _RANKED are ordered by, the simplest first."""
+    return CLASSES.index(row[0]), *row[1:4]
+
+
+def _variant(db: Database, name: str) -> Finding:
     return decode(from_row(read_rows(db, Wanted(id=name))[0]))
+
+
+def met_in(db: Database, campaign: str) -> dict[str, int]:
+    """How many programs of a campaign showed each fault."""
+    counted = "select fault, sum(times) from occurrence where campaign = ? group by fault"
+    return dict(db.conn.execute(counted, [campaign]).fetchall())
 
 
 # ---------------------------------------------------------------- occurrences, life, state

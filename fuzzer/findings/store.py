@@ -36,7 +36,8 @@ from fuzzer.judgement.verdict import Finding
 
 @dataclass(frozen=True)
 class CampaignRecord:
-    """One run of `backfuzz fuzz`. `totals` is the JSON object of its last line; `seconds` is its wall time."""
+    """One run of `backfuzz fuzz`. `totals` is the JSON object of its last line, and its progress; `seconds` is its wall
+    time."""
 
     id: str
     command: str
@@ -157,6 +158,16 @@ class Store:
         for row in self.rows(Wanted(), "*"):
             held.setdefault(row["fault"], []).append(decode(from_row(row)))
         return tuple(known for fault, variants in held.items() for known in known_fault(fault, variants))
+
+    def representatives(self) -> dict[str, Finding]:
+        """The finding that stands for each fault, by the fault's id: the simplest."""
+        with self._reading() as db:
+            return faults.representatives(db) if db is not None else {}
+
+    def met_in(self, campaign: str) -> dict[str, int]:
+        """How many programs of a campaign showed each fault, by its id."""
+        with self._reading() as db:
+            return faults.met_in(db, campaign) if db is not None else {}
 
     def triage(self, prefix: str, state: State, time: str, who: str) -> Fault:
         """Set the state of a fault, or of a finding's fault; returns it as it is now."""

@@ -56,6 +56,20 @@ def test_of_faults_that_become_one_the_state_that_a_person_set_stays(tmp_path: P
         assert (one.state, one.first_seen) == (known, "2026-01-01")
 
 
+def test_a_fault_is_told_by_its_simplest_finding_and_a_campaign_by_what_it_met(tmp_path: Path) -> None:
+    longer = verified(found(text("relu", "relu"), "aot_eager"), 4)
+    with open_store(tmp_path / "findings.db") as store:
+        assert (store.representatives(), store.met_in("c1")) == ({}, {})
+        for finding in (longer, replace(ALONE[0], campaign="c1"), ALONE[1]):
+            store.add(finding)
+        told = store.representatives()
+        assert {name: finding.id for name, finding in told.items()} == {
+            f.id: store.get(f.id).id for f in store.faults()
+        }
+        assert longer.id not in {finding.id for finding in told.values()}
+        assert store.met_in("c1") == {store.fault_of(ALONE[0].id).id: 1}
+
+
 def test_the_faults_of_a_ledger_are_the_groups_of_its_causes_in_any_order(tmp_path: Path) -> None:
     findings = [*ALONE, BRIDGE, verified(found(text("sin"), **lowering("mm")), 4),
                 verified(found(text("cos"), **lowering("mm")), 5), verified(found(text("sin")), 6)]  # fmt: skip
