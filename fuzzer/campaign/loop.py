@@ -17,6 +17,7 @@ from typing import Any
 
 from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.progress import Progress
 from fuzzer.campaign.schedule import BySeed, Schedule
 from fuzzer.campaign.suspect import Suspect
 from fuzzer.campaign.totals import Totals
@@ -64,6 +65,7 @@ class Campaign:
     stopping: bool = False
     triage: Triage | None = None
     schedule: Schedule = field(default_factory=BySeed)
+    progress: Progress | None = None
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
         """Explore until the bound is met or `stopping` is set; then finish triage. Raises StoreError early."""
@@ -75,6 +77,7 @@ class Campaign:
         name = began.strftime("%Y%m%dT%H%M%S") + f"-{plan.task.seed}"
         own = plan.folder / "campaigns" / name
         own.mkdir(parents=True, exist_ok=True)
+        self.progress = Progress(own)
         running = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch)
         with running as pool, (own / "trials.jsonl").open("w") as log:
             self.say(plan.writes)
@@ -88,6 +91,7 @@ class Campaign:
             if told := self.schedule.progress():
                 self.say(told)
             self.totals.seconds = time.monotonic() - started
+            self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
             grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (plan.minutes or 0))
             self.triage.finish(0.0 if self.stopping else grace)
             while self.triage.is_alive():
@@ -132,6 +136,8 @@ class Campaign:
                 for again in self._take_all(numbers, pool.results(future, plan.task), log):
                     begin(again)
             show_progress(self)
+            if self.progress is not None:
+                self.progress.note(time.monotonic() - started, self.totals, self.schedule.features())
             if self.triage is not None and self.triage.error is not None:
                 break
             if self.totals.drawn % 256 == 0:
@@ -164,6 +170,8 @@ class Campaign:
 
     def _take(self, index: int, report: Report, log: Any) -> None:
         self.totals.count(report)
+        if self.progress is not None and not report.rejected:
+            self.progress.count(report.text)
         if report.verdict == "agree":
             return
         if report.rejected.startswith(INTERNAL_ERROR):
@@ -203,7 +211,7 @@ class Campaign:
             self.plan.task.seed,
             began,
             self.totals.seconds,
-            self.totals.summary(),
+            self.totals.summary() | {"progress": self.progress.rows() if self.progress else []},
             self.triage.place,
         )
         try:

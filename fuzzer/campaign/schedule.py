@@ -42,6 +42,10 @@ class Schedule(Protocol):
         """What it has learned, for the campaign's line; "" where it learns nothing."""
         ...
 
+    def features(self) -> Mapping[str, int]:
+        """How many features were seen, by family; empty where it learns nothing."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -55,6 +59,9 @@ class WithoutFeedback:
 
     def progress(self) -> str:
         return ""
+
+    def features(self) -> Mapping[str, int]:
+        return {}
 
     def close(self) -> None:
         return None
@@ -127,6 +134,9 @@ class BySeedWithCorpus(WithoutFeedback):
         kept = f"{len(frontier.best) - reached} features, {len(self.corpus.kept)} programs kept{self._lines(reached)}"
         flat = f", none new in {STALL_PROGRAMS} programs: {' '.join(still)}" if still else ""
         return kept + flat + (f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else "")
+
+    def features(self) -> Mapping[str, int]:
+        return self.corpus.frontier.families
 
     def _lines(self, reached: int) -> str:
         frontier = self.corpus.frontier

@@ -1,0 +1,26 @@
+"""Pairs of operations: which reads what which made, read off a program's text without parsing it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+LEAF = "leaf"  # what made a value that no operation made
+
+_STATEMENT = re.compile(r"^ *([\w, ]+) = (\w+)\((.*)\)$", re.MULTILINE)
+_NAME = re.compile(r"\b[a-z]\w*\b(?! *[=(])")
+
+
+def pairs(text: str) -> frozenset[tuple[str, str]]:
+    """(what made a value, what reads it), for each operation of a canonical text; LEAF made the leaves."""
+    return frozenset(_pairs(text))
+
+
+def _pairs(text: str) -> Iterator[tuple[str, str]]:
+    made: dict[str, str] = {}
+    for results, op, arguments in _STATEMENT.findall(text):
+        if op not in ("leaf", "leaf_view"):
+            for name in _NAME.findall(arguments):
+                if name in made:
+                    yield made[name], op
+        made |= dict.fromkeys(results.split(", "), LEAF if op in ("leaf", "leaf_view") else op)
