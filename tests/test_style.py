@@ -27,6 +27,7 @@ ORDER = (
     "fuzzer.diagnosis",
     "fuzzer.campaign",
     "fuzzer.guidance",
+    "fuzzer.report",
     "fuzzer.commands",
     "benches",
 )

@@ -106,7 +106,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     sources = [path for name in ("fuzzer", "minimizer") for path in (ROOT / name).rglob("*.py")]
     modules = {path.relative_to(ROOT).as_posix() for path in sources}
     programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
-    assert found == modules | programs | {*TOP, "fuzzer/py.typed", "minimizer/py.typed"}
+    assert found == modules | programs | {*TOP, "fuzzer/py.typed", "fuzzer/report/page.html", "minimizer/py.typed"}
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 

@@ -1,4 +1,4 @@
-"""How long a large ledger takes: `list`, `faults` and a search as the commands answer, and merging two of them."""
+"""How long a large ledger takes: `list`, `faults`, a search and `report` as the commands answer, and merging two."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ def measure_ledger(occurrences: int, folder: Path) -> dict[str, Any]:
     figures["list"] = seconds("list", "--db", paths[0])
     figures["faults"] = seconds("faults", "--db", paths[0])
     figures["search"] = seconds("list", "relu", "mul", "--db", paths[0])
+    figures["report"] = seconds("report", "--db", paths[0], "--out", folder / "report.html")
     figures["merge"] = seconds("merge", paths[1], "--db", paths[0])
     before = hashlib.sha256(paths[0].read_bytes()).digest()
     figures["merge_again"] = seconds("merge", paths[1], "--db", paths[0])

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import sqlite3
 from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
 from sqlite_utils import Database
+from sqlite_utils.cli import cli
 
 from fuzzer.findings.schema import MIGRATIONS
 from fuzzer.findings.store import CampaignRecord, open_store
@@ -30,6 +35,32 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
     assert [row["id"] for row in db["variant"].search("slice_scatter")] == [variant["id"]]
     assert [row["id"] for row in db["fault"].search("gradient")] == [fault["id"]]
     db.conn.close()
+
+
+def recipes() -> list[list[str]]:
+    """The commands of docs/recipes.md."""
+    page = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
+    return [shlex.split(line)[1:] for line in page.splitlines() if line.startswith("    sqlite-utils ")]
+
+
+@pytest.mark.parametrize("recipe", recipes(), ids=range(len(recipes())))
+def test_every_recipe_answers(recipe: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "findings.db"
+    with open_store(path) as opened:
+        opened.add(finding(TWO_OPS, created="2026-01-01", campaign="c1"))
+        totals = {"programs": 9, "progress": [{"seconds": 1.0, "programs": 1, "new": {}, "features": {}}]}
+        opened.add_campaign(CampaignRecord("c1", "backfuzz fuzz", 7, "2026-01-01", 2.0, totals, {}))
+    done = CliRunner().invoke(cli, [str(path) if word == "findings.db" else word for word in recipe])
+    assert done.exit_code == 0, done.output
+
+
+def test_the_page_of_recipes_names_the_columns_of_each_view(tmp_path: Path) -> None:
+    db = Database(sqlite3.connect(":memory:", isolation_level=None))
+    for step in MIGRATIONS:
+        step(db)
+    page = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text()
+    told = dict(re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]*) \|$", page, re.MULTILINE))
+    assert told == {view: ", ".join(c.name for c in db[view].columns) for view in db.view_names()}
 
 
 def test_a_new_ledger_takes_every_step() -> None:

@@ -1,0 +1,1 @@
+"""A ledger or a campaign as one page of HTML."""
