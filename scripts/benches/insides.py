@@ -3,7 +3,8 @@
 A fault in C++ marks what it writes wrong, and notes that it acted where the text of a kernel has its mark: the code
 generator writes kernels that are dropped again, and loops that run no iteration. Then the mark goes.
 
-Private API, tried on torch 2.11.0 and 2.13.0: torch._inductor.compile_fx.min_cut_rematerialization_partition,
+Private API, tried on torch 2.11.0, 2.13.0 and 2.15.0 (Triton not):
+torch._inductor.compile_fx.min_cut_rematerialization_partition,
 torch._inductor.config.{pre_grad_custom_pass, joint_custom_pre_pass, post_grad_custom_pre_pass}, methods of
 torch._inductor.scheduler.{Scheduler, SchedulerNode}, of torch._inductor.codegen.cpp.{CppOverrides, CppVecOverrides,
 CppVecKernel, CppTile2DKernel, CppScheduling} and of torch._inductor.codegen.triton.{TritonOverrides, TritonKernel},
