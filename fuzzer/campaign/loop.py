@@ -72,6 +72,9 @@ class Campaign:
         plan = self.plan
         with open_store(plan.db) as store:  # a bad ledger is told before anything runs, not after
             store.list()
+        for path in plan.known:
+            with open_store(path, create=False) as store:
+                store.list()
         plan.folder.mkdir(parents=True, exist_ok=True)
         began = datetime.datetime.now(datetime.UTC)
         name = began.strftime("%Y%m%dT%H%M%S") + f"-{plan.task.seed}"

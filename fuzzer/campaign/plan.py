@@ -20,7 +20,8 @@ class Plan:
     """What a campaign was asked to do. minutes or programs (or neither) bound it.
 
     batch: programs that a worker has at once, where the schedule gives several.
-    db: the ledger.  folder: for everything else.  corpus: where regressions go; None: nowhere.
+    db: the ledger.  known: other ledgers, whose faults count as known; they are only read.
+    folder: for everything else.  corpus: where regressions go; None: nowhere.
     """
 
     task: Task
@@ -32,6 +33,7 @@ class Plan:
     corpus: Path | None = None
     command: str = "backfuzz fuzz"
     batch: int = 1
+    known: tuple[Path, ...] = ()
 
     @property
     def devices(self) -> list[str]:

@@ -2,26 +2,93 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fuzzer.diagnosis.ablation import ablations, outcome_text, without_ops
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import examine_all
 from fuzzer.findings.cause import LEFT
+from fuzzer.findings.errors import UnknownFinding
 from fuzzer.findings.recognise import STAGE, Known, recognise
-from fuzzer.judgement.verdict import Signature
+from fuzzer.findings.store import open_store
+from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 
 
-def fault_shown(text: str, signature: Signature, known: Iterable[Known], task: Task, pool: Pool) -> str | None:
-    """The id of the fault that explains a program of this signature; None where none of these does."""
-    program = parse(text)
-    return recognise(
-        signature, (node.op for node in program.nodes), known, experimenter(program, signature, task, pool)
-    )
+@dataclass(frozen=True)
+class Met:
+    """A suspect met as a known fault: its id (with the ledger's name where that is another), the finding that stands
+    for it, and how many experiments it took."""
+
+    fault: str
+    finding: Finding
+    experiments: int
+
+
+def met_as_known(
+    text: str, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
+) -> Met | None:
+    """The fault of a ledger, or of others that are only read, which explains a program of this signature.
+
+    No ledger is open while the experiments run.
+    """
+    with open_store(db) as store:
+        held = dict.fromkeys(store.known_faults(), db)
+    for path in others:
+        held |= {known: path for known in _faults_of(path) if known not in held}
+    fault, experiments = fault_shown(text, signature, held, task, pool)
+    if fault is None:
+        return None
+    path = next((path for known, path in held.items() if known.fault == fault), db)
+    with open_store(path, create=False) as store:
+        try:
+            finding = store.get(fault)
+        except UnknownFinding:  # it became one with another fault meanwhile; its id begins as that of a variant does
+            finding = store.get(fault.removeprefix("F"))
+    return Met(_named(fault, path, db), finding, experiments)
+
+
+def fault_elsewhere(finding: Finding, db: Path, others: Iterable[Path], same: bool = False) -> str:
+    """The fault of ledgers other than `db` that has this very finding or, unless `same`, that it would join there; ""
+    where there is none."""
+    for path in others:
+        with open_store(path, create=False) as store:
+            fault = None if same and finding.id not in {f.id for f in store.list()} else store.fault_alike(finding)
+        if fault is not None:
+            return _named(fault, path, db)
+    return ""
+
+
+@functools.cache
+def _faults_of(path: Path) -> tuple[Known, ...]:
+    """The faults of a ledger that is only read: once."""
+    with open_store(path, create=False) as store:
+        return store.known_faults()
+
+
+def _named(fault: str, path: Path, db: Path) -> str:
+    return fault if path == db else f"{fault} of {path.name}"
+
+
+def fault_shown(
+    text: str, signature: Signature, known: Iterable[Known], task: Task, pool: Pool
+) -> tuple[str | None, int]:
+    """The id of the fault that explains a program of this signature, None where none of these does; and how many
+    experiments were run."""
+    program, ran = parse(text), list[str]()
+    run = experimenter(program, signature, task, pool)
+
+    def answer(name: str) -> str:
+        told = run(name)
+        ran.extend([name] if told else [])
+        return told
+
+    return recognise(signature, (node.op for node in program.nodes), known, answer), len(ran)
 
 
 def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:

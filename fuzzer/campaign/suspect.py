@@ -11,7 +11,7 @@ from pathlib import Path
 from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.campaign.natural import grow_finding
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.recognition import fault_shown
+from fuzzer.campaign.recognition import fault_elsewhere, met_as_known
 from fuzzer.diagnosis.diagnose import diagnose
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import without_settings
@@ -47,7 +47,11 @@ def ops_of(text: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class TriageOutcome:
-    """What triage made of a suspect: a finding (new or known), or why there is none."""
+    """What triage made of a suspect: a finding (new or known), or why there is none.
+
+    fault        the known fault that explains it, where it was met as one or is in another ledger.
+    experiments  by which it was met, without being minimized.
+    """
 
     finding: Finding | None
     new: bool
@@ -55,6 +59,8 @@ class TriageOutcome:
     others: tuple[Program, ...] = ()
     reduction: Reduction | None = None
     unfinished: bool = False  # the time was up before the program was minimal: no finding, the suspect is kept
+    fault: str = ""
+    experiments: int = 0
 
 
 def triage_suspect(
@@ -66,8 +72,8 @@ def triage_suspect(
     expired: Callable[[], bool] = lambda: False,
     recognised: bool = True,
 ) -> TriageOutcome:
-    """Minimize, verify, diagnose and grow one suspect; store it when it is new. One that shows a fault of the ledger is
-    not minimized, where it may be `recognised`."""
+    """Minimize, verify, diagnose and grow one suspect; store it when it is new. One that shows a known fault is not
+    minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
     pool = cache.pool
@@ -82,8 +88,9 @@ def triage_suspect(
         return TriageOutcome(
             None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
         )
-    if recognised and (known := _recognised(suspect.text, seen[0].signature, plan, task, pool)) is not None:
-        return known
+    if recognised and (met := met_as_known(suspect.text, seen[0].signature, plan.db, plan.known, task, pool)):
+        note = f"shows the fault {met.fault}"
+        return TriageOutcome(met.finding, False, note, fault=met.fault, experiments=met.experiments)
     how = sameness(len(seen), times)
     program = parse(suspect.text)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
@@ -104,6 +111,8 @@ def triage_suspect(
     with open_store(plan.db) as store:
         if found.id in {f.id for f in store.list()}:
             return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
+    if fault := fault_elsewhere(found, plan.db, plan.known, same=True):
+        return TriageOutcome(found, False, "known", reduction.others, reduction, fault=fault)
     verified = verify(text, task, verdict.signature, plan.workers, plan.devices, plan.folder)
     if verified.reproduced < verified.runs or verified.verdict is None:
         note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
@@ -115,7 +124,8 @@ def triage_suspect(
         if plan.corpus is not None:
             _keep_regression(plan.corpus, finding)
         finding = _look_into(finding, task, pool, plan, expired)
-    return TriageOutcome(finding, new, reduction.why, reduction.others, reduction)
+    fault = fault_elsewhere(finding, plan.db, plan.known)
+    return TriageOutcome(finding, new, reduction.why, reduction.others, reduction, fault=fault)
 
 
 def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Callable[[], bool]) -> Finding:
@@ -129,17 +139,6 @@ def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Ca
         with open_store(plan.db) as store:
             store.set_natural(finding)
     return finding
-
-
-def _recognised(text: str, signature: Signature, plan: Plan, task: Task, pool: Pool) -> TriageOutcome | None:
-    """The outcome of a suspect that shows a fault of the ledger, which is not held open meanwhile; else None."""
-    with open_store(plan.db) as store:
-        known = store.known_faults()
-    fault = fault_shown(text, signature, known, task, pool)
-    if fault is None:
-        return None
-    with open_store(plan.db) as store:
-        return TriageOutcome(store.get(fault), False, f"shows the fault {fault}")
 
 
 def _finding(

@@ -21,8 +21,11 @@ class Totals:
     detectable: int = 0
     elements: int = 0
     elements_seen: int = 0
-    new: Counter[str] = field(default_factory=Counter)
-    known: Counter[str] = field(default_factory=Counter)
+    new: Counter[str] = field(default_factory=Counter)  # faults, by class
+    variants: Counter[str] = field(default_factory=Counter)  # new findings of faults that were known, by class
+    known: Counter[str] = field(default_factory=Counter)  # suspects that ended at what was known, by class
+    recognised: dict[str, list[int]] = field(default_factory=dict)  # experiments of each such suspect, by fault
+    minimized: int = 0  # suspects
     legal: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     phases: Counter[str] = field(default_factory=Counter)
@@ -61,7 +64,10 @@ class Totals:
             "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),
             "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
             "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
+            "variants": {name: self.variants[name] for name in FINDINGS if self.variants[name]},
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
+            "recognised": {fault: list(each) for fault, each in sorted(self.recognised.items())},
+            "minimized": self.minimized,
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
             "legal_differences": dict(self.legal),
             "stages": dict(self.stages),

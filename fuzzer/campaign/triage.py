@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from fuzzer.campaign.interestingness import CandidateCache
 from fuzzer.campaign.plan import Plan, environment_of
-from fuzzer.campaign.suspect import Suspect, ops_of, triage_suspect
+from fuzzer.campaign.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.execution.pipeline import without_settings
 from fuzzer.execution.pool import NoMachine, Pool
 from fuzzer.execution.verify import examine_all
+from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import StoreError, open_store
 from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
 from fuzzer.language.program import Program
@@ -53,7 +54,9 @@ class Triage:
         self.fruitless: Counter[str] = Counter()  # suspects of a signature in a row that brought nothing new
         self.findings: list[Finding] = []
         with open_store(plan.db) as store:
-            self.known = {(f.signature, ops_of(f.program)) for f in store.list()}
+            known = store.list()
+        self.known = {(f.signature, ops_of(f.program)) for f in known}
+        self.met = {f.id for f in known}  # of faults that were known or told
         self.failed: list[Suspect] = []
         self.error: Exception | None = None
 
@@ -160,17 +163,36 @@ class Triage:
         self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
         if outcome.finding is not None:
             self.known.add((outcome.finding.signature, ops_of(outcome.finding.program)))
-        if outcome.finding is None:
-            self.say(f"not a finding: {key}: {outcome.note}")
-        elif outcome.new:
-            self.totals.new[outcome.finding.signature.verdict] += 1
-            self.findings.append(outcome.finding)
-            self.say(describe(outcome.finding))
-        else:
-            self.totals.known[outcome.finding.signature.verdict] += 1
-            self.say(f"in the ledger already: {describe(outcome.finding)}")
+        with self.changed:
+            self.say(self._count(outcome, key))
         for other in outcome.others[:4]:
             self._offer_slip(other)
+
+    def _count(self, outcome: TriageOutcome, key: str) -> str:
+        """Count what a suspect of this signature came to; a line that tells it."""
+        finding, totals = outcome.finding, self.totals
+        totals.minimized += outcome.reduction is not None
+        if finding is None:
+            return f"not a finding: {key}: {outcome.note}"
+        if outcome.new:
+            self.findings.append(finding)
+            fault = outcome.fault or self._fault_met(finding)
+            (totals.variants if fault else totals.new)[finding.signature.verdict] += 1
+            return f"{f'a new variant of {fault}' if fault else 'a new fault'}: {describe(finding)}"
+        totals.known[finding.signature.verdict] += 1
+        if outcome.reduction is None and outcome.fault:
+            totals.recognised.setdefault(outcome.fault, []).append(outcome.experiments)
+            return f"recognised as {outcome.fault} in {outcome.experiments} experiment(s), not minimized: {key}"
+        return f"known{f' as {outcome.fault}' if outcome.fault else ''}: {describe(finding)}"
+
+    def _fault_met(self, finding: Finding) -> str:
+        """The fault that a new finding joined, where that was known or told before; "" where it is a new one."""
+        with open_store(self.plan.db) as store:
+            fault = store.fault_of(finding.id).id
+            variants = {row["id"] for row in store.rows(Wanted(fault=fault), "id")}
+        met = bool(variants & self.met)
+        self.met.add(finding.id)
+        return fault if met else ""
 
     def _offer_slip(self, program: Program) -> None:
         """A candidate that showed another finding while this one shrank."""

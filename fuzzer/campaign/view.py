@@ -23,10 +23,13 @@ def status_line(campaign: Campaign) -> str:
     """One line: how far, how fast, what was found."""
     totals, triage = campaign.totals, campaign.triage
     classes = ", ".join(f"{totals.classes[c]} {c}" for c in CLASSES if totals.classes[c])
-    busy = f"; minimizing {', '.join(str(s.signature) for s in triage.busy)}" if triage and triage.busy else ""
+    busy = f"; looking into {', '.join(str(s.signature) for s in triage.busy)}" if triage and triage.busy else ""
     waiting = f", {len(triage.waiting)} waiting" if triage is not None and triage.waiting else ""
     shown = f"; {told}" if (told := campaign.schedule.progress()) else ""
-    return f"{totals.programs} programs: {classes or 'none yet'}; {sum(totals.new.values())} new{busy}{waiting}{shown}"
+    found = f"{totals.new.total()} new fault(s)"
+    if recognised := sum(map(len, totals.recognised.values())):
+        found += f", {recognised} recognised"
+    return f"{totals.programs} programs: {classes or 'none yet'}; {found}{busy}{waiting}{shown}"
 
 
 class Lines:
@@ -82,7 +85,7 @@ class Live(Lines):
         table = Table.grid(padding=(0, 2))
         for name in CLASSES:
             if totals.classes[name]:
-                new = f"{totals.new[name]} new" if totals.new[name] else ""
+                new = f"{totals.new[name]} new fault(s)" if totals.new[name] else ""
                 table.add_row(name, str(totals.classes[name]), new)
         share = totals.detectable / max(totals.programs, 1)
         head = f"{elapsed:.0f} s, {totals.programs} programs, {totals.programs / elapsed:.2f}/s, {share:.1%} detectable"
@@ -92,10 +95,19 @@ class Live(Lines):
 def _summary_text(totals: Totals) -> str:
     """The summary for people."""
     s = totals.summary()
-    found = ", ".join(f"{totals.new[c]} {c}" for c in FINDINGS if totals.new[c]) or "none"
+    found, variants = (", ".join(f"{of[c]} {c}" for c in FINDINGS if of[c]) for of in (totals.new, totals.variants))
     return (
         f"{s['programs']} programs in {s['seconds']} s ({s['programs_per_s']}/s); "
         f"detectable {s['detectable_share']:.1%} of programs, {s['detectable_elements_share']:.1%} of elements; "
         f"rejected {s['rejected_share']:.1%}\n"
-        f"new findings: {found}; `backfuzz list` shows them all"
+        f"new faults: {found or 'none'}{f'; new variants of known ones: {variants}' if variants else ''}; "
+        f"`backfuzz faults` shows them all\n"
+        f"suspects: {_recognised_text(totals)}, {totals.minimized} minimized"
     )
+
+
+def _recognised_text(totals: Totals) -> str:
+    """How many suspects were recognised as known faults, and in how many experiments each."""
+    told = [f"{fault} in {' + '.join(map(str, each))} experiments" for fault, each in totals.recognised.items()]
+    count = sum(map(len, totals.recognised.values()))
+    return f"{count} recognised as known ({'; '.join(told)})" if told else "none recognised as known"

@@ -97,7 +97,14 @@ from fuzzer.judgement.trial import UsageError
 @also_option
 @db_option
 @json_option
-@click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new finding.")
+@click.option(
+    "--known",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Another ledger, whose faults count as known, too; it is only read (repeatable).",
+)
+@click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new fault.")
 @exit_codes
 def fuzz(
     minutes: float | None,
@@ -121,13 +128,14 @@ def fuzz(
     also: tuple[str, ...],
     db: Path,
     as_json: bool,
+    known: tuple[Path, ...],
     fail_on_finding: bool,
 ) -> None:
     """Draw programs, run them compiled and in eager, report what cannot be rounding.
 
     Without --minutes or --programs it runs until Ctrl-C, which stops it cleanly; a second Ctrl-C kills it.
 
-    Exit codes: 0 it ran; 1 with --fail-on-finding and a new finding; 2 usage; 3 this machine cannot run it; 130
+    Exit codes: 0 it ran; 1 with --fail-on-finding and a new fault; 2 usage; 3 this machine cannot run it; 130
     interrupted.
     """
     from fuzzer.campaign.loop import Campaign
@@ -152,7 +160,7 @@ def fuzz(
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
     together = batch or usual_batch(task.place.subject, task.staged)
-    plan = Plan(task, workers, minutes, programs, db, corpus=regressions(db), command=command, batch=together)
+    plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)

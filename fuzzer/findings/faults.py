@@ -86,6 +86,13 @@ def assign(db: Database, finding: Finding) -> str:
     return fault
 
 
+def alike(db: Database, finding: Finding) -> str | None:
+    """The fault that has this variant, or that it would join by what is known of it; None where none does."""
+    own = db.conn.execute("select fault from variant where id = ?", [finding.id]).fetchone()
+    cause = cause_of(finding)
+    return next(iter([*(own or ()), *_alike(db, cause.marks, cause.probes)]), None)
+
+
 def join(db: Database, variant: str, time: str, marks: Collection[str], probes: Collection[str]) -> str:
     """Give a stored variant its marks and the fault that these tie it to; the faults' titles are not looked at."""
     own, campaign = one(db, "select fault, campaign from variant where id = ?", variant)

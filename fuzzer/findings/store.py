@@ -152,6 +152,11 @@ class Store:
             name = self._find(db, "fault", prefix, "F[0-9a-f]{0,7}")
         return next(fault for fault in self.faults() if fault.id == name)
 
+    def fault_alike(self, finding: Finding) -> str | None:
+        """The id of the fault that has this finding, or that it would join; None where there is none."""
+        with self._reading() as db:
+            return faults.alike(db, finding) if db is not None else None
+
     def known_faults(self) -> tuple[Known, ...]:
         """All faults as a suspect is held against them (`recognise`)."""
         held: dict[str, list[Finding]] = {}

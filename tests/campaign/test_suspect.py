@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fuzzer.campaign import recognition
 from fuzzer.campaign import suspect as suspects
 from fuzzer.campaign.interestingness import CandidateCache
 from fuzzer.campaign.plan import Plan
@@ -133,14 +135,26 @@ def test_a_suspect_that_shows_a_fault_of_the_ledger_is_not_minimized(
     with open_store(plan.db) as store:
         fault = store.fault_of(stored.id)
     before = plan.db.read_bytes()
-    monkeypatch.setattr(suspects, "fault_shown", lambda *_: fault.id)
+    monkeypatch.setattr(recognition, "fault_shown", lambda *_: (fault.id, 1))
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: pytest.fail("it was minimized"))
     outcome = one(plan, suspect=Suspect(PROGRAM.replace("seed=1", "seed=5"), SIGNATURE))
     assert outcome.finding is not None
     assert (outcome.finding.id, outcome.new, outcome.note) == (stored.id, False, f"shows the fault {fault.id}")
+    assert (outcome.fault, outcome.experiments) == (fault.id, 1)
     assert plan.db.read_bytes() == before
     pool: Any = FakePool(lambda task, what: wrong())
     suspect, cache = Suspect(PROGRAM, SIGNATURE), CandidateCache(pool, plan.task)
-    monkeypatch.setattr(suspects, "fault_shown", lambda text, signature, known, *_: fault.id if known else None)
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint"))
     assert triage_suspect(suspect, plan, cache, PLACE, recognised=False).note == "known", "it was asked for by name"
+
+
+def test_what_another_ledger_holds_is_known_and_not_stored(plan: Plan, fakes: dict[str, Any], tmp_path: Path) -> None:
+    other = replace(plan, db=tmp_path / "other.db", corpus=None)
+    stored = one(other).finding
+    assert stored is not None
+    with open_store(other.db) as store:
+        fault = store.fault_of(stored.id).id
+    beside = replace(plan, known=(other.db,))
+    outcome = one(beside)
+    assert (outcome.new, outcome.fault) == (False, f"{fault} of other.db")
+    assert not plan.db.exists()

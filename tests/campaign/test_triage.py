@@ -9,11 +9,12 @@ import pytest
 
 from fuzzer.campaign import triage as triages
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.suspect import Suspect
+from fuzzer.campaign.suspect import Suspect, TriageOutcome
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding
 from fuzzer.language.program import Program
-from fuzzer.language.text import show
+from fuzzer.language.text import parse, show
+from minimizer.reduce import Reduction
 from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, waiting
 
 
@@ -79,3 +80,32 @@ def test_what_is_unsupported_is_not_minimized_and_tried_without_its_settings(
         queue._one(Suspect(text, unsupported))
     assert [show(program) for program in offered] == [PROGRAM]
     assert queue.fruitless[str(unsupported)] == 2
+
+
+def test_only_a_fault_that_was_not_known_or_told_before_is_new(plan: Plan) -> None:
+    first, again, other = stored(), stored(program=LONGER), stored(program=TANH)
+    queue = waiting(plan)
+    told = []
+    for finding in (first, again, other):
+        with open_store(plan.db) as store:
+            assert store.add(finding)
+        told.append(queue._count(TriageOutcome(finding, True, ""), "").partition(":")[0])
+    with open_store(plan.db) as store:
+        fault = store.fault_of(first.id).id
+    assert told == ["a new fault", f"a new variant of {fault}", "a new fault"]
+    elsewhere = TriageOutcome(stored(program=TANH), True, "", fault="F1234567 of other.db")
+    assert queue._count(elsewhere, "").startswith("a new variant of F1234567 of other.db: ")
+    assert (queue.totals.new, queue.totals.variants) == ({"wrong": 2}, {"wrong": 2})
+    assert waiting(plan)._count(TriageOutcome(again, True, ""), "").startswith("a new variant of ")
+
+
+def test_what_is_recognised_is_counted_by_fault_with_its_experiments(plan: Plan) -> None:
+    queue, reduction = waiting(plan), Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint")
+    for experiments in (1, 2):
+        line = queue._count(TriageOutcome(stored(), False, "", fault="F1234567", experiments=experiments), "a/wrong")
+        assert line == f"recognised as F1234567 in {experiments} experiment(s), not minimized: a/wrong"
+    assert queue._count(TriageOutcome(stored(), False, "known", reduction=reduction), "").startswith("known: wrong ")
+    assert queue._count(TriageOutcome(None, False, "why", reduction=reduction), "key") == "not a finding: key: why"
+    summary = queue.totals.summary()
+    assert summary["recognised"] == {"F1234567": [1, 2]}
+    assert (summary["minimized"], summary["known_findings"], summary["findings"]) == (2, {"wrong": 3}, {})

@@ -9,6 +9,7 @@ import pytest
 from fuzzer.campaign import loop, view
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.totals import Totals
 from tests.campaign.fakes import FakePool, some_wrong
 
 
@@ -25,4 +26,19 @@ def test_both_views_show_a_campaign_at_every_stage(
         shown = capsys.readouterr().out
         assert "8 programs" in shown
         assert "detectable 100.0% of programs" in " ".join(shown.split())
-        assert "`backfuzz list` shows them all" in shown
+        assert "`backfuzz faults` shows them all" in shown
+
+
+def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.CaptureFixture[str]) -> None:
+    totals = Totals(seconds=1.0, minimized=3)
+    view.Lines(False).end(totals)
+    assert "new faults: none; " in (told := capsys.readouterr().out)
+    assert told.endswith("suspects: none recognised as known, 3 minimized\n")
+    totals.new["wrong"], totals.variants["raises"] = 1, 2
+    totals.recognised = {"F1234567": [1, 2], "F7654321 of other.db": [1]}
+    view.Lines(False).end(totals)
+    assert "new faults: 1 wrong; new variants of known ones: 2 raises; " in (told := capsys.readouterr().out)
+    assert told.endswith(
+        "suspects: 3 recognised as known (F1234567 in 1 + 2 experiments; F7654321 of other.db in 1 experiments), "
+        "3 minimized\n"
+    )

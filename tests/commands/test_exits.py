@@ -35,6 +35,7 @@ from tests.commands.calls import EAGER, FINDING, SEED, call, refused
         (("fuzz", "--routes", "aoti", "--backend", "aot_eager"), "route aoti is for the backend inductor alone"),
         (("fuzz", "--device", "moon"), "'moon'"),
         (("fuzz", "--device", "cuda:x"), "'cuda:x'"),
+        (("fuzz", "--known", "other.db"), "there is no other.db"),
         (("replay", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
         (("minimize", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
         (("doctor", "--device", "moon"), "'moon'"),
