@@ -205,10 +205,10 @@ def _variant(db: Database, name: str) -> Finding:
     return decode(from_row(read_rows(db, Wanted(id=name))[0]))
 
 
-def met_in(db: Database, campaign: str) -> dict[str, int]:
-    """How many programs of a campaign showed each fault."""
-    counted = "select fault, sum(times) from occurrence where campaign = ? group by fault"
-    return dict(db.conn.execute(counted, [campaign]).fetchall())
+def met_in(db: Database, campaign: str) -> dict[str, tuple[int, str]]:
+    """How many programs of a campaign showed each fault, and when the first did."""
+    counted = "select fault, sum(times), min(created) from occurrence where campaign = ? group by fault"
+    return {fault: (times, first) for fault, times, first in db.conn.execute(counted, [campaign])}
 
 
 # ---------------------------------------------------------------- occurrences, life, state

@@ -169,8 +169,8 @@ class Store:
         with self._reading() as db:
             return faults.representatives(db) if db is not None else {}
 
-    def met_in(self, campaign: str) -> dict[str, int]:
-        """How many programs of a campaign showed each fault, by its id."""
+    def met_in(self, campaign: str) -> dict[str, tuple[int, str]]:
+        """How many programs of a campaign showed each fault, and when the first did, by the fault's id."""
         with self._reading() as db:
             return faults.met_in(db, campaign) if db is not None else {}
 

@@ -73,14 +73,17 @@ def of_ledger(store: Store, folders: Path = CAMPAIGNS) -> Contents:
 
 
 def of_campaign(store: Store, reference: str, folders: Path = CAMPAIGNS) -> Contents:
-    """One campaign, by its folder or its name. Raises UsageError where there is neither folder nor row."""
+    """One campaign, by its folder or its name: its faults are counted and first seen as it met them.
+
+    Raises UsageError where there is neither folder nor row.
+    """
     folder = Path(reference) if Path(reference).is_dir() else folders / reference
     name = folder.resolve().name
     rows = [campaign for campaign in store.campaigns() if campaign.id == name]
     if not rows and not folder.is_dir():
         raise UsageError(f"no campaign {reference}: neither a folder, nor one in {folders}, nor a row of {store.path}")
     met = store.met_in(name)
-    faults = [replace(f, occurrences=met[f.id]) for f in store.faults() if f.id in met]
+    faults = [replace(f, occurrences=met[f.id][0], first_seen=met[f.id][1]) for f in store.faults() if f.id in met]
     findings = store.representatives()
     exercised, counted = read_pairs(folder), "programs of the campaign"
     if not exercised:

@@ -63,12 +63,20 @@ def _shown(fault: Fault, finding: Finding) -> dict[str, Any]:
     return {
         "fault": fault,
         "finding": finding,
-        "programs": [(name, f, [_comparison(c) for c in f.comparisons]) for name, f in told_of.items()],
+        "programs": [(name, f, _transposed(f.comparisons)) for name, f in told_of.items()],
         "first": {name: told[name] for name in _FIRST if name in told},
         "more": {name: text for name, text in told.items() if name not in _FIRST},
         "spans": {device: span(fault, device) for device in devices(fault)},
-        "matrix": _matrix([fault]),
+        "places": [(place, "shows") for place in fault.lives_on] + [(place, "gone") for place in fault.gone_on],
     }
+
+
+_LINES = ("worst element", "compiled", "eager", "float64", "legal rounding", "wrong")
+
+
+def _transposed(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """A line for each of _LINES, with a column for each tensor: that is as wide as a phone."""
+    return list(zip(_LINES, *map(_comparison, comparisons), strict=True)) if comparisons else []
 
 
 def _comparison(c: Comparison) -> tuple[str, ...]:

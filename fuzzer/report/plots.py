@@ -63,23 +63,45 @@ def _times(axes: Axes) -> None:
 def discoveries(contents: Contents) -> str:
     """How many faults were known by when, by class; "" where no time is known."""
     seen = [(at, fault.verdict) for fault in contents.faults if (at := moment(fault.first_seen))]
+    ends = [at for at, _ in seen]
+    for campaign in contents.campaigns:
+        if at := moment(campaign.started):
+            ends += [at, at + datetime.timedelta(seconds=campaign.seconds)]
     if not seen:
         return ""
-    end = max(at for at, _ in seen)
+    first, last = min(ends), max(max(ends), min(ends) + _LEAST_TIME)
+
+    def place(at: datetime.datetime) -> Any:
+        return (at - first).total_seconds() / 60 if contents.one else at
 
     def fill(axes: Axes) -> None:
         for name in CLASSES:
-            times: list[Any] = sorted(at for at, verdict in seen if verdict == name)
+            times = sorted(at for at, verdict in seen if verdict == name)
             if times:
-                counts = [*range(1, len(times) + 1), len(times)]
+                counts = [0, *range(1, len(times) + 1), len(times)]
                 label = f"{name} ({len(times)})"
-                axes.step([*times, end], counts, where="post", color=COLORS.get(name), label=label)
-        axes.set_ylabel("faults")
-        axes.set_ylim(bottom=0)
+                axes.step(list(map(place, [first, *times, last])), counts, where="post", color=COLORS.get(name),
+                          label=label)  # fmt: skip
+        _name_counts(axes, "faults")
         axes.legend(loc="upper left")
-        _times(axes)
+        if contents.one:
+            axes.set_xlabel("minutes")
+        else:
+            _times(axes)
 
     return draw("discoveries", _SIZE, fill)
+
+
+_LEAST_TIME = datetime.timedelta(minutes=1)  # along x: one fault makes a plot too
+
+
+def _name_counts(axes: Axes, name: str) -> None:
+    """Whole numbers along y, from 0, with room above for a legend."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_ylabel(name)
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    axes.set_ylim(0, 1.1 * max(1, axes.get_ylim()[1]))
 
 
 # ---------------------------------------------------------------- programs a second
@@ -111,6 +133,8 @@ def _speed_of_campaigns(shown: Sequence[tuple[datetime.datetime, float, str]]) -
 
 def _speed_over_time(points: Sequence[Point]) -> str:
     started = [Point(0.0, 0, {}, {}), *points]
+    if len(points) > 1 and 2 * (points[-1].seconds - points[-2].seconds) < points[-2].seconds - started[-3].seconds:
+        points = points[:-1]  # the campaign ended soon after: too short a time for a rate
     rates = [(b.seconds / 60, (b.programs - a.programs) / (b.seconds - a.seconds))
              for a, b in zip(started, points, strict=False) if b.seconds > a.seconds]  # fmt: skip
     if not rates:
@@ -138,12 +162,13 @@ def features(contents: Contents) -> tuple[str, str]:
 
     def fill(axes: Axes) -> None:
         minutes = [0.0, *(p.seconds / 60 for p in points)]
-        for color, (family, _) in zip(_LINES, last.most_common(), strict=False):
-            axes.plot(minutes, [0, *(p.features.get(family, 0) for p in points)], color=color, label=family)
-        axes.set_ylabel("features")
+        for color, (family, most) in zip(_LINES, last.most_common(), strict=False):
+            shares = [0.0, *(p.features.get(family, 0) / most for p in points)]
+            axes.plot(minutes, shares, color=color, label=f"{family} ({most})")
+        axes.set_ylabel("share of those at the end")
         axes.set_xlabel("minutes")
-        axes.set_ylim(bottom=0)
-        axes.legend(ncols=2)
+        axes.set_ylim(0, 1.05)
+        axes.legend(loc="lower right")
 
     return draw("features", _SIZE, fill), name
 

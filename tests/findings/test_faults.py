@@ -67,7 +67,7 @@ def test_a_fault_is_told_by_its_simplest_finding_and_a_campaign_by_what_it_met(t
             f.id: store.get(f.id).id for f in store.faults()
         }
         assert longer.id not in {finding.id for finding in told.values()}
-        assert store.met_in("c1") == {store.fault_of(ALONE[0].id).id: 1}
+        assert store.met_in("c1") == {store.fault_of(ALONE[0].id).id: (1, "2026-01-01")}
 
 
 def test_the_faults_of_a_ledger_are_the_groups_of_its_causes_in_any_order(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_beyond_some_faults_the_others_have_a_line_each(
 ) -> None:
     monkeypatch.setattr(pages, "MOST_SHOWN", 1)
     made = said(page(contents[0], "now"))
-    assert "1 more open faults, a line each" in made
+    assert "1 more open fault(s), a line each" in made
     assert contents[0].open[1].id in made
     assert f"finding {RAISES.id}" not in made
 
@@ -98,7 +98,7 @@ def test_beyond_some_faults_the_others_have_a_line_each(
 def test_a_campaign_tells_its_own(contents: tuple[Contents, Contents]) -> None:
     made = said(page(contents[1], "now"))
     assert made.startswith("Campaign c1")
-    assert "1 open faults, 0 closed, 0 of what torch" in made
+    assert "1 open fault(s), 0 closed, 0 of what torch" in made
     assert "slice_scatter" in made
 
 

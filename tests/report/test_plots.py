@@ -34,7 +34,7 @@ def test_each_says_what_it_shows_and_is_the_same_again(contents: tuple[Contents,
     assert {"cpu", "programs a second"} <= words(plots.speed(ledger))
     assert {"minutes", "programs a second"} <= words(plots.speed(campaign))
     drawn, name = plots.features(ledger)
-    assert ({"edge", "operand", "minutes"} <= words(drawn), name) == (True, "c1")
+    assert ({"edge (360)", "operand (40)", "minutes"} <= words(drawn), name) == (True, "c1")
     assert {"leaf", "scatter", "reduction", "reads it"} <= words(plots.pairs(ledger))
     assert plots.pairs(ledger) == plots.pairs(ledger)
 
