@@ -95,6 +95,13 @@ def _add_natural(db: Database) -> None:
     db.conn.execute(_VARIANTS_WITH_NATURAL)
 
 
+@_migration
+def _make_campaigns_readable(db: Database) -> None:
+    """Columns of their own for what people ask of a campaign's totals and place, which are long JSON."""
+    db.conn.execute("drop view campaigns")
+    db.conn.execute(_READABLE_CAMPAIGNS)
+
+
 def _table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 
@@ -187,3 +194,10 @@ _VIEWS = (
 _VARIANTS_WITH_NATURAL = _VIEWS[0].replace(
     "detail, program, ", "detail, program, json_extract(natural, '$.program') as natural, "
 )
+_READABLE_CAMPAIGNS = """create view campaigns as select id, started, round(seconds / 60, 1) as minutes,
+    json_extract(place, '$.device') as device, json_extract(place, '$.gpu') as gpu,
+    json_extract(place, '$.torch') as torch, json_extract(totals, '$.programs') as programs,
+    json_extract(totals, '$.programs_per_s') as programs_per_s,
+    json_extract(totals, '$.detectable_share') as detectable_share,
+    (select group_concat(value || ' ' || key, ', ') from json_each(totals, '$.findings')) as new_findings, seed, command
+    from campaign"""

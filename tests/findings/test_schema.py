@@ -22,7 +22,8 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
     with open_store(path) as opened:
         opened.add(finding(TWO_OPS, created="2026-01-01", campaign="c1"))
         place = {"torch": "2.13.0", "device": "cpu"}
-        opened.add_campaign(CampaignRecord("c1", "backfuzz fuzz", 7, "2026-01-01", 2.0, {"programs": 9}, place))
+        totals = {"programs": 9, "findings": {"wrong": 2, "raises": 1}}
+        opened.add_campaign(CampaignRecord("c1", "backfuzz fuzz", 7, "2026-01-01", 90.0, totals, place))
     db = Database(sqlite3.connect(path))
     assert set(db.view_names()) == {"faults", "variants", "occurrences", "campaigns"}
     [fault], [variant], [occurrence], [campaign] = (list(db[f"{name}s"].rows) for name in
@@ -31,7 +32,8 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
     assert (fault["state"], fault["occurrences"], fault["lives_on"]) == ("new", 1, "2.13.0 cpu")
     assert (variant["fault"], variant["class"], variant["device"]) == (fault["id"], "wrong", "cpu")
     assert (occurrence["variant"], occurrence["campaign"]) == (variant["id"], "c1")
-    assert (campaign["programs"], campaign["torch"]) == (9, "2.13.0")
+    assert (campaign["programs"], campaign["torch"], campaign["minutes"]) == (9, "2.13.0", 1.5)
+    assert campaign["new_findings"] == "2 wrong, 1 raises"
     assert [row["id"] for row in db["variant"].search("slice_scatter")] == [variant["id"]]
     assert [row["id"] for row in db["fault"].search("gradient")] == [fault["id"]]
     db.conn.close()
