@@ -11,7 +11,7 @@ from pathlib import Path
 from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.campaign.natural import grow_finding
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.recognition import fault_elsewhere, met_as_known
+from fuzzer.campaign.recognition import Met, fault_elsewhere, met_as_known
 from fuzzer.diagnosis.diagnose import diagnose
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import without_settings
@@ -78,6 +78,10 @@ def triage_suspect(
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
     pool = cache.pool
     task = replace(plan.task, fixed=())
+    if suspect.stage and recognised:  # known faults are met for a tenth of what building it takes
+        there = replace(task, place=task.place.at(suspect.stage))
+        if met := met_as_known(suspect.text, suspect.signature, plan.db, plan.known, there, pool):
+            return _recognised(met)
     # a hang costs its deadline each time
     times = 1 if suspect.signature.verdict == "hangs" else RUNS
     again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
@@ -89,8 +93,7 @@ def triage_suspect(
             None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
         )
     if recognised and (met := met_as_known(suspect.text, seen[0].signature, plan.db, plan.known, task, pool)):
-        note = f"shows the fault {met.fault}"
-        return TriageOutcome(met.finding, False, note, fault=met.fault, experiments=met.experiments)
+        return _recognised(met)
     how = sameness(len(seen), times)
     program = parse(suspect.text)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
@@ -126,6 +129,11 @@ def triage_suspect(
         finding = _look_into(finding, task, pool, plan, expired)
     fault = fault_elsewhere(finding, plan.db, plan.known)
     return TriageOutcome(finding, new, reduction.why, reduction.others, reduction, fault=fault)
+
+
+def _recognised(met: Met) -> TriageOutcome:
+    note = f"shows the fault {met.fault}"
+    return TriageOutcome(met.finding, False, note, fault=met.fault, experiments=met.experiments)
 
 
 def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Callable[[], bool]) -> Finding:

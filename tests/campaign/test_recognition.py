@@ -52,6 +52,16 @@ def test_a_stage_is_asked_as_a_backend() -> None:
     assert len(ran) == 1
 
 
+def test_what_was_seen_at_a_stage_is_tried_there_and_shows_it_there() -> None:
+    gone, ran = pool(lambda task: bool(task.lacking))
+    there = replace(TASK, place=TASK.place.at("ir"))
+    asked = (LEFT_TO_ATEN, Question(f"{STAGE}inductor:ir", False))
+    assert fault_shown(PROGRAM, SIGNATURE, [known(*asked)], there, gone) == ("F0123456", 1)
+    assert [task.place.subject.backend for task in ran] == ["inductor:ir"]
+    in_code = Question(f"{STAGE}inductor:ir", True)
+    assert fault_shown(PROGRAM, SIGNATURE, [known(in_code)], there, gone) == (None, 0), "it is seen before code"
+
+
 @pytest.mark.parametrize("question", [Question("no.such_setting=1", True), Question(f"{STAGE}no_such_stage", True)])
 def test_an_experiment_that_there_is_not_explains_nothing(question: Question) -> None:
     gone, ran = pool(lambda task: True)

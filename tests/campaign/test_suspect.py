@@ -13,9 +13,9 @@ from fuzzer.campaign import suspect as suspects
 from fuzzer.campaign.interestingness import CandidateCache
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspect import Suspect, triage_suspect
-from fuzzer.execution.messages import Report
+from fuzzer.execution.messages import Report, Task
 from fuzzer.findings.store import open_store
-from fuzzer.judgement.verdict import Finding
+from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.text import parse, show
 from minimizer.reduce import Reduction
 from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, FakePool, as_natural, one, wrong
@@ -146,6 +146,25 @@ def test_a_suspect_that_shows_a_fault_of_the_ledger_is_not_minimized(
     suspect, cache = Suspect(PROGRAM, SIGNATURE), CandidateCache(pool, plan.task)
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint"))
     assert triage_suspect(suspect, plan, cache, PLACE, recognised=False).note == "known", "it was asked for by name"
+
+
+def test_what_was_seen_at_a_stage_is_met_as_known_there_and_not_built(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = one(plan).finding
+    assert stored is not None
+    asked: list[Task] = []
+
+    def shown(text: str, signature: Signature, known: Any, task: Task, pool: Any) -> tuple[str | None, int]:
+        asked.append(task)
+        with open_store(plan.db) as store:
+            return store.fault_of(stored.id).id, 1
+
+    monkeypatch.setattr(recognition, "fault_shown", shown)
+    monkeypatch.setattr(suspects, "examine_all", lambda *_: pytest.fail("it was built"))
+    outcome = one(plan, suspect=Suspect(PROGRAM.replace("seed=1", "seed=5"), SIGNATURE, "ir"))
+    assert outcome.fault
+    assert [task.place.subject.stage for task in asked] == ["ir"]
 
 
 def test_what_another_ledger_holds_is_known_and_not_stored(plan: Plan, fakes: dict[str, Any], tmp_path: Path) -> None:
