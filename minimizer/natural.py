@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fuzzer.language.infer import infer
-from fuzzer.language.layouts import views, written
+from fuzzer.language.layouts import views
 from fuzzer.language.program import (
     NORMAL,
     Cotangent,
@@ -78,9 +78,12 @@ def _odd_values(t: Leaf | Cotangent) -> int:
 
 
 def _odd_layout(leaf: Leaf) -> int:
-    if leaf.stride == contiguous(leaf.shape) and not leaf.offset and leaf.base is None:
+    if leaf.offset or leaf.base is not None:
+        return 3
+    if leaf.stride == contiguous(leaf.shape):
         return 0
-    return 1 if not leaf.offset and leaf.base is None and written(leaf.shape, leaf.stride) else 2
+    found = [view.stride for view in views(leaf.shape, leaf.stride)]
+    return 1 + found.index(leaf.stride) if leaf.stride in found else 3
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,7 @@ _LOUD = (1e8, math.inf, 1.0)
 def _loud(leaf: Leaf) -> Leaf:
     if not leaf.type.is_float or leaf.base is not None or leaf.dtype == "f16":
         return leaf
-    shape = leaf.shape if math.prod(leaf.shape) >= len(_LOUD) else (len(_LOUD),)
+    shape = leaf.shape if len(leaf.shape) > 1 else (len(_LOUD),)
     numbers = (_LOUD * math.prod(shape))[: math.prod(shape)]
     return replace(leaf, shape=shape, stride=contiguous(shape), offset=0, values=Recipe("data", numbers), seed=0)
 
@@ -217,7 +220,7 @@ def viewed_layout(program: Program, types: Types) -> Iterator[Program]:
             yield from propose(program, leaves=swap(program.leaves, leaf, made))
         if leaf.name in written_leaves(program):
             continue
-        for view in (view for view in views(leaf.shape, leaf.stride) if len(view.steps) == 1):
+        for view in (view for view in views(leaf.shape, leaf.stride)[:1] if len(view.steps) == 1):
             dense = replace(leaf, name=f"{leaf.name}_dense", shape=view.base, stride=contiguous(view.base), offset=0)
             [(op, attributes)] = view.steps
             body = (Node((leaf.name,), op, (dense.name,), attributes), *program.body)
@@ -234,10 +237,21 @@ def usual_sizes(program: Program, types: Types) -> Iterator[Program]:
     yield from propose(program, leaves=tuple(map(some, program.leaves)))
     for size in range(_USUAL_SIZE - 1, 0, -1):
         axes = [(leaf.name, axis) for leaf in program.leaves for axis, n in enumerate(leaf.shape) if n == size]
-        yield from resized_axes(program, dict.fromkeys(axes, _USUAL_SIZE), size)
+        yield from map(_viewed, resized_axes(program, dict.fromkeys(axes, _USUAL_SIZE), size))
         names = list(dict.fromkeys(name for name, _ in axes))
         for name in names if len(names) > 1 else ():
-            yield from resized_axes(program, {axis: _USUAL_SIZE for axis in axes if axis[0] == name}, size)
+            own = {axis: _USUAL_SIZE for axis in axes if axis[0] == name}
+            yield from map(_viewed, resized_axes(program, own, size))
+
+
+def _viewed(program: Program) -> Program:
+    """The program whose leaves lie as views do, where they do not lie densely."""
+
+    def viewed(leaf: Leaf) -> Leaf:
+        found = views(leaf.shape, leaf.stride) if _odd_layout(leaf) and leaf.base is None else ()
+        return replace(leaf, stride=found[0].stride) if found else leaf
+
+    return replace(program, leaves=tuple(map(viewed, program.leaves)))
 
 
 # Reducers whose goals are natural too: larger or other values may let them succeed where they failed before.

@@ -14,7 +14,7 @@ from fuzzer.campaign.recognition import experimenter
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import verify
-from fuzzer.findings.cause import NUMBERS
+from fuzzer.findings.cause import NUMBERS, cause_of
 from fuzzer.findings.recognise import AGREE, kernels_of, known_fault
 from fuzzer.judgement.verdict import Comparison, Finding, Natural, Signature, Verdict, follows, without_paths
 from fuzzer.language.program import Program
@@ -90,16 +90,26 @@ def _dtype(program: Program, comparison: Comparison) -> torch.dtype:
 def _same_fault(finding: Finding, text: str, cache: CandidateCache) -> Verdict | None:
     """The verdict of a candidate that shows the finding's fault.
 
-    One of the finding's signature with all its kernels does; where other values or another write changed these, it is
-    the fault if the experiments that tell the finding tell the candidate too.
+    One of the finding's signature with all its kernels does, and one of another pattern whose cause is the same by the
+    rule that joins findings. Where other values changed the oracle, or another write the kernels, it is the fault if
+    the experiments that tell the finding tell the candidate too.
     """
     held = kernels_of(finding.program) <= kernels_of(text)
     for verdict in cache.verdicts[text]:
         if held and follows(finding.signature, verdict.signature):
             return verdict
-        if _alike(finding.signature, verdict.signature):
-            return verdict if _told_alike(finding, text, verdict, cache.task, cache.pool) else None
+        if not _alike(finding.signature, verdict.signature):
+            continue
+        if held and verdict.signature.oracle == finding.signature.oracle and _one_cause(finding, text, verdict):
+            return verdict
+        return verdict if _told_alike(finding, text, verdict, cache.task, cache.pool) else None
     return None
+
+
+def _one_cause(finding: Finding, text: str, verdict: Verdict) -> bool:
+    """Whether the candidate would join the finding's fault, were its diagnosis the same."""
+    shown = Natural(text, verdict.signature, verdict.detail, verdict.comparisons)
+    return cause_of(replace(finding, natural=shown).grown).shares(cause_of(finding))
 
 
 def _alike(own: Signature, shown: Signature) -> bool:

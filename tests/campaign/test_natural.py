@@ -97,3 +97,16 @@ def test_what_assert_close_lets_pass_is_not_visible(eager: float, compiled: floa
     assert visible_error(verdict, parse(PROGRAM)) == error
     half = parse(show(parse(PROGRAM)).replace("f32", "bf16"))
     assert visible_error(Verdict(NONFINITE, "", off(1.0, 1.01)), half) == 0.0
+
+
+def test_a_pattern_that_other_values_change_is_the_same_fault_where_its_cause_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = Signature("gradients_agree", "wrong", "backward", "constant-ratio")
+    stages = {"eager": "agree", "inductor": "wrong"}
+    found = finding(TINY, signature=own, comparisons=off(1.0, 2.0), stages=stages)
+    natural = grown(
+        found, shows(Signature(own.oracle, "wrong", "backward", "other")), monkeypatch, told="wrong"
+    ).natural
+    assert natural is not None
+    assert natural.program != TINY
