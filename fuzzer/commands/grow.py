@@ -66,7 +66,6 @@ def grow_one(finding: Finding, device: str | None, workers: int | None) -> tuple
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
     with Pool(workers or default_workers(task.place.devices), task.place.devices, scratch=folder) as pool:
-        if matching(examine_all(pool, [(task, finding.program)])[0], finding.signature) is None:
-            return None
-        grown, growth = grow_finding(finding, task, pool, folder)
-        return grown, growth.history, growth.queries
+        shows = matching(examine_all(pool, [(task, finding.program)])[0], finding.signature) is not None
+        grown, growth = grow_finding(finding, task, pool, folder)  # what rounding hides may show with other values
+        return (grown, growth.history, growth.queries) if shows or growth.history else None

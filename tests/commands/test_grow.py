@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from fuzzer.commands.grow import grow_one
 from fuzzer.execution.messages import Report
-from fuzzer.judgement.verdict import Natural
+from fuzzer.judgement.verdict import Comparison, Natural, Signature
 from tests.commands.calls import FINDING, RELU, call
+from tests.findings.found import finding
 
 WIDE = RELU.replace("[4]", "[3, 3]")
 
@@ -39,3 +43,32 @@ def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, mo
     assert done.exit_code == 2
     assert f"{FINDING.id}: it does not show here" in done.stderr
     assert db.read_bytes() == before
+
+
+EXPANDED = """program(1)
+route("autograd")
+x0 = leaf(f32[13])
+v0 = neg(x0)
+v1 = expand_as(v0, x0)
+v2 = square_(v1)
+backward(v0, cotangent(f32[13], values="ones"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.__version__ >= "2.16", reason="seen up to torch 2.15")
+def test_a_write_through_a_view_that_is_off_by_a_millionth_grows_into_nan_for_a_tenth(tmp_path: Path) -> None:
+    faint = finding(
+        EXPANDED,
+        signature=Signature("outputs_agree", "wrong", "forward", "constant-ratio"),
+        comparisons=(Comparison("v0", (8,), 1.8492958e-3, 1.8492974e-3, 1.8492958e-3, 4.6e-10, 2, 13),),
+        place={"backend": "aot_eager", "against": "eager", "device": "cpu", "torch": torch.__version__},
+        stages={"eager": "agree", "aot_eager": "wrong", "inductor": "wrong"},
+    )
+    found = grow_one(faint, None, 1)
+    assert found is not None
+    natural = found[0].natural
+    assert natural is not None
+    assert "values=data([100000000.0, inf, 1.0])" in natural.program
+    [far] = natural.comparisons
+    assert (round(far.eager, 6), math.isnan(far.compiled)) == (0.1, True)
