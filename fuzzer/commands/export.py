@@ -1,8 +1,9 @@
-"""`backfuzz export`: a finding as a standalone script and the draft of an issue."""
+"""`backfuzz export`: a fault as standalone scripts, which are run first, and the draft of an issue."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,29 +11,96 @@ import click
 from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option
+from fuzzer.findings.demonstration import Demonstration
+from fuzzer.judgement.verdict import Finding
 
 
 @main.command()
 @click.argument("reference", metavar="ID")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write. Default: export/ID.")
+@click.option("--no-natural", is_flag=True, help="The minimal program alone; none is grown.")
+@click.option("--no-run", is_flag=True, help="Run nothing: the draft says that its script was not run.")
 @db_option
 @json_option
 @exit_codes
-def export(reference: str, out: Path | None, db: Path, as_json: bool) -> None:
-    """Write repro.py (standalone; exits 1 while the fault is there) and issue.md of a finding.
+def export(reference: str, out: Path | None, no_natural: bool, no_run: bool, db: Path, as_json: bool) -> None:
+    """Write the scripts of a fault or a finding (standalone; each exits 1 while the fault is there) and issue.md.
 
-    Exit codes: 0 written; 2 no such finding, or the ledger cannot be read or the folder written.
+    repro.py is of the natural program, which is grown first where that was not done yet; minimal.py of the minimal one.
+    Each is run in a fresh process. Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
+    no such finding, or the ledger cannot be read or the folder written; 3 this machine cannot run it.
     """
     from fuzzer.findings.issue import issue
-    from fuzzer.findings.script import repro
     from fuzzer.findings.store import open_store
 
     with open_store(db, create=False) as store:
-        finding = store.get(reference)
-    texts = {"repro.py": repro(finding), "issue.md": issue(finding)}
-    folder = out or Path("export") / finding.id
+        finding, fault = store.get(reference), store.fault_of(reference)
+    runs = not no_run and _runs_here(finding)
+    if no_natural:
+        finding = replace(finding, natural=None)
+    elif runs and finding.natural is None:
+        finding = _grown(finding, db)
+    texts, shown, versions = _scripts(finding, runs)
+    texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions)
+    folder = out or Path("export") / reference
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text)
     paths = [str(folder / name) for name in texts]
-    click.echo(json.dumps({"id": finding.id, "files": paths}) if as_json else "\n".join(paths))
+    told = "not run" if shown is None else shown.told()
+    row = {"id": finding.id, "fault": fault.id, "files": paths, "repro": told}
+    click.echo(json.dumps(row) if as_json else "\n".join([*paths, f"repro.py: {told}"]))
+
+
+def _runs_here(finding: Finding) -> bool:
+    """Whether this machine has the devices of both sides."""
+    from fuzzer.commands.place import runs_here
+
+    place = finding.place
+    named = [place.get(side, "").partition("@")[2].partition("/")[0] for side in ("backend", "against")]
+    return all(runs_here(device) for device in [place.get("device", "cpu"), *filter(None, named)])
+
+
+def _grown(finding: Finding, db: Path) -> Finding:
+    """The finding with its natural program, which is stored; as it is where it does not show here."""
+    from fuzzer.commands.grow import grow_one
+    from fuzzer.findings.store import open_store
+
+    click.echo(f"{finding.id}: growing its minimal program", err=True)
+    found = grow_one(finding, None, None)
+    if found is None:
+        return finding
+    with open_store(db) as store:
+        store.set_natural(found[0])
+    return found[0]
+
+
+def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstration | None, str]:
+    """(the scripts by file name, what the first was seen to do, this machine's versions). Raises ExportError."""
+    from fuzzer.findings.script import repro
+
+    grown, minimal = finding.grown, repro(finding)
+    # as people write it; then of the trial's very numbers
+    natural = [repro(grown, drawn, name=finding.id) for drawn in (True, False)] if grown is not finding else []
+    if not runs:
+        return ({"repro.py": natural[0], "minimal.py": minimal} if natural else {"repro.py": minimal}), None, ""
+    from fuzzer.diagnosis.demonstrate import demonstrate, versions
+
+    shown = (demonstrate(text, grown) for text in natural)
+    first = next(((text, seen) for text, seen in zip(natural, shown, strict=False) if seen.shows), None)
+    seen = demonstrate(minimal, finding)
+    if first is not None:
+        return {"repro.py": first[0]} | ({"minimal.py": minimal} if seen.shows else {}), first[1], versions()
+    if not seen.shows:
+        _require_elsewhere(finding, seen)
+    return {"repro.py": minimal}, seen, versions()
+
+
+def _require_elsewhere(finding: Finding, seen: Demonstration) -> None:
+    """Raise ExportError for a script that shows nothing on the torch where its fault was found."""
+    from fuzzer.findings.faults import release
+    from fuzzer.findings.script import ExportError
+
+    found = finding.place.get("torch", "")
+    if release(found) == release(seen.torch):
+        raise ExportError(f"{finding.id}: its script {seen.told()} on torch {found}, where the fault was found")

@@ -11,10 +11,11 @@ import torch
 
 from fuzzer.findings.sides import Sides
 from fuzzer.language.interpret import cotangents, materialise
+from fuzzer.language.layouts import written
 from fuzzer.language.program import Cotangent, Leaf, Recipe, Shape, contiguous, extent
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import WIDTH, input_names
-from fuzzer.language.values import expression, real_parts
+from fuzzer.language.values import TORCH_DTYPES, expression, real_parts
 
 _INLINE = 64  # tensors of at most this many elements are written as literals
 
@@ -45,7 +46,8 @@ def inputs(sides: Sides) -> Iterator[list[str]]:
     names = ", ".join(input_names(program))
     if any(re.search(r"(?<!_)strided\(", row) for row in rows):
         yield _strided(sides)
-    drawn = ["    torch.manual_seed(0)  # every run draws the same"] if sides.draws else []
+    draws = sides.draws or any("torch.randn(" in row for row in rows)
+    drawn = ["    torch.manual_seed(0)  # every run draws the same"] if draws else []
     head = [f"def inputs({'device' if sides.moves else ''}):", *drawn]
     listed = "    return [" + ", ".join(row.partition(" = ")[2] for row in rows) + "]"
     if len(listed) <= WIDTH and "\n" not in listed and not any(leaf.base for leaf in program.leaves):
@@ -70,6 +72,8 @@ def _tensor(t: Leaf | Cotangent, tensor: torch.Tensor, sides: Sides) -> str:
     """An expression for a tensor of these values in this layout."""
     offset, size = t.offset, extent(t.shape, t.stride, t.offset)
     move = ".to(device)" if sides.moves else ""
+    if sides.drawn and (text := _as_people_write(t)):
+        return text + move
     if t.stride == contiguous(t.shape) and not offset:
         return _values(tensor, t.values, t.seed, t.dtype, t.shape) + move
     if not any(t.stride) and 0 not in t.shape and not offset:
@@ -79,6 +83,16 @@ def _tensor(t: Leaf | Cotangent, tensor: torch.Tensor, sides: Sides) -> str:
         return f"{_literal(tensor.as_strided((size,), (1,), 0))}{move}.as_strided({t.shape}, {t.stride}{at})"
     device = ", device" if sides.moves else ""
     return f"strided({expression(t.values, t.seed, t.dtype, t.shape)}, {size}, {t.stride}, {offset}{device})"
+
+
+def _as_people_write(t: Leaf | Cotangent) -> str:
+    """Normal values by torch.randn, and ones, in a layout of views; "" for others. Normal ones are not the trial's."""
+    view = None if t.offset else written(t.shape, t.stride)
+    make = {"normal": "randn", "ones": "ones"}.get(t.values.name)
+    if view is None or make is None or not t.type.differentiable:
+        return ""
+    kind = "" if t.dtype == "f32" else f", dtype={TORCH_DTYPES[t.dtype]}"
+    return f"torch.{make}({', '.join(map(str, view.base)) or '()'}{kind}){view.text}"
 
 
 def _values(tensor: torch.Tensor, recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:

@@ -3,41 +3,174 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
+from fuzzer.findings.cause import KERNELS, first_stage, raised
+from fuzzer.findings.demonstration import Demonstration, comparisons, expected
+from fuzzer.findings.faults import Fault
 from fuzzer.findings.script import headline, one_line, repro
+from fuzzer.findings.title import title, torch_name
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
 from fuzzer.language.text import parse
 
 
-def issue(finding: Finding) -> str:
-    """The draft of an issue in the form of PyTorch's bug reports, as Markdown."""
-    program = parse(finding.program)
-    ops = list(dict.fromkeys(node.op for node in program.nodes))
-    title = f"{headline(finding)}: {' + '.join(ops[:4])}{' ...' if len(ops) > 4 else ''}"
+def issue(
+    finding: Finding,
+    fault: Fault | None = None,
+    shown: Demonstration | None = None,
+    scripts: Mapping[str, str] | None = None,
+    versions: str = "",
+) -> str:
+    """The draft of an issue in the form of PyTorch's bug reports, as Markdown.
+
+    finding   its natural program is the reproducer.
+    fault     what is known of it; its state and issue are told.
+    shown     what the reproducer was seen to do; without it nothing is claimed of it.
+    scripts   the reproducer, and further ones, by file name; without them it is written here.
+    versions  what torch.utils.collect_env says; without it, what the finding was found with.
+    """
+    grown = finding.grown
+    scripts = scripts or {"repro.py": repro(grown)}
+    (_, first), *others = scripts.items()
     sections = [
-        f"# {title}",
-        "<!-- A draft by backfuzz. Before you post it: run the script on the newest nightly, search the tracker for "
-        "the operators named above, and say in your own words what is wrong. -->",
+        f"# {issue_title(finding)}",
+        _before_posting(finding, fault),
         "### 🐛 Describe the bug",
+        description(finding),
         _side(finding),
-        one_line(finding.detail, 1000),
+        _known(fault),
+        "### Error logs",
+        *_logs(grown, shown),
+        "### Minified repro",
+        _fenced(first, "python"),
+        _exits(finding, shown),
+        "### Versions",
+        _folded("`python -m torch.utils.collect_env`", _fenced(versions)) if versions else _place(finding),
+        *_evidence(finding, others),
+        _MADE,
+    ]
+    return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+
+
+_MADE = (
+    "Found by a fuzzer, backfuzz: it draws random programs, compares their compiled with their eager gradients, and "
+    "shrinks what differs. The program, the numbers and the first form of this text are its output."
+)
+_LABEL = "topic: fuzzer"  # what PyTorch's template asks for
+_GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"
+_TRACKER = "https://github.com/pytorch/pytorch/issues"
+
+
+def issue_title(finding: Finding) -> str:
+    """The stage at fault, then the fault's title, then the device: "[inductor] silent: wrong gradient of ... (cpu)"."""
+    stage = first_stage(finding)
+    text = title(finding.grown)
+    if finding.side == BOTH:
+        text = f"both eager and compiled: {text}"
+    elif finding.side == CHOICE:
+        text = f"another subgradient than eager's of {text.partition(' of ')[2]}"
+    where = finding.place.get("device", "cpu").split(":")[0]
+    return f"{'' if stage == KERNELS else f'[{stage}] '}{text} ({where})"
+
+
+def search_terms(finding: Finding) -> list[str]:
+    """What to look for in the tracker: each operator with the kind of failure, and what was raised."""
+    exception = raised(finding)
+    words = exception[2].strip() if exception else "wrong gradient" if _backward(finding) else "wrong result"
+    ops = list(dict.fromkeys(torch_name(node.op).rpartition(".")[2] for node in parse(finding.program).nodes))
+    return [f"{op} {words}" for op in ops[:_MOST_TERMS]]
+
+
+_MOST_TERMS = 3
+
+
+def _backward(finding: Finding) -> bool:
+    return finding.signature.direction == "backward"
+
+
+def _before_posting(finding: Finding, fault: Fault | None) -> str:
+    terms = "; ".join(f"`{term}`" for term in search_terms(finding))
+    known = fault.state.issue.split() if fault is not None else []
+    gems = finding.place.get("backend", "").startswith("flag_gems")
+    tracker, label = (_GEMS_TRACKER, "") if gems else (_TRACKER, f" Label: {_LABEL}.")
+    return (
+        f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}"
+        f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label} -->"
+    )
+
+
+def description(finding: Finding) -> str:
+    """What is wrong, in one plain sentence."""
+    grown = finding.grown
+    ops = list(dict.fromkeys(f"`{torch_name(node.op)}`" for node in parse(grown.program).nodes))
+    names = ", ".join(ops[:-1]) + (" and " if len(ops) > 1 else "") + ops[-1]
+    what = "gradient" if _backward(grown) else "result"
+    if exception := raised(grown):
+        return f"A function of {names} runs in eager mode; compiled with `torch.compile`, it raises {exception[1]}."
+    if finding.side in (EAGER, BOTH):
+        return f"The {what} of {names} is wrong in eager mode, and nothing says so."
+    return (
+        f"The {what} of a function of {names} is another under `torch.compile` than in eager mode, and nothing says so."
+        if grown.signature.verdict == "wrong"
+        else f"A function of {names}: {headline(grown).partition('] ')[2]}."
+    )
+
+
+def _known(fault: Fault | None) -> str:
+    if fault is None or fault.state.name == "new":
+        return ""
+    told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
+    name = told.get(fault.state.name, fault.state.name.capitalize())
+    return f"{name}{str(fault.state).removeprefix(fault.state.name)}."
+
+
+def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:
+    """Expected and actual, what the usual comparisons say, and what the script prints."""
+    if shown is None:
+        return [one_line(grown.detail, 1000)]
+    eager = grown.signature.verdict == "eager-suspect"
+    side = EAGER if eager else grown.side
+    found = [expected(shown.compared[0], side, eager), comparisons(shown.compared, side)] if shown.compared else []
+    return [*found, _fenced(shown.output)]
+
+
+def _exits(finding: Finding, shown: Demonstration | None) -> str:
+    """What the script is for, and what it was seen to do."""
+    text = "The script exits 1 while the fault is there and 0 when it is gone."
+    if shown is None:
+        return f"{text} It was not run when this was written."
+    where = f"torch {shown.torch}, {shown.device}"
+    found = finding.place.get("torch", "?"), finding.place.get("device", "cpu")
+    elsewhere = "" if shown.shows else f"; the fault was found with torch {found[0]}, {found[1]}"
+    return f"{text} Run when this was written ({where}): it {shown.told()}{elsewhere}."
+
+
+def _place(finding: Finding) -> str:
+    return _table(("", ""), sorted(finding.place.items()))
+
+
+def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
+    """What is known beside the reproducer, folded."""
+    parts = [
+        f"The minimal program, where it shows: {one_line(finding.detail, 1000)}",
         _comparison_table(finding.comparisons),
         _diagnosis(finding),
         _before(finding),
-        f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. The script exits 1 while the fault is "
-        "there and 0 when it is gone.",
-        _fenced(repro(finding), "python"),
+        f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. Found with:",
+        _place(finding),
         _stages(finding.stages),
         _ablation(finding.ablation),
-        *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in finding.attachments.items()),
-        "The same as a backfuzz program (`backfuzz replay FILE`), signature "
-        f"`{finding.signature}`, finding `{finding.id}`:",
+        f"As a backfuzz program (`backfuzz replay FILE`), signature `{finding.signature}`, finding `{finding.id}`:",
         _fenced(finding.program),
-        "### Versions",
-        _table(("", ""), sorted(finding.place.items())),
+        "Grown into what the script above holds:" if finding.grown is not finding else "",
+        _fenced(finding.grown.program) if finding.grown is not finding else "",
     ]
-    return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+    files = [(name, text) for name, text in (*others, *finding.attachments.items())]
+    return [
+        _folded("Evidence: how it was found and what is at fault", "\n\n".join(part for part in parts if part)),
+        *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in files),
+    ]
 
 
 # What a draft says first, where it is not the compiled side alone that is wrong.
@@ -49,8 +182,10 @@ _SIDE_TITLES = {
 
 
 def _side(finding: Finding) -> str:
+    """Who is wrong, and the derivative that says so: eager's formulas in float64 may share what is wrong."""
     told = _SIDE_TITLES.get(finding.side)
-    return f"**{told}**{finding.diagnosis['side'].removeprefix(finding.side)}." if told else ""
+    of = " (of the minimal program, below)" if finding.grown is not finding else ""
+    return f"**{told}**{of}{finding.diagnosis['side'].removeprefix(finding.side)}." if told else ""
 
 
 def _fenced(text: str, language: str = "") -> str:

@@ -12,6 +12,7 @@ import textwrap
 from fuzzer.findings.checks import CHECKS, DEADLINES, check_lines, compares_values
 from fuzzer.findings.inputs import inputs
 from fuzzer.findings.sides import Sides
+from fuzzer.findings.title import title
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Finding, Signature
 from fuzzer.language import tuning
 from fuzzer.language.interpret import python_value
@@ -27,10 +28,14 @@ class ExportError(ValueError):
     """A finding that has no form as a script; the message says why."""
 
 
-def repro(finding: Finding) -> str:
-    """A standalone Python script that shows the finding. Raises ExportError, UnknownOp or UnknownRecipe."""
+def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
+    """A standalone Python script that shows the finding. Raises ExportError, UnknownOp or UnknownRecipe.
+
+    drawn   normal values are torch.randn's, and layouts are made by views: as people write it, of other numbers.
+    name    what it is called; the finding's id without it, which is another for its natural program.
+    """
     program = _plainly_named(parse(finding.program))
-    sides = Sides(finding, program)
+    sides = Sides(finding, program, drawn)
     child = finding.signature.verdict in DEADLINES
     if program.route.name not in ROUTES:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(ROUTES)}")
@@ -46,7 +51,7 @@ def repro(finding: Finding) -> str:
     imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
     imports += ["import flag_gems"] if sides.gems else []
     parts = [
-        [*_header(finding), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
+        [*_header(finding, name or finding.id, drawn), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
         *([tuning.write(config)] if tuned else []),
         *inputs(sides),
         body,
@@ -84,10 +89,11 @@ def _value(value: Value) -> str:
     return f'"{value}"' if isinstance(value, str) and value.isidentifier() else python_value(value)
 
 
-def _header(finding: Finding) -> list[str]:
+def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
     place = finding.place
     where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
-    text = f"backfuzz {finding.id}, {where}: {headline(finding)}. {finding.detail}"
+    told = title(finding) if drawn else f"{headline(finding)}. {finding.detail}"  # which tells the trial's numbers
+    text = f"backfuzz {name}, {where}: {told}"
     return [
         f"# {one_line(text, WIDTH)}",
         "# Exits 1 while the fault is there, 0 when it is gone, 2 where it could not run.",

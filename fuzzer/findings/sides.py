@@ -15,11 +15,12 @@ from fuzzer.language.routes import ROUTES
 class Sides:
     """A finding's two sides; what the script calls each, and what in its program the script must know of.
 
+    drawn   whether normal values are drawn by torch.randn and layouts are views, as people write them.
     moves   the type of device that tensors are moved to, if any;  needs  lines before anything runs.
     """
 
-    def __init__(self, finding: Finding, program: Program):
-        self.finding, self.program = finding, program
+    def __init__(self, finding: Finding, program: Program, drawn: bool = False):
+        self.finding, self.program, self.drawn = finding, program, drawn
         here = finding.place.get("device", "cpu")
         backend, self.device = _side(finding.place.get("backend", "inductor"), here)
         self.backend = backend.partition(":")[0]  # a script has no stages: what compiles is run as a whole

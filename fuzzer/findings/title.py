@@ -20,7 +20,7 @@ _SILENT = {
 def title(finding: Finding) -> str:
     """One line, such as "silent: wrong gradient of torch.slice_scatter + torch.sum"."""
     program, signature = parse(finding.program), finding.signature
-    names = list(dict.fromkeys(_torch_name(node.op) for node in program.nodes))
+    names = list(dict.fromkeys(torch_name(node.op) for node in program.nodes))
     ops = " + ".join(names[:_MOST_OPS]) + (" ..." if len(names) > _MOST_OPS else "")
     what = "gradient" if signature.direction == "backward" else "result"
     own = [f"{name}={value}" for name, value in program.settings if name not in DEMANDED]
@@ -40,7 +40,8 @@ def _wrong(finding: Finding) -> str:
     return f"silent: {_SILENT.get(signature.pattern, '{pattern} of the {what} of {ops}')}"
 
 
-def _torch_name(op: str) -> str:
+def torch_name(op: str) -> str:
+    """What torch calls an op."""
     from fuzzer.language.ops import OPS  # needs torch, which a ledger that is only read does not
 
     return OPS[op].source if op in OPS else op

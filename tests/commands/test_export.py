@@ -4,26 +4,124 @@ from __future__ import annotations
 
 import ast
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tests.commands.calls import FINDING, call, refused
+import pytest
+import torch
+
+from fuzzer.findings.demonstration import Compared, Demonstration
+from fuzzer.findings.store import open_store
+from fuzzer.judgement.verdict import Finding, Natural
+from tests.commands.calls import FINDING, RELU, call, refused
+
+WIDE = RELU.replace("[4]", "[3, 3]")
+NATURAL = replace(FINDING, natural=Natural(WIDE, FINDING.signature, "x0.grad[0, 0]: compiled 7, eager 1"))
+FAR = Compared("x0.grad", (0, 0), 7.0, 1.0, 1.0, 1, 9, "not close!\n\nMismatched elements: 1 / 9", False)
 
 
-def test_export_writes_an_executable_script_and_the_draft_of_an_issue(db: Path) -> None:
-    done = call("export", FINDING.id, "--db", db, "--json")
+class Scripts:
+    """Runs no script: one shows its fault where `shows` says so. Nothing is collected."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *shows: bool):
+        self.asked: list[str] = []
+        answers = iter(shows)
+
+        def demonstrate(text: str, finding: Finding) -> Demonstration:
+            self.asked.append(text)
+            return Demonstration(int(next(answers)), "x0.grad: ...\n", "", torch.__version__, "cpu", (FAR,))
+
+        monkeypatch.setattr("fuzzer.diagnosis.demonstrate.demonstrate", demonstrate)
+        monkeypatch.setattr("fuzzer.diagnosis.demonstrate.versions", lambda: "PyTorch version: 9")
+
+
+def stored(db: Path, finding: Finding = NATURAL) -> Path:
+    with open_store(db) as opened:
+        opened.set_natural(finding)
+    return db
+
+
+def test_export_writes_executable_scripts_and_the_draft_of_an_issue(db: Path) -> None:
+    done = call("export", FINDING.id, "--db", stored(db), "--json", "--no-run")
     assert done.exit_code == 0
-    script, issue = map(Path, json.loads(done.stdout)["files"])
-    assert (script.name, issue.name) == ("repro.py", "issue.md")
-    imported = {
-        alias.name.partition(".")[0]
-        for node in ast.walk(ast.parse(script.read_text()))
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    assert imported <= {"os", "sys", "torch"}
-    assert "relu" in issue.read_text()
+    told = json.loads(done.stdout)
+    script, minimal, issue = map(Path, told["files"])
+    assert (script.name, minimal.name, issue.name, told["repro"]) == ("repro.py", "minimal.py", "issue.md", "not run")
+    for path in (script, minimal):
+        tree = ast.walk(ast.parse(path.read_text()))
+        imported = {
+            alias.name.partition(".")[0] for node in tree if isinstance(node, ast.Import) for alias in node.names
+        }
+        assert imported <= {"os", "sys", "torch"}
+    assert "torch.randn(3, 3)" in script.read_text()
+    assert "It was not run when this was written." in issue.read_text()
+
+
+def test_the_natural_script_comes_first_and_only_what_it_was_seen_to_do_is_claimed(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = Scripts(monkeypatch, True, True)
+    done = call("export", f"F{FINDING.id[:7]}", "--db", stored(db))
+    assert done.exit_code == 0
+    assert "torch.randn(3, 3)" in scripts.asked[0]
+    folder = Path("export") / f"F{FINDING.id[:7]}"
+    assert sorted(path.name for path in folder.iterdir()) == ["issue.md", "minimal.py", "repro.py"]
+    text = (folder / "issue.md").read_text()
+    assert f"(torch {torch.__version__}, cpu): it exited with 1" in text
+    assert "Expected `x0.grad[0, 0]` to be 1, as in eager; compiled code gives 7." in text
+    assert "PyTorch version: 9" in text
+    assert text.index("torch.randn(3, 3)") < text.index("`minimal.py`")
+
+
+def test_torchs_own_numbers_are_given_up_where_they_show_nothing_and_then_the_natural_program(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = Scripts(monkeypatch, False, True, False)
+    assert call("export", FINDING.id, "--db", stored(db), "--out", "a").exit_code == 0
+    assert "torch.randn" not in scripts.asked[1]
+    assert (Path("a") / "repro.py").read_text() == scripts.asked[1]
+    assert not (Path("a") / "minimal.py").exists()
+    Scripts(monkeypatch, False, False, True)
+    assert call("export", FINDING.id, "--db", db, "--out", "b").exit_code == 0
+    assert "(4" in (Path("b") / "repro.py").read_text()
+
+
+def test_a_script_that_shows_nothing_on_the_torch_where_it_was_found_is_an_error(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scripts(monkeypatch, False)
+    done = call("export", FINDING.id, "--db", db, "--no-natural")
+    assert f"{FINDING.id}: its script exited with 0 on torch {torch.__version__}" in refused(done)
+    assert not Path("export").exists()
+    Scripts(monkeypatch, False)
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    assert call("export", FINDING.id, "--db", db, "--no-natural").exit_code == 0
+    text = (Path("export") / FINDING.id / "issue.md").read_text()
+    assert "it exited with 0; the fault was found with torch" in text
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_program_that_was_not_grown_yet_is_grown_and_stored(
+    shows: bool, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Scripts(monkeypatch, True, True)
+    grown: Any = (NATURAL, ("usual_sizes",), 3) if shows else None
+    monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *_: grown)
+    done = call("export", FINDING.id, "--db", db)
+    assert done.exit_code == 0
+    assert f"{FINDING.id}: growing its minimal program" in done.stderr
+    with open_store(db, create=False) as store:
+        assert (store.get(FINDING.id).natural is not None) == shows
+
+
+def test_nothing_runs_on_a_machine_without_the_device(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzzer.commands.place.runs_here", lambda device: False)
+    done = call("export", FINDING.id, "--db", db)
+    assert done.exit_code == 0
+    assert "repro.py: not run" in done.stdout
 
 
 def test_export_into_what_is_no_folder_is_told(db: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "file: File exists" in refused(call("export", FINDING.id, "--db", db, "--out", "file"))
+    assert "file: File exists" in refused(call("export", FINDING.id, "--db", db, "--out", "file", "--no-run"))

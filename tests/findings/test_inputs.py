@@ -68,3 +68,42 @@ def test_constants_and_small_tensors_are_written_out() -> None:
     assert "torch.ones(3)" in text
     assert "torch.tensor([" in text
     assert "randint" not in text
+
+
+DRAWN = """program(1)
+route("autograd")
+x0 = leaf(f32[1, 3, 7, 1], stride=(3, 1, 3, 1))
+x1 = leaf(bf16[()], seed=1)
+x2 = leaf(f32[4, 6], stride=(0, 1), values="ones")
+x3 = leaf(f32[3], stride=(2,), values=data([1.0, 2.0, 3.0]))
+x4 = leaf(c64[2, 2])
+x5 = leaf(i64[2], values=below(7))
+v0 = relu(x0)
+backward(v0, cotangent(f32[1, 3, 7, 1], seed=11))
+"""
+
+
+def test_as_people_write_it_normal_numbers_are_torchs_and_layouts_are_views() -> None:
+    text = repro(finding(DRAWN), drawn=True)
+    for words in (
+        "torch.manual_seed(0)",
+        "x0 = torch.randn(7, 3).t()[None, :, :, None].requires_grad_()",
+        "torch.randn((), dtype=torch.bfloat16)",
+        "torch.ones(6)[None].expand(4, 6)",
+        "torch.tensor([1.0, 0.0, 2.0, 0.0, 3.0]).as_strided",
+        "torch.randn(2, 2, dtype=torch.complex64)",
+    ):
+        assert words in text
+    first, again = (function_of(text, "inputs")() for _ in range(2))
+    assert first[0].stride() == (3, 1, 3, 1)
+    for ours, theirs, leaf in zip(first, again, parse(DRAWN).leaves, strict=False):
+        assert torch.equal(ours, theirs)
+        assert (ours.shape, ours.stride(), ours.requires_grad) == (leaf.shape, leaf.stride, leaf.requires_grad)
+    assert "randn" not in repro(finding(DRAWN))
+
+
+def test_a_script_as_people_write_it_tells_no_numbers_of_the_trial_and_keeps_its_name() -> None:
+    head = repro(finding(RELU), drawn=True, name="0123456789").splitlines()[0]
+    assert head.startswith(
+        "# backfuzz 0123456789, cpu, torch 2.13.0: silent: zero gradient of torch.nn.functional.relu"
+    )

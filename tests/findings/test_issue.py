@@ -1,17 +1,21 @@
-"""The draft of an issue: what a maintainer asks for, and who is wrong comes first."""
+"""The draft of an issue: what a maintainer asks for, in the order of PyTorch's template, and evidence folded below."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fuzzer.findings.issue import issue
+from fuzzer.findings.demonstration import Demonstration
+from fuzzer.findings.faults import Fault, State
+from fuzzer.findings.issue import issue, issue_title, search_terms
 from fuzzer.findings.script import repro
-from fuzzer.judgement.verdict import Comparison
+from fuzzer.judgement.verdict import Comparison, Natural
 from tests.diagnosis import cases
 from tests.findings.found import RELU, finding
 
 
-def test_the_issue_shows_the_diagnosis_first_and_folds_what_is_long() -> None:
+def test_the_issue_folds_the_diagnosis_and_what_is_long() -> None:
     found = cases.finding(
         diagnosis={
             "culprit": "the decomposition of aten.tanh",
@@ -26,7 +30,7 @@ def test_the_issue_shows_the_diagnosis_first_and_folds_what_is_long() -> None:
     assert "| culprit | the decomposition of aten.tanh |" in text
     assert "| suspect | `static_cast<int>(x)` |" in text
     assert "memcheck" not in text
-    assert text.index("| ratio | all zero |") < text.index("import torch") < text.index("<details>")
+    assert text.index("import torch") < text.index("<details>") < text.index("| ratio | all zero |")
     assert (
         "<details><summary>`backward_graph.py`</summary>\n\n```python\nclass GraphModule: ...\n```\n\n</details>"
         in text
@@ -46,7 +50,8 @@ def test_the_issue_holds_what_a_maintainer_asks_for() -> None:
             ablation={"inductor.cpp.inject_relu_bug_TESTING_ONLY=None": "agree"},
         )
     )
-    assert text.startswith("# [inductor] wrong gradient: relu\n")
+    title = "silent: zero gradient of torch.nn.functional.relu under inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
+    assert text.startswith(f"# [inductor] {title} (cpu)\n")
     for words in (
         "### 🐛 Describe the bug",
         "| `x0.grad` | (0, 2) | 1 | 0 | 1 | 1e-07 | 3 of 12 |",
@@ -61,6 +66,45 @@ def test_the_issue_holds_what_a_maintainer_asks_for() -> None:
         assert words in text
 
 
+def test_the_sections_are_the_templates_and_no_word_of_ours_stands_above_the_fold() -> None:
+    shown = Demonstration(1, "x0.grad: compiled 0, eager 1\n", "", "2.13.0", "cpu")
+    text = issue(finding(RELU), shown=shown, versions="PyTorch version: 2.13.0")
+    heads = ("### 🐛 Describe the bug", "### Error logs", "### Minified repro", "### Versions", "<details>")
+    places = [text.index(head) for head in heads]
+    assert places == sorted(places)
+    above = text[: text.index("<details>")]
+    assert "x0.grad: compiled 0, eager 1" in above
+    assert "Run when this was written (torch 2.13.0, cpu): it exited with 1." in above
+    assert not [word for word in ("signature", "floor", "variant", "oracle", "leaf", "cotangent") if word in above]
+    assert "topic: fuzzer" in above
+    assert text.rstrip().splitlines()[-1].startswith("Found by a fuzzer")
+    assert "It was not run when this was written." in issue(finding(RELU))
+
+
+def test_the_natural_program_is_the_reproducer_and_the_minimal_one_is_below() -> None:
+    wide = RELU.replace("[3]", "[3, 5]")
+    signature = replace(finding(RELU).signature, pattern="nonfinite")
+    grown = finding(RELU, natural=Natural(wide, signature, "x0.grad[0, 0]: compiled nan"))
+    text = issue(grown)
+    assert "NaN or infinity in the gradient" in issue_title(grown)
+    assert text.index("x0.grad[0, 0]: compiled nan") < text.index("<details>") < text.index("is all zero where")
+    assert wide.strip() in text
+    assert RELU.strip() in text
+
+
+def test_what_is_known_of_the_fault_and_what_to_search_for_are_told() -> None:
+    url = "https://github.com/pytorch/pytorch/issues/1"
+    fault = Fault("F1", "", "wrong", "", "", "", "", 1, 1, State("known", url))
+    text = issue(finding(RELU), fault)
+    assert f"Already known {url}." in text
+    assert "for `relu wrong gradient`, and read " + url in text
+    assert "Fixed in 2.15.0." in issue(finding(RELU), replace(fault, state=State("fixed", fixed_in="2.15.0")))
+    raises = finding(RELU, "raises", detail="the forward raised RuntimeError: The tensor has no data, or so.")
+    assert search_terms(raises) == ["relu The tensor has no data"]
+    gems = finding(RELU, place={"backend": "flag_gems", "against": "eager", "device": "cuda"})
+    assert "github.com/pytorch" not in issue(gems)
+
+
 def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
     text = issue(finding(RELU))
     assert "stage" not in text
@@ -70,23 +114,19 @@ def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
 @pytest.mark.parametrize(
     ("side", "title", "first"),
     [
-        ("eager wrong: at x0[0] it is 1", "# [eager] wrong gradient: ", "**Eager is wrong**: at x0[0] it is 1."),
-        (
-            "both wrong: at x0[0] it is 1",
-            "# [eager, inductor] wrong gradient: ",
-            "**Both sides are wrong**: at x0[0] it is 1.",
-        ),
+        ("eager wrong: at x0[0] it is 1", "# eager: silent: zero ", "**Eager is wrong**: at x0[0] it is 1."),
+        ("both wrong: at x0[0] it is 1", "# [inductor] both eager", "**Both sides are wrong**: at x0[0] it is 1."),
         (
             "subgradient choice: a tie",
-            "# [inductor] another subgradient than eager's: ",
+            "# [inductor] another subgradient than eager's of torch.nn.functional.relu",
             "**Another subgradient, as legal as eager's**: a tie.",
         ),
-        ("compiled wrong: at x0[0] it is 1", "# [inductor] wrong gradient: ", ""),
-        ("undecided: it draws", "# [inductor] wrong gradient: ", ""),
+        ("compiled wrong: at x0[0] it is 1", "# [inductor] silent: zero gradient", ""),
+        ("undecided: it draws", "# [inductor] silent: zero gradient", ""),
     ],
 )
-def test_who_is_wrong_stands_in_the_title_and_comes_first(side: str, title: str, first: str) -> None:
+def test_who_is_wrong_stands_in_the_title_and_in_the_description(side: str, title: str, first: str) -> None:
     text = issue(finding(RELU, diagnosis={"side": side}))
     assert text.startswith(title)
-    described = text.partition("### 🐛 Describe the bug\n\n")[2]
-    assert described.startswith(first) if first else not described.startswith("**")
+    described = text.partition("### 🐛 Describe the bug\n\n")[2].partition("###")[0]
+    assert first in described if first else "**" not in described

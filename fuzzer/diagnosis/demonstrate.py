@@ -1,0 +1,66 @@
+"""A finding's script run by itself in a fresh process on this machine, before anything is claimed of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from fuzzer.execution.pool import server_environment
+from fuzzer.findings.demonstration import Compared, Demonstration
+from fuzzer.judgement.verdict import Finding
+
+_TIMEOUT = 300.0  # a script compiles one program; those of crashes and hangs wait longer themselves
+_VERSIONS_TIMEOUT = 120.0
+
+
+def demonstrate(text: str, finding: Finding, seconds: float = _TIMEOUT) -> Demonstration:
+    """What this script of a finding does. Where it compares tensors, a second process asks what is usually asked."""
+    device = finding.place.get("device", "cpu")
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "repro.py"
+        script.write_text(text)
+        done = _run(script, [], seconds)
+        if done is None:
+            return Demonstration(None, "", "", torch.__version__, device)
+        error = (done.stderr.strip().splitlines() or [""])[-1][:300]
+        shows = done.returncode == 1 and done.stdout.strip()
+        compared = _compared(script, finding, seconds) if shows and finding.comparisons else ()
+    return Demonstration(done.returncode, done.stdout, error, torch.__version__, device, compared)
+
+
+def _compared(script: Path, finding: Finding, seconds: float) -> tuple[Compared, ...]:
+    """What the usual comparisons say of each tensor, those that fail first; nothing where they cannot be asked."""
+    looked = _run(script, ["-m", "fuzzer.diagnosis.look"], seconds)
+    if looked is None or looked.returncode or not looked.stdout.strip():
+        return ()
+    only = finding.comparisons[0].name  # where the script compares one tensor, it does not name it
+    rows = [row for row in json.loads(looked.stdout.splitlines()[-1]) if row["index"] is not None]
+    found = [Compared(**row | {"name": row["name"] or only, "index": tuple(row["index"])}) for row in rows]
+    return tuple(sorted(found, key=lambda c: not c.close))
+
+
+def _run(script: Path, before: list[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
+    """The script in a process of its own without caches of inductor; None where the time ran out."""
+    environment = server_environment() | {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+    command = [sys.executable, *before, str(script)]
+    try:
+        return subprocess.run(
+            command, cwd=script.parent, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def versions() -> str:
+    """What torch.utils.collect_env says of this machine; "" where it fails."""
+    command = [sys.executable, "-m", "torch.utils.collect_env"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_VERSIONS_TIMEOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,59 @@
+"""What a script computed, in the terms of those who read it: torch.testing.assert_close and torch._dynamo.utils.same.
+
+Run as `python -m fuzzer.diagnosis.look SCRIPT`. The last line it prints is JSON: for each tensor that both sides
+have, its worst element there and what the two comparisons say.
+"""
+
+import json
+import sys
+from typing import Any
+
+import torch
+
+from fuzzer.language.private import passes_accuracy_check
+
+_TOLERANCE = 1e-4  # that of `same` itself
+
+
+def look(path: str) -> list[dict[str, Any]]:
+    """A row for each tensor that the script at this path compared; none where it compared no tensors."""
+    space: dict[str, Any] = {"__name__": "__main__", "__file__": path}
+    hook = sys.excepthook  # a script has its own
+    try:
+        with open(path) as file:
+            exec(compile(file.read(), path, "exec"), space)
+    except SystemExit:
+        pass
+    finally:
+        sys.excepthook = hook
+    sides = [space.get(name) for name in ("compiled", "eager", "exact")]
+    if all(isinstance(side, torch.Tensor) for side in sides):
+        return [_compared("", *sides)]  # type: ignore[arg-type]
+    if not all(isinstance(side, dict) for side in sides):
+        return []
+    compiled, eager, exact = sides
+    names = [n for n in eager if all(side[n] is not None for side in sides)]  # type: ignore[index, union-attr]
+    return [_compared(n, compiled[n], eager[n], exact[n]) for n in names]  # type: ignore[index]
+
+
+def _compared(name: str, compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> dict[str, Any]:
+    compiled, eager, exact = (t.detach().cpu() for t in (compiled, eager, exact))
+    row: dict[str, Any] = {"name": name, "index": None, "close": ""}
+    for equal_nan in (False, True):  # NaN on both sides is no difference
+        try:
+            torch.testing.assert_close(compiled, eager, equal_nan=equal_nan)
+            row["close"] = ""
+        except AssertionError as error:
+            row["close"] = str(error)
+    row["same"] = passes_accuracy_check(eager, compiled, exact, _TOLERANCE)
+    if compiled.shape == eager.shape == exact.shape and eager.numel() and not eager.is_complex():
+        c, e, r = (t.double() for t in (compiled, eager, exact))
+        off = torch.where(c.isnan() != e.isnan(), torch.inf, (c - e).abs().nan_to_num(0.0, torch.inf))
+        place = torch.unravel_index(off.argmax(), off.shape)
+        row |= {"index": [int(i) for i in place], "compiled": float(c[place]), "eager": float(e[place])}
+        row |= {"exact": float(r[place]), "total": off.numel(), "off": int((off > 0).sum())}
+    return row
+
+
+if __name__ == "__main__":
+    print(json.dumps(look(sys.argv[1])))

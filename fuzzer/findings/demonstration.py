@@ -1,0 +1,93 @@
+"""What a finding's script was seen to do, and the sentences that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuzzer.judgement.verdict import BOTH, EAGER
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A tensor of both sides at the element where they are furthest apart, and what is usually asked of it.
+
+    index   () also for one without dimensions.  off, total   elements that differ, and all.
+    close   what torch.testing.assert_close says at its defaults; "" where it passes.
+    same    what torch._dynamo.utils.same says with eager in float64 as its reference.
+    """
+
+    name: str
+    index: tuple[int, ...]
+    compiled: float
+    eager: float
+    exact: float
+    off: int
+    total: int
+    close: str
+    same: bool
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """A script that was run by itself, in a fresh process.
+
+    code      its exit status; None where its time ran out.
+    output    what it printed;  error   the last line of its stderr.
+    compared  the tensors that it compares.
+    torch, device   where.
+    """
+
+    code: int | None
+    output: str
+    error: str
+    torch: str
+    device: str
+    compared: tuple[Compared, ...] = ()
+
+    @property
+    def shows(self) -> bool:
+        """Whether the fault was there: a script that died of itself told nothing."""
+        return self.code == 1 and bool(self.output.strip())
+
+    def told(self) -> str:
+        """What became of it, in a few words."""
+        if self.code is None:
+            return "ran out of its time"
+        why = f" ({self.error})" if self.error and self.code not in (0, 1) else ""
+        return f"exited with {self.code}{why}"
+
+
+def expected(c: Compared, side: str, exact: bool = False) -> str:
+    """Expected and actual in one sentence, by the side that is wrong (`verdict.COMPILED`, ...).
+
+    exact   where eager is wrong, whether float64 says so; else compiled code is right.
+    """
+    where = f"`{c.name}[{', '.join(map(str, c.index))}]`" if c.index else f"`{c.name}`"
+    if side == BOTH:
+        return f"Neither side gives the derivative at {where}: eager {c.eager:.6g}, compiled code {c.compiled:.6g}."
+    if side == EAGER and exact:
+        return f"Expected {where} to be {c.exact:.6g}, as in float64; eager gives {c.eager:.6g}."
+    if side == EAGER:
+        return f"Expected {where} to be {c.compiled:.6g}, which compiled code gives; eager gives {c.eager:.6g}."
+    return f"Expected {where} to be {c.eager:.6g}, as in eager; compiled code gives {c.compiled:.6g}."
+
+
+def comparisons(compared: tuple[Compared, ...], side: str) -> str:
+    """What the usual comparisons say. Where eager is wrong, eager in float64 may be too, and is not asked."""
+    fails = [c for c in compared if c.close]
+    names = ", ".join(f"`{c.name}`" for c in fails)
+    close = f"fails for {names}" if fails else "passes: the difference is smaller than it asks for"
+    text = f"`torch.testing.assert_close` at its defaults {close}"
+    if fails:
+        text += f" ({mismatch(fails[0].close)})"
+    if side in (EAGER, BOTH):
+        return f"{text}."
+    others = ", ".join(f"`{c.name}`" for c in compared if not c.same)
+    same = f"is false for {others}" if others else "is true"
+    return f"{text}; `torch._dynamo.utils.same` with a float64 reference {same}."
+
+
+def mismatch(message: str) -> str:
+    """assert_close's message in one line."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return "; ".join(lines[1:] if len(lines) > 1 else lines)
