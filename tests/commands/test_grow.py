@@ -14,6 +14,8 @@ import torch
 from fuzzer.commands.grow import grow_one
 from fuzzer.execution.messages import Report
 from fuzzer.judgement.verdict import Comparison, Natural, Signature
+from fuzzer.language.text import parse
+from minimizer.natural import Growth
 from tests.commands.calls import FINDING, RELU, call
 from tests.findings.found import finding
 
@@ -39,6 +41,8 @@ def test_grow_stores_the_natural_program_beside_the_minimal_one(db: Path, monkey
 def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = db.read_bytes()
     monkeypatch.setattr("fuzzer.execution.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
+    nothing = Growth(parse(RELU), 0.0, (), 20)
+    monkeypatch.setattr("fuzzer.campaign.natural.grow_finding", lambda found, *_: (found, nothing))
     done = call("grow", FINDING.id, "--workers", "1", "--db", db)
     assert done.exit_code == 2
     assert f"{FINDING.id}: it does not show here" in done.stderr
