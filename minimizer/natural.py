@@ -79,11 +79,14 @@ def _odd_values(t: Leaf | Cotangent) -> int:
 
 def _odd_layout(leaf: Leaf) -> int:
     if leaf.offset or leaf.base is not None:
-        return 3
+        return _ODD
     if leaf.stride == contiguous(leaf.shape):
         return 0
     found = [view.stride for view in views(leaf.shape, leaf.stride)]
-    return 1 + found.index(leaf.stride) if leaf.stride in found else 3
+    return 1 + found.index(leaf.stride) if leaf.stride in found else _ODD
+
+
+_ODD = 4  # more than the views of a layout
 
 
 @dataclass(frozen=True)
@@ -209,6 +212,15 @@ def normal_values(program: Program, types: Types) -> Iterator[Program]:
         yield from propose(program, leaves=swap(program.leaves, old, new))
 
 
+def other_numbers(program: Program, types: Types) -> Iterator[Program]:
+    """Other random numbers, in which the error may show sooner: of the next seeds, twice."""
+    for step in (10, 20):
+        leaves = tuple(
+            replace(leaf, seed=leaf.seed + step) if leaf.values == NORMAL else leaf for leaf in program.leaves
+        )
+        yield from propose(program, leaves=leaves)
+
+
 def viewed_layout(program: Program, types: Types) -> Iterator[Program]:
     """A leaf that lies oddly lies as views of a dense tensor do; then it is dense, and the program takes the view,
     where it is one and not several."""
@@ -263,4 +275,5 @@ STEPS: tuple[Reducer, ...] = (
     viewed_layout,
     usual_sizes,
     *_AGAIN,
+    other_numbers,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from fuzzer.language.program import Attributes, Shape, contiguous
@@ -26,13 +27,16 @@ class View:
 
 
 def views(shape: Shape, stride: Shape) -> list[View]:
-    """Views of this shape that lie in memory as this stride says, but for dimensions of size 1: first as dimensions
-    put in by None, then as the dense tensor's own. Nothing where there are gaps or other overlaps."""
+    """Views of this shape that lie in memory as this stride says, the more usual first.
+
+    Dimensions of size 1 lie as they come: those put in by None, then the dense tensor's own. Then with gaps, as slices
+    of a larger tensor leave them, and the very stride. Nothing for overlaps but those of expand and unfold.
+    """
     if 0 in shape:
         return []
     found = (_view(shape, stride, [a for a, n in enumerate(shape) if stride[a] and (n != 1 or ones)])
              for ones in (False, True))  # fmt: skip
-    return [view for view in found if view is not None]
+    return [view for view in (*found, _sliced(shape, stride)) if view is not None]
 
 
 def written(shape: Shape, stride: Shape) -> View | None:
@@ -56,12 +60,45 @@ def _view(shape: Shape, stride: Shape, core: list[int]) -> View | None:
             [("unfold", (("dimension", 0), ("size", window), ("step", step)))],
             f".unfold(0, {window}, {step})",
         )
-    if order != core:
-        dims = tuple(order.index(a) for a in core)
-        steps.append(("permute", (("dims", dims),)))
-        text += ".t()" if len(dims) == 2 else f".permute({', '.join(map(str, dims))})"
-    put = [a for a in range(len(shape)) if a not in core]
-    return _put_in(View(base, tuple(steps), (), text), shape, put, held)
+    view = _turned(View(base, tuple(steps), (), text), order, core)
+    return _put_in(view, shape, [a for a in range(len(shape)) if a not in core], held)
+
+
+def _sliced(shape: Shape, stride: Shape) -> View | None:
+    """The view with this very stride, of slices of a dense tensor; an innermost step is a dimension of its own."""
+    core = [a for a in range(len(shape)) if stride[a]]
+    order = sorted(core, key=lambda a: (-stride[a], -shape[a], a))
+    if not order:
+        return None
+    inner = stride[order[-1]]
+    sizes = [shape[order[0]], *(stride[a] // stride[b] for a, b in itertools.pairwise(order))]
+    uneven = any(stride[a] % stride[b] for a, b in itertools.pairwise(order))
+    if uneven or any(size < shape[a] for size, a in zip(sizes, order, strict=True)):
+        return None
+    cut = [(i, shape[a]) for i, (size, a) in enumerate(zip(sizes, order, strict=True)) if size > shape[a]]
+    steps: list[Step] = [("narrow", (("dim", i), ("start", 0), ("length", n))) for i, n in cut]
+    marks = [f":{dict(cut)[i]}" if i in dict(cut) else ":" for i in range(len(sizes))]
+    if inner > 1:
+        steps.append(("select", (("dim", len(sizes)), ("index", 0))))
+        marks.append("0")
+        sizes.append(inner)
+    text = f"[{', '.join(_trimmed(marks))}]" if steps else ""
+    view = _turned(View(tuple(sizes), tuple(steps), (), text), order, core)
+    return _put_in(view, shape, [a for a in range(len(shape)) if not stride[a]], {a: stride[a] for a in core})
+
+
+def _trimmed(marks: list[str]) -> list[str]:
+    """The marks of an index without those at its end that take everything."""
+    return marks if not marks or marks[-1] != ":" else _trimmed(marks[:-1])
+
+
+def _turned(view: View, order: list[int], wanted: list[int]) -> View:
+    """The view with its axes, which stand in one order, in another."""
+    if order == wanted:
+        return view
+    dims = tuple(order.index(a) for a in wanted)
+    text = ".t()" if len(dims) == 2 else f".permute({', '.join(map(str, dims))})"
+    return View(view.base, (*view.steps, ("permute", (("dims", dims),))), (), view.text + text)
 
 
 def _put_in(view: View, shape: Shape, put: list[int], held: dict[int, int]) -> View:

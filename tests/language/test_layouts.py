@@ -22,6 +22,12 @@ from fuzzer.language.program import Shape
         ((5,), (0,), "[None].expand(5)"),
         ((1, 3, 4), (12, 1, 3), ".permute(0, 2, 1)"),
         ((2, 3), (3, 1), ""),
+        ((3,), (2,), "[:, 0]"),
+        ((1,), (12,), "[:, 0]"),
+        ((2, 3), (4, 1), "[:, :3]"),
+        ((3, 2), (1, 4), "[:, :3].t()"),
+        ((2, 3), (12, 3), "[:, :3, 0]"),
+        ((5, 3), (0, 2), "[:, 0][None].expand(5, 3)"),
     ],
 )
 def test_a_layout_is_written_as_the_views_that_give_it(shape: Shape, stride: Shape, text: str) -> None:
@@ -32,15 +38,19 @@ def test_a_layout_is_written_as_the_views_that_give_it(shape: Shape, stride: Sha
     assert (tuple(made.shape), made.stride()) == (shape, stride)
 
 
-@pytest.mark.parametrize(
-    ("shape", "stride"), [((3,), (2,)), ((2, 3), (4, 1)), ((0, 3), (1, 1)), ((2, 3, 2), (1, 1, 1))]
-)
+@pytest.mark.parametrize(("shape", "stride"), [((2, 2), (3, 2)), ((0, 3), (1, 1)), ((2, 3, 2), (1, 1, 1))])
 def test_what_no_view_of_a_dense_tensor_gives_is_not_written(shape: Shape, stride: Shape) -> None:
     assert written(shape, stride) is None
 
 
 def test_the_ops_of_a_view_do_what_its_text_does() -> None:
-    for shape, stride in (((1, 2, 1, 2, 1), (2, 1, 1, 2, 2)), ((4, 3), (1, 2)), ((2, 5, 3), (3, 0, 1))):
+    for shape, stride in (
+        ((1, 2, 1, 2, 1), (2, 1, 1, 2, 2)),
+        ((4, 3), (1, 2)),
+        ((2, 5, 3), (3, 0, 1)),
+        ((3, 2), (1, 4)),
+        ((3,), (2,)),
+    ):
         for view in views(shape, stride):
             made = torch.zeros(view.base)
             for op, attributes in view.steps:

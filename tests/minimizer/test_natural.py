@@ -105,6 +105,12 @@ def test_what_was_needed_for_the_minimal_program_is_tried_again_once_it_has_grow
     )
 
 
+def test_other_numbers_are_tried_until_the_error_is_seen_at_a_glance() -> None:
+    found = grown(RELU, lambda p: 0.9 if p.leaves[0].seed == 20 else 0.001)
+    assert (found.history[-1], found.program.leaves[0].seed, found.error) == ("other_numbers", 20, 0.9)
+    assert "other_numbers" not in grown(RELU, lambda p: 0.9).history
+
+
 def test_small_sizes_become_three() -> None:
     found = grown(RELU.replace("[2, 3]", "[1, 2]"), lambda p: 1.0)
     assert leaf(found.program) == "leaf(f32[3, 3])"
