@@ -204,4 +204,8 @@ class Triage:
 def describe(finding: Finding) -> str:
     """A finding in a few lines for the terminal."""
     lines = [f"{finding.signature.verdict} {finding.id}: {finding.signature}", f"  {finding.detail[:300]}"]
-    return "\n".join(lines + [f"  | {line}" for line in finding.program.splitlines()])
+    lines += [f"  | {line}" for line in finding.program.splitlines()]
+    if (grown := finding.grown) is not finding:
+        lines += ["  as a person would write it:", f"  {grown.detail[:300]}"]
+        lines += [f"  | {line}" for line in grown.program.splitlines()]
+    return "\n".join(lines)
