@@ -10,7 +10,7 @@ import click
 
 from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.options import db_option, json_option, where_option
 from fuzzer.findings.demonstration import Demonstration
 from fuzzer.judgement.verdict import Finding
 
@@ -18,12 +18,15 @@ from fuzzer.judgement.verdict import Finding
 @main.command()
 @click.argument("reference", metavar="ID")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write. Default: export/ID.")
+@where_option
 @click.option("--no-natural", is_flag=True, help="The minimal program alone; none is grown.")
 @click.option("--no-run", is_flag=True, help="Run nothing: the draft says that its script was not run.")
 @db_option
 @json_option
 @exit_codes
-def export(reference: str, out: Path | None, no_natural: bool, no_run: bool, db: Path, as_json: bool) -> None:
+def export(
+    reference: str, out: Path | None, device: str | None, no_natural: bool, no_run: bool, db: Path, as_json: bool
+) -> None:
     """Write the scripts of a fault or a finding (standalone; each exits 1 while the fault is there) and issue.md.
 
     repro.py is of the natural program, which is grown first where that was not done yet; minimal.py of the minimal one.
@@ -35,12 +38,14 @@ def export(reference: str, out: Path | None, no_natural: bool, no_run: bool, db:
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
-    runs = not no_run and _runs_here(finding)
+    runs = not no_run and _runs_here(_on(finding, device))
     if no_natural:
         finding = replace(finding, natural=None)
     elif runs and finding.natural is None:
-        finding = _grown(finding, db)
-    texts, shown, versions = _scripts(finding, runs)
+        finding = _grown(finding, device, db)
+    texts, shown, versions = _scripts(_on(finding, device), runs)
+    if shown is not None and not shown.shows:
+        _require_elsewhere(finding, shown)
     texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions)
     folder = out or Path("export") / reference
     folder.mkdir(parents=True, exist_ok=True)
@@ -61,13 +66,21 @@ def _runs_here(finding: Finding) -> bool:
     return all(runs_here(device) for device in [place.get("device", "cpu"), *filter(None, named)])
 
 
-def _grown(finding: Finding, db: Path) -> Finding:
+def _on(finding: Finding, device: str | None) -> Finding:
+    """The finding as if it had been found on this device, both sides."""
+    if device is None:
+        return finding
+    sides = {side: finding.place[side].partition("@")[0] for side in ("backend", "against") if side in finding.place}
+    return replace(finding, place=finding.place | sides | {"device": device})
+
+
+def _grown(finding: Finding, device: str | None, db: Path) -> Finding:
     """The finding with its natural program, which is stored; as it is where it does not show here."""
     from fuzzer.commands.grow import grow_one
     from fuzzer.findings.store import open_store
 
     click.echo(f"{finding.id}: growing its minimal program", err=True)
-    found = grow_one(finding, None, None)
+    found = grow_one(finding, device, None)
     if found is None:
         return finding
     with open_store(db) as store:
@@ -76,7 +89,7 @@ def _grown(finding: Finding, db: Path) -> Finding:
 
 
 def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstration | None, str]:
-    """(the scripts by file name, what the first was seen to do, this machine's versions). Raises ExportError."""
+    """(the scripts by file name, what the first was seen to do, this machine's versions)."""
     from fuzzer.findings.script import repro
 
     grown, minimal = finding.grown, repro(finding)
@@ -91,16 +104,14 @@ def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstratio
     seen = demonstrate(minimal, finding)
     if first is not None:
         return {"repro.py": first[0]} | ({"minimal.py": minimal} if seen.shows else {}), first[1], versions()
-    if not seen.shows:
-        _require_elsewhere(finding, seen)
     return {"repro.py": minimal}, seen, versions()
 
 
 def _require_elsewhere(finding: Finding, seen: Demonstration) -> None:
-    """Raise ExportError for a script that shows nothing on the torch where its fault was found."""
+    """Raise ExportError for a script that shows nothing on the torch and the device where its fault was found."""
     from fuzzer.findings.faults import release
     from fuzzer.findings.script import ExportError
 
     found = finding.place.get("torch", "")
-    if release(found) == release(seen.torch):
+    if release(found) == release(seen.torch) and seen.device == finding.place.get("device", "cpu"):
         raise ExportError(f"{finding.id}: its script {seen.told()} on torch {found}, where the fault was found")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fuzzer.findings.cause import KERNELS, first_stage, raised
+from fuzzer.findings.cause import KERNELS, cause_of, first_stage, raised, vanishing
 from fuzzer.findings.demonstration import Demonstration, comparisons, expected
 from fuzzer.findings.faults import Fault
 from fuzzer.findings.script import headline, one_line, repro
@@ -34,11 +34,12 @@ def issue(
     scripts = scripts or {"repro.py": repro(grown)}
     (_, first), *others = scripts.items()
     sections = [
-        f"# {issue_title(finding)}",
+        f"# {issue_title(finding, shown)}",
         _before_posting(finding, fault),
         "### 🐛 Describe the bug",
         description(finding),
         _side(finding),
+        _where(finding),
         _known(fault),
         "### Error logs",
         *_logs(grown, shown),
@@ -62,15 +63,16 @@ _GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"
 _TRACKER = "https://github.com/pytorch/pytorch/issues"
 
 
-def issue_title(finding: Finding) -> str:
-    """The stage at fault, then the fault's title, then the device: "[inductor] silent: wrong gradient of ... (cpu)"."""
+def issue_title(finding: Finding, shown: Demonstration | None = None) -> str:
+    """The stage at fault, then the fault's title, then the device where it was shown, else found:
+    "[inductor] silent: wrong gradient of ... (cpu)"."""
     stage = first_stage(finding)
     text = title(finding.grown)
     if finding.side == BOTH:
         text = f"both eager and compiled: {text}"
     elif finding.side == CHOICE:
         text = f"another subgradient than eager's of {text.partition(' of ')[2]}"
-    where = finding.place.get("device", "cpu").split(":")[0]
+    where = (shown.device if shown is not None else finding.place.get("device", "cpu")).split(":")[0]
     return f"{'' if stage == KERNELS else f'[{stage}] '}{text} ({where})"
 
 
@@ -78,8 +80,10 @@ def search_terms(finding: Finding) -> list[str]:
     """What to look for in the tracker: each operator with the kind of failure, and what was raised."""
     exception = raised(finding)
     words = exception[2].strip() if exception else "wrong gradient" if _backward(finding) else "wrong result"
-    ops = list(dict.fromkeys(torch_name(node.op).rpartition(".")[2] for node in parse(finding.program).nodes))
-    return [f"{op} {words}" for op in ops[:_MOST_TERMS]]
+    kind, _, what = cause_of(finding).decided.partition(" ")
+    ops = [torch_name(node.op).rpartition(".")[2] for node in parse(finding.grown.program).nodes]
+    decided = [what.rpartition(".")[2]] if kind in ("operator", "setting", "pass") else []
+    return [f"{name} {words}" for name in list(dict.fromkeys([*decided, *ops]))[:_MOST_TERMS]]
 
 
 _MOST_TERMS = 3
@@ -108,6 +112,8 @@ def description(finding: Finding) -> str:
     what = "gradient" if _backward(grown) else "result"
     if exception := raised(grown):
         return f"A function of {names} runs in eager mode; compiled with `torch.compile`, it raises {exception[1]}."
+    if grown.signature.pattern in _METADATA:
+        what = f"{grown.signature.pattern} of the {what}"
     if finding.side in (EAGER, BOTH):
         return f"The {what} of {names} is wrong in eager mode, and nothing says so."
     return (
@@ -115,6 +121,21 @@ def description(finding: Finding) -> str:
         if grown.signature.verdict == "wrong"
         else f"A function of {names}: {headline(grown).partition('] ')[2]}."
     )
+
+
+_METADATA = ("dtype", "shape", "None-ness")
+
+
+def _where(finding: Finding) -> str:
+    """Which backends show it, and which single settings make it vanish: the ablation that the template asks for."""
+    seen = {name: said for name, said in finding.stages.items() if ":" not in name and not said.startswith("not run")}
+    shows = [f'`backend="{name}"`' for name, said in seen.items() if said != "agree"]
+    agrees = [f'`backend="{name}"`' for name, said in seen.items() if said == "agree"]
+    gone = [f"`{name}`" for name in vanishing(finding) if re.fullmatch(r"(inductor|functorch)\.[\w.]+=\w+", name)]
+    told = [f"shows with {', '.join(shows)}"] if shows else []
+    told += [f"not with {', '.join(agrees)}"] if shows and agrees else []
+    told += [f"gone with {' or '.join(gone)}"] if gone else []
+    return f"Ablation: {'; '.join(told)}." if told else ""
 
 
 def _known(fault: Fault | None) -> str:
@@ -142,7 +163,7 @@ def _exits(finding: Finding, shown: Demonstration | None) -> str:
         return f"{text} It was not run when this was written."
     where = f"torch {shown.torch}, {shown.device}"
     found = finding.place.get("torch", "?"), finding.place.get("device", "cpu")
-    elsewhere = "" if shown.shows else f"; the fault was found with torch {found[0]}, {found[1]}"
+    elsewhere = "" if shown.shows and shown.device == found[1] else f"; it was found with torch {found[0]}, {found[1]}"
     return f"{text} Run when this was written ({where}): it {shown.told()}{elsewhere}."
 
 

@@ -98,7 +98,7 @@ def test_a_script_that_shows_nothing_on_the_torch_where_it_was_found_is_an_error
     monkeypatch.setattr(torch, "__version__", "99.0")
     assert call("export", FINDING.id, "--db", db, "--no-natural").exit_code == 0
     text = (Path("export") / FINDING.id / "issue.md").read_text()
-    assert "it exited with 0; the fault was found with torch" in text
+    assert "it exited with 0; it was found with torch" in text
 
 
 @pytest.mark.parametrize("shows", [True, False])
@@ -113,6 +113,22 @@ def test_a_program_that_was_not_grown_yet_is_grown_and_stored(
     assert f"{FINDING.id}: growing its minimal program" in done.stderr
     with open_store(db, create=False) as store:
         assert (store.get(FINDING.id).natural is not None) == shows
+
+
+def test_what_was_found_on_another_device_is_run_and_grown_on_the_one_that_is_named(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = replace(FINDING, place=FINDING.place | {"device": "cuda", "against": "eager@cuda"})
+    monkeypatch.setattr("fuzzer.findings.store.Store.get", lambda *_: elsewhere)
+    scripts, asked = Scripts(monkeypatch, True), list[Any]()
+    monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *given: asked.append(given[1:]))
+    done = call("export", FINDING.id, "--device", "cpu", "--db", db)
+    assert done.exit_code == 0
+    assert asked == [("cpu", None)]
+    assert "cuda" not in scripts.asked[0]
+    text = (Path("export") / FINDING.id / "issue.md").read_text()
+    assert text.splitlines()[0].endswith("(cpu)")
+    assert f"it exited with 1; it was found with torch {torch.__version__}, cuda." in text
 
 
 def test_nothing_runs_on_a_machine_without_the_device(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
