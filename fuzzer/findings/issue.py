@@ -9,7 +9,7 @@ from typing import Any
 from fuzzer.findings.cause import KERNELS, cause_of, first_stage, raised, vanishing
 from fuzzer.findings.demonstration import Demonstration, comparisons, expected
 from fuzzer.findings.faults import Fault
-from fuzzer.findings.script import headline, one_line, repro
+from fuzzer.findings.script import headline, one_line, plainly, repro
 from fuzzer.findings.title import title, torch_name
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
 from fuzzer.language.text import parse
@@ -96,8 +96,7 @@ def _backward(finding: Finding) -> bool:
 def _before_posting(finding: Finding, fault: Fault | None) -> str:
     terms = "; ".join(f"`{term}`" for term in search_terms(finding))
     known = fault.state.issue.split() if fault is not None else []
-    gems = finding.place.get("backend", "").startswith("flag_gems")
-    tracker, label = (_GEMS_TRACKER, "") if gems else (_TRACKER, f" Label: {_LABEL}.")
+    tracker, label = (_GEMS_TRACKER, "") if _gems(finding) else (_TRACKER, f" Label: {_LABEL}.")
     return (
         f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}"
         f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label} -->"
@@ -110,24 +109,31 @@ def description(finding: Finding) -> str:
     ops = list(dict.fromkeys(f"`{torch_name(node.op)}`" for node in parse(grown.program).nodes))
     names = ", ".join(ops[:-1]) + (" and " if len(ops) > 1 else "") + ops[-1]
     what = "gradient" if _backward(grown) else "result"
+    under = "with FlagGems' kernels" if _gems(finding) else "under `torch.compile`"
     if exception := raised(grown):
-        return f"A function of {names} runs in eager mode; compiled with `torch.compile`, it raises {exception[1]}."
+        return f"A function of {names} runs in eager mode; {under} it raises {exception[1]}."
+    if finding.side in (EAGER, BOTH) or grown.signature.verdict == "eager-suspect":
+        return f"The {what} of {names} is wrong in eager mode, and nothing says so."
+    if grown.signature.verdict != "wrong":
+        return f"A function of {names}, {under}: {headline(grown).partition('] ')[2]}."
+    if grown.signature.pattern == "None-ness":
+        return f"A {what} of a function of {names} is None {under} or in eager mode, and not in the other."
     if grown.signature.pattern in _METADATA:
         what = f"{grown.signature.pattern} of the {what}"
-    if finding.side in (EAGER, BOTH):
-        return f"The {what} of {names} is wrong in eager mode, and nothing says so."
-    return (
-        f"The {what} of a function of {names} is another under `torch.compile` than in eager mode, and nothing says so."
-        if grown.signature.verdict == "wrong"
-        else f"A function of {names}: {headline(grown).partition('] ')[2]}."
-    )
+    return f"The {what} of a function of {names} is another {under} than in eager mode, and nothing says so."
 
 
-_METADATA = ("dtype", "shape", "None-ness")
+def _gems(finding: Finding) -> bool:
+    return finding.place.get("backend", "").startswith("flag_gems")
+
+
+_METADATA = ("dtype", "shape")
 
 
 def _where(finding: Finding) -> str:
     """Which backends show it, and which single settings make it vanish: the ablation that the template asks for."""
+    if first_stage(finding) == KERNELS:
+        return ""
     seen = {name: said for name, said in finding.stages.items() if ":" not in name and not said.startswith("not run")}
     shows = [f'`backend="{name}"`' for name, said in seen.items() if said != "agree"]
     agrees = [f'`backend="{name}"`' for name, said in seen.items() if said == "agree"]
@@ -143,13 +149,14 @@ def _known(fault: Fault | None) -> str:
         return ""
     told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
     name = told.get(fault.state.name, fault.state.name.capitalize())
-    return f"{name}{str(fault.state).removeprefix(fault.state.name)}."
+    more = str(fault.state).removeprefix(fault.state.name)
+    return f"{name}{':' if more and name.startswith('Already') else ''}{more}."
 
 
 def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:
     """Expected and actual, what the usual comparisons say, and what the script prints."""
     if shown is None:
-        return [one_line(grown.detail, 1000)]
+        return [one_line(plainly(grown.detail), 1000)]
     eager = grown.signature.verdict == "eager-suspect"
     side = EAGER if eager else grown.side
     found = [expected(shown.compared[0], side, eager), comparisons(shown.compared, side)] if shown.compared else []

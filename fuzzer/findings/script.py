@@ -92,7 +92,9 @@ def _value(value: Value) -> str:
 def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
     place = finding.place
     where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
-    told = title(finding) if drawn else f"{headline(finding)}. {finding.detail}"  # which tells the trial's numbers
+    told = (
+        title(finding) if drawn else f"{headline(finding)}. {plainly(finding.detail)}"
+    )  # which tells the trial's numbers
     text = f"backfuzz {name}, {where}: {told}"
     return [
         f"# {one_line(text, WIDTH)}",
@@ -132,6 +134,11 @@ def _title(signature: Signature, wrong: str) -> str:
     if signature.verdict == "costly":
         return f"takes far more {signature.pattern} than its size explains"
     return wrong if signature.verdict == "wrong" else _TITLES.get(signature.verdict, signature.verdict)
+
+
+def plainly(detail: str) -> str:
+    """What an oracle said, in the words of a reader who does not know of floors and references."""
+    return re.sub(r", floor [^;]*", "", detail).replace("the reference's", "eager's")
 
 
 def one_line(text: str, width: int = 300) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fuzzer.findings.cause import DEMANDED, NUMBERS, raised
 from fuzzer.judgement.verdict import EAGER, Finding
 from fuzzer.language.text import parse
@@ -12,7 +14,7 @@ _SILENT = {
     **dict.fromkeys(NUMBERS, "wrong {what} of {ops}"),
     "all-zero": "zero {what} of {ops}",
     "nonfinite": "NaN or infinity in the {what} of {ops}",
-    **dict.fromkeys(("dtype", "shape", "None-ness", "storage"), "another {pattern} of the {what} of {ops}"),
+    **dict.fromkeys(("dtype", "shape", "storage"), "another {pattern} of the {what} of {ops}"),
     **dict.fromkeys(("leaf", "cotangent"), "the {what} of {ops} overwrites memory that is not its own"),
 }
 
@@ -37,6 +39,9 @@ def _wrong(finding: Finding) -> str:
         return f"{signature.direction or 'call'} of {{ops}} raises {exception[1]}"
     if signature.verdict in ("crashes", "hangs", "nondeterministic", "costly"):
         return f"{{what}} of {{ops}}: {signature.verdict}"
+    if signature.pattern == "None-ness":
+        lost = re.search(r"^\S+ is None", finding.detail)
+        return "silent: no {what} of {ops}" if lost else "silent: a {what} of {ops} where eager has none"
     return f"silent: {_SILENT.get(signature.pattern, '{pattern} of the {what} of {ops}')}"
 
 

@@ -108,13 +108,36 @@ def test_what_is_known_of_the_fault_and_what_to_search_for_are_told() -> None:
     url = "https://github.com/pytorch/pytorch/issues/1"
     fault = Fault("F1", "", "wrong", "", "", "", "", 1, 1, State("known", url))
     text = issue(finding(RELU), fault)
-    assert f"Already known {url}." in text
+    assert f"Already known: {url}." in text
     assert "; `relu wrong gradient`, and read " + url in text
     assert "Fixed in 2.15.0." in issue(finding(RELU), replace(fault, state=State("fixed", fixed_in="2.15.0")))
     raises = finding(RELU, "raises", detail="the forward raised RuntimeError: The tensor has no data, or so.")
     assert "relu The tensor has no data" in search_terms(raises)
-    gems = finding(RELU, place={"backend": "flag_gems", "against": "eager", "device": "cuda"})
-    assert "github.com/pytorch" not in issue(gems)
+    assert "Already known." in issue(finding(RELU), replace(fault, state=State("known")))
+
+
+def test_a_draft_for_flag_gems_is_for_its_tracker_and_names_its_kernels() -> None:
+    text = issue(finding(RELU, place={"backend": "flag_gems", "against": "eager", "device": "cuda"}))
+    assert "github.com/pytorch" not in text
+    assert "is another with FlagGems' kernels than in eager mode" in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "pattern", "words"),
+    [
+        ("eager-suspect", "other", "The gradient of `torch.nn.functional.relu` is wrong in eager mode"),
+        ("crashes", "SIGSEGV", "A function of `torch.nn.functional.relu`, under `torch.compile`: crash, backward."),
+        ("wrong", "None-ness", "A gradient of a function of `torch.nn.functional.relu` is None under"),
+        ("raises", "E", "runs in eager mode; under `torch.compile` it raises ValueError."),
+    ],
+)
+def test_what_is_wrong_is_one_plain_sentence(verdict: str, pattern: str, words: str) -> None:
+    found = finding(
+        RELU, verdict, detail="the backward raised ValueError: no" if verdict == "raises" else "x, floor 1; y"
+    )
+    text = issue(replace(found, signature=replace(found.signature, pattern=pattern)))
+    assert words in text
+    assert "floor" not in text[: text.index("<details>")]
 
 
 def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:

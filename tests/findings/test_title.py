@@ -11,6 +11,7 @@ from fuzzer.judgement.verdict import Finding, Signature
 from tests.findings.found import RELU, TWO_OPS, finding
 
 RAISED = Signature("compile_does_not_raise", "raises", "forward", "TypeError < lower < call")
+LOST = Signature("metadata_agrees", "wrong", "backward", "None-ness")
 SET = " under inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
 
 
@@ -31,6 +32,14 @@ SET = " under inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
         (
             replace(finding(TWO_OPS), signature=Signature("metadata_agrees", "wrong", "forward", "dtype")),
             "silent: another dtype of the result of torch.slice_scatter + torch.sum",
+        ),
+        (
+            replace(finding(TWO_OPS), signature=LOST, detail="x0.grad is None, the reference's is float32[4, 4]"),
+            "silent: no gradient of torch.slice_scatter + torch.sum",
+        ),
+        (
+            replace(finding(TWO_OPS), signature=LOST, detail="x0.grad is float32[4, 4], the reference's is None"),
+            "silent: a gradient of torch.slice_scatter + torch.sum where eager has none",
         ),
         (
             replace(finding(TWO_OPS), signature=Signature("worker_survives", "crashes", "forward", "SIGSEGV")),
