@@ -82,8 +82,8 @@ def submit_numbers(pool: Pool, task: Task, numbers: Sequence[int]) -> Future[Any
 
 
 BLIND = "blind"  # the guidance that is none, and that is shipped (measured: docs/guidance.md)
-# About half of the CPU time each: a program takes 0.72 CPU seconds at the stage (docs/stages.md) and 2.13 where it
-# is built, 16 at a time (docs/speed.md), both beside other work; 2.13 / (0.72 + 2.13) = 0.75.
+# About half of the CPU time each: a program takes 0.55 CPU seconds at the stage (docs/stages.md) and 1.48 where it is
+# built, 16 at a time (docs/speed.md); 1.48 / (0.55 + 1.48) = 0.73. On a GPU it would be 0.67.
 STAGED = 0.75
 _SAVE_EVERY = 32  # programs
 
