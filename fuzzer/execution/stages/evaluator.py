@@ -95,7 +95,8 @@ class Evaluator(DefaultHandler):
         return self._value(value, compute_dtype(dtype))
 
     def index_expr(self, expr: Any, dtype: torch.dtype) -> torch.Tensor:
-        return self._value(self.index(expr)).to(compute_dtype(dtype))
+        found = self.index(expr)  # a float is a quotient of sizes, of which C++ makes a double first
+        return self._value(found, torch.float64 if isinstance(found, float) else None).to(compute_dtype(dtype))
 
     value_expr = index_expr
 

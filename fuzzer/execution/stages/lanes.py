@@ -60,9 +60,13 @@ class Lanes:
                 self._compare(earlier, access)
             elif access.stores:
                 self._compare(access, earlier)
-            if self.late and earlier.stores and earlier.nest == access.nest and earlier.total < access.total:
+            if self._comes_late(earlier, access) and bool(torch.isin(access.at, earlier.at).any()):
                 raise Faulty(f"{access.name} is read within the loop after which {earlier.name} is stored to it")
         self.accesses[memory].append(access)
+
+    def _comes_late(self, earlier: Access, access: Access) -> bool:
+        """Whether an access is in the loop after which an earlier one stores, as seen by their lanes."""
+        return self.late and earlier.stores and earlier.nest == access.nest and earlier.total < access.total
 
     def _compare(self, store: Access, other: Access) -> None:
         """Raise Faulty where a lane stores an element that another lane of `other` touches."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import sympy
 import torch
 from torch._inductor.virtualized import V
+from torch.utils._sympy.functions import IntTrueDiv
 
 from fuzzer.execution.stages.cannot import Cannot
 from fuzzer.execution.stages.evaluator import reachable
@@ -39,6 +41,17 @@ def test_half_precision_is_rounded_where_it_is_stored_and_where_the_ir_says_so()
 
     assert function(rounds=False).tolist() == [1.0, 1.0]
     assert function(rounds=True).tolist() == [3 * float(third)] * 2
+
+
+def test_a_quotient_of_sizes_is_a_double() -> None:
+    third = IntTrueDiv(sympy.Integer(1), sympy.Symbol("s0", integer=True, positive=True))
+
+    def filled(i: list[object], _: object) -> object:
+        return V.ops.store("out", i[0], V.ops.index_expr(third, torch.float64))
+
+    out = torch.zeros(2, dtype=torch.float64)
+    kernel(body(filled, (2,))).run(buffers(out=out), {"s0": 3})
+    assert out.tolist() == [1 / 3] * 2
 
 
 def test_a_reduction_keeps_its_outer_loops() -> None:

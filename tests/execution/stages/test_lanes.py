@@ -63,6 +63,10 @@ def test_a_result_that_is_late_is_not_read_in_the_loop_that_makes_it() -> None:
         noted(*both, results=(2,), late=True)
 
 
+def test_a_late_result_does_not_keep_other_memory_of_its_pool_from_being_read() -> None:
+    noted(access([0, 1]), access([2, 2, 3, 3], stores=False), results=(2,), late=True)
+
+
 def test_nests_are_compared_by_the_outer_loops_that_they_share() -> None:
     both = access([0, 1, 2, 3]), access([1, 0, 3, 2], stores=False, nest=1)
     noted(*both, results=(4, 4), outer=1)
