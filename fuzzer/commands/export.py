@@ -30,7 +30,9 @@ def export(
     """Write the scripts of a fault or a finding (standalone; each exits 1 while the fault is there) and issue.md.
 
     repro.py is of the natural program, which is grown first where that was not done yet; minimal.py of the minimal one.
-    Each is run in a fresh process. Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
+    Each is run in a fresh process.
+
+    Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
     no such finding, or the ledger cannot be read or the folder written; 3 this machine cannot run it.
     """
     from fuzzer.findings.issue import issue
