@@ -26,6 +26,7 @@ from fuzzer.language.text import ParseError, parse
 @main.command()
 @click.argument("references", nargs=-1, required=True, metavar="FILE|FOLDER|ID...")
 @click.option("--expect", is_flag=True, help="Hold files against their comment `# expect: CLASS`.")
+@click.option("--natural", is_flag=True, help="Of findings, the natural program where there is one.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML, too.")
 @sides_options
 @workers_option
@@ -35,6 +36,7 @@ from fuzzer.language.text import ParseError, parse
 def replay(
     references: Sequence[str],
     expect: bool,
+    natural: bool,
     junit: Path | None,
     sides: Sides,
     workers: int | None,
@@ -50,7 +52,7 @@ def replay(
     """
     from fuzzer.commands.replayed import Replayed
 
-    asked = [ask(reference, sides, db, expect) for reference in with_files_below(references)]
+    asked = [ask(reference, sides, db, expect, natural) for reference in with_files_below(references)]
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").removesuffix("+00:00")
     found = list[Replayed]()
     for one in _run(asked, workers):
@@ -77,13 +79,15 @@ class Asked:
     refused: Exception | None = None
 
 
-def ask(reference: str, sides: Sides, db: Path, expect: bool) -> Asked:
-    """What a reference asks for; with `expect` a file's header says what it may show. Raises StoreError, and UsageError
+def ask(reference: str, sides: Sides, db: Path, expect: bool, natural: bool = False) -> Asked:
+    """What a reference asks for; with `expect` a file's header says what it may show, and with `natural` a finding
+    stands with its natural program. Raises StoreError, and UsageError
     and NoMachine of the sides."""
     from fuzzer.judgement.expectation import expected
 
     try:
         label, text, finding = load_program(reference, db)
+        text = finding.grown.program if natural and finding is not None else text
         wanted = expected(parse(text), importlib.metadata.version("torch")) if expect else ("agree",)
     except (UsageError, ParseError) as error:
         return Asked(reference, refused=error)

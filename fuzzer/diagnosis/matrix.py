@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,8 @@ def release_of(python: Path) -> str:
 
 
 def run_there(python: Path, findings: Sequence[Finding], db: Path, seconds: float = _EACH) -> dict[str, str]:
-    """What became of each finding, by id, under this Python: SHOWS, GONE or why that is not known."""
+    """What became of each finding, by id, under this Python: SHOWS, GONE or why that is not known. Where the minimal
+    program does not show it, the natural one is asked: a shrunk difference may be too small for another release."""
     told: dict[str, str] = {}
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:  # one that cannot run at all is no reason for others not to
@@ -65,25 +66,30 @@ def run_there(python: Path, findings: Sequence[Finding], db: Path, seconds: floa
         key = tuple(place.get(name, "") for name in ("backend", "against", "device", "threads"))
         groups.setdefault(key, []).append(finding)
     for group in groups.values():
-        told |= _replay(python, group, db, _START + seconds * len(group))
+        limit, asked = _START + seconds * len(group), {finding.id: finding for finding in group}
+        told |= _replay(python, asked, db, limit)
+        grown = {name: f.grown for name, f in asked.items() if f.grown is not f and told[name] != SHOWS}
+        if grown:
+            natural = _replay(python, grown, db, limit, "--natural")
+            told |= {name: outcome for name, outcome in natural.items() if outcome == SHOWS}
     return told
 
 
-def _replay(python: Path, findings: list[Finding], db: Path, seconds: float) -> dict[str, str]:
-    names = [finding.id for finding in findings]
-    command = [str(python), "-m", "backfuzz", "replay", *names, "--db", str(db.resolve()), "--json"]
+def _replay(python: Path, findings: Mapping[str, Finding], db: Path, seconds: float, *options: str) -> dict[str, str]:
+    """What became of findings by the ids under which the ledger has them."""
+    command = [str(python), "-m", "backfuzz", "replay", *findings, *options, "--db", str(db.resolve()), "--json"]
     with tempfile.TemporaryDirectory() as folder:
         try:
             done = subprocess.run(command, cwd=folder, env=server_environment(), capture_output=True, text=True,
                                   timeout=seconds, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
-            return dict.fromkeys(names, f"ran out of its {seconds:.0f} s")
+            return dict.fromkeys(findings, f"ran out of its {seconds:.0f} s")
     lines = done.stdout.strip().splitlines()
     if not lines or not lines[-1].startswith("["):
         last = (done.stderr.strip().splitlines() or ["nothing told"])[-1]
-        return dict.fromkeys(names, f"not run: {last[:200]}")
+        return dict.fromkeys(findings, f"not run: {last[:200]}")
     rows = {row["program"]: row for row in json.loads(lines[-1])}
-    return {finding.id: _outcome(finding, rows[finding.id]) for finding in findings}
+    return {name: _outcome(finding, rows[name]) for name, finding in findings.items()}
 
 
 def _outcome(finding: Finding, row: dict[str, object]) -> str:

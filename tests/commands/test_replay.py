@@ -9,8 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from fuzzer.commands.options import Sides
+from fuzzer.commands.replay import ask
 from fuzzer.execution.messages import Report
-from fuzzer.judgement.verdict import Verdict
+from fuzzer.findings.store import open_store
+from fuzzer.judgement.verdict import Natural, Verdict
 from tests.commands.calls import EAGER, FINDING, PLANTED, RELU, SEED, call
 
 
@@ -74,7 +77,6 @@ def test_replay_of_a_planted_fault_exits_1(tmp_path: Path) -> None:
 
 
 def test_a_finding_replays_where_it_was_found_unless_told_otherwise() -> None:
-    from fuzzer.commands.options import Sides
     from fuzzer.commands.reference import finding_task
 
     across = replace(FINDING, place={"backend": "eager", "against": "eager@cpu", "device": "cpu"})
@@ -82,3 +84,12 @@ def test_a_finding_replays_where_it_was_found_unless_told_otherwise() -> None:
     assert (str(own.reference), str(own.subject)) == ("eager@cpu", "eager@cpu")
     other = finding_task(FINDING, Sides(backend="aot_eager")).place
     assert (str(other.reference), str(other.subject)) == ("eager@cpu", "aot_eager@cpu")
+
+
+def test_the_natural_program_of_a_finding_is_run_where_it_is_asked_for(tmp_path: Path) -> None:
+    natural = Natural(FINDING.program.replace("relu", "tanh"), FINDING.signature, "0 for 0.1")
+    with open_store(tmp_path / "a.db") as store:
+        store.add(replace(FINDING, natural=natural))
+        store.set_natural(replace(FINDING, natural=natural))
+    texts = [ask(FINDING.id, Sides(), tmp_path / "a.db", False, wanted).text for wanted in (False, True)]
+    assert texts == [FINDING.program, natural.program]

@@ -10,7 +10,7 @@ import pytest
 
 from fuzzer.diagnosis.matrix import Span, every_python, find_python, moved, release_of, run_there, span
 from fuzzer.findings.faults import GONE, SHOWS, Fault, State
-from fuzzer.judgement.verdict import Signature
+from fuzzer.judgement.verdict import Natural, Signature
 from tests.diagnosis.cases import finding
 from tests.diagnosis.test_releases import environment
 
@@ -48,6 +48,17 @@ def test_every_finding_has_an_outcome_and_one_that_cannot_run_stops_no_other(tmp
     assert list(told.values()) == [SHOWS, GONE, "shows something else: wrong", "not run: no op x"]
     dead = run_there(environment(tmp_path, "2.9", "echo no torch >&2; exit 3"), programs[:1], tmp_path / "a.db")
     assert dead == {ids[0]: "not run: no torch"}
+
+
+def test_where_the_minimal_program_does_not_show_it_the_natural_one_is_asked(tmp_path: Path) -> None:
+    small = finding()
+    grown = replace(small, natural=Natural(small.program.replace("seed=1", "seed=5"), small.signature, "0 for 0.1"))
+    for name, verdict, told in (("minimal", "agree", ()), ("natural", "wrong", (small.signature,))):
+        (tmp_path / name).write_text(json.dumps([row(grown.id, verdict, *told)]))
+    script = f'case "$*" in *--natural*) cat {tmp_path}/natural;; *) cat {tmp_path}/minimal;; esac; exit 1'
+    there = environment(tmp_path, "2.15.0", script)
+    assert run_there(there, [grown], tmp_path / "a.db") == {grown.id: SHOWS}
+    assert run_there(there, [small], tmp_path / "a.db") == {small.id: GONE}
 
 
 def test_a_span_is_of_one_device_in_the_order_of_releases() -> None:
