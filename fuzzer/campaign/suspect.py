@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, v
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.oracles import about_bare
 from fuzzer.judgement.promise import why_unsupported
-from fuzzer.judgement.verdict import FINDINGS, Finding, Signature, without_paths
+from fuzzer.judgement.verdict import FINDINGS, Finding, Signature, Verdict, without_paths
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from minimizer.reduce import Reduction
@@ -76,8 +76,7 @@ def triage_suspect(
     minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
-    pool = cache.pool
-    task = replace(plan.task, fixed=())
+    pool, task = cache.pool, replace(plan.task, fixed=())
     if suspect.stage and recognised:  # known faults are met for a tenth of what building it takes
         there = replace(task, place=task.place.at(suspect.stage))
         if met := met_as_known(suspect.text, suspect.signature, plan.db, plan.known, there, pool):
@@ -87,40 +86,77 @@ def triage_suspect(
     again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
     seen = [v for report in again if (v := matching(report, suspect.signature)) is not None]
     if not seen:
-        where = f"seen at {suspect.stage}, not when built" if suspect.stage else "did not show again"
-        other = bool(suspect.stage) and again[0].verdict in FINDINGS  # what a stage refuses, code computes wrongly
-        return TriageOutcome(
-            None, False, f"{where} ({again[0].verdict})", others=(parse(suspect.text),) if other else ()
-        )
+        return _not_again(suspect, again[0].verdict)
     if recognised and (met := met_as_known(suspect.text, seen[0].signature, plan.db, plan.known, task, pool)):
         return _recognised(met)
-    how = sameness(len(seen), times)
-    program = parse(suspect.text)
+    shrunk = _shrink(suspect, seen, times, cache, task, expired)
+    if isinstance(shrunk, TriageOutcome):
+        return shrunk
+    reduction, verdict = shrunk
+    found = Finding(verdict.signature, "", suspect.text, show(reduction.program), place, 0, 0)
+    return _known_finding(found, plan, reduction) or _verify_and_store(
+        suspect, found, reduction, seen[0].detail, plan, task, pool, campaign, expired
+    )
+
+
+def _not_again(suspect: Suspect, verdict: str) -> TriageOutcome:
+    """Of a suspect that, built in a fresh process, is of this class and does not show its signature."""
+    where = f"seen at {suspect.stage}, not when built" if suspect.stage else "did not show again"
+    other = bool(suspect.stage) and verdict in FINDINGS  # what a stage refuses, code computes wrongly
+    return TriageOutcome(None, False, f"{where} ({verdict})", others=(parse(suspect.text),) if other else ())
+
+
+def _shrink(
+    suspect: Suspect,
+    seen: Sequence[Verdict],
+    times: int,
+    cache: CandidateCache,
+    task: Task,
+    expired: Callable[[], bool],
+) -> tuple[Reduction, Verdict] | TriageOutcome:
+    """The suspect minimized, with what the minimal program shows when it is built; or why there is none. seen: what it
+    showed in so many runs."""
+    program, how = parse(suspect.text), sameness(len(seen), times)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
-    for looks in (*searches(program, seen[0], cache, how), CandidateCache(pool, task, cache.batch, final=True)):
+    for looks in (*searches(program, seen[0], cache, how), CandidateCache(cache.pool, task, cache.batch, final=True)):
         reduction = minimize_with(program, seen[0], looks, how, expired)
         if reduction.why == "deadline":
-            return TriageOutcome(
-                None, False, "no time was left to minimize it", reduction.others, reduction, unfinished=True
-            )
-        text = show(reduction.program)
-        shown = examine_all(pool, [(replace(task, fresh=True), text)])[0]
-        verdict = matching(shown, suspect.signature)
-        if verdict is not None:
-            break
-    else:
-        return TriageOutcome(None, False, f"the minimal program is no longer wrong with caches off ({shown.verdict})")
-    found = Finding(verdict.signature, "", suspect.text, text, place, 0, 0)
+            note = "no time was left to minimize it"
+            return TriageOutcome(None, False, note, reduction.others, reduction, unfinished=True)
+        shown = examine_all(cache.pool, [(replace(task, fresh=True), show(reduction.program))])[0]
+        if (verdict := matching(shown, suspect.signature)) is not None:
+            return reduction, verdict
+    return TriageOutcome(None, False, f"the minimal program is no longer wrong with caches off ({shown.verdict})")
+
+
+def _known_finding(found: Finding, plan: Plan, reduction: Reduction) -> TriageOutcome | None:
+    """That this very finding is known, to the ledger or to another that is only read; None where it is to neither."""
     with open_store(plan.db) as store:
         if found.id in {f.id for f in store.list()}:
             return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
     if fault := fault_elsewhere(found, plan.db, plan.known, same=True):
         return TriageOutcome(found, False, "known", reduction.others, reduction, fault=fault)
-    verified = verify(text, task, verdict.signature, plan.workers, plan.devices, plan.folder)
+    return None
+
+
+def _verify_and_store(
+    suspect: Suspect,
+    found: Finding,
+    reduction: Reduction,
+    before: str,
+    plan: Plan,
+    task: Task,
+    pool: Pool,
+    campaign: str,
+    expired: Callable[[], bool],
+) -> TriageOutcome:
+    """The finding of a minimal program that shows in every fresh process, stored, and looked into where it is new."""
+    text = found.program
+    verified = verify(text, task, found.signature, plan.workers, plan.devices, plan.folder)
     if verified.reproduced < verified.runs or verified.verdict is None:
         note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
         return TriageOutcome(None, False, note, reduction.others, reduction)
-    finding = _finding(suspect, text, verified, place, campaign, reduction, seen[0].detail)
+    finding = _finding(suspect, text, verified, found.place, campaign, reduction, before)
     with open_store(plan.db) as store:  # what is verified is safe before the rest, which takes minutes
         new = store.add(finding)
     if new:
