@@ -14,7 +14,7 @@ from fuzzer.campaign.recognition import experimenter
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import verify
-from fuzzer.findings.cause import NUMBERS, cause_of
+from fuzzer.findings.cause import VALUES, cause_of
 from fuzzer.findings.recognise import AGREE, kernels_of, known_fault
 from fuzzer.judgement.verdict import Comparison, Finding, Natural, Signature, Verdict, follows, without_paths
 from fuzzer.language.program import Program
@@ -22,8 +22,6 @@ from fuzzer.language.text import parse, show
 from fuzzer.language.values import TORCH_DTYPES
 from minimizer.natural import Growth, grow
 from minimizer.same import margin
-
-_VALUES = (*NUMBERS, "nonfinite")  # patterns that other values may turn into one another
 
 
 def grow_finding(
@@ -115,7 +113,7 @@ def _one_cause(finding: Finding, text: str, verdict: Verdict) -> bool:
 def _alike(own: Signature, shown: Signature) -> bool:
     """Whether other values may have made one of the other."""
     same = (own.verdict, own.direction) == (shown.verdict, shown.direction)
-    return same and own.pattern in _VALUES and shown.pattern in _VALUES
+    return same and own.pattern in VALUES and shown.pattern in VALUES
 
 
 def _told_alike(finding: Finding, text: str, verdict: Verdict, task: Task, pool: Pool) -> bool:

@@ -12,16 +12,20 @@ import click
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.faults import encode_fault
 from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.options import db_option, json_option, workers_option
 from fuzzer.findings.faults import GONE, SHOWS, Fault
 from fuzzer.judgement.trial import UsageError
 
 
 @main.command()
 @click.argument("references", nargs=-1, metavar="ID...")
-@click.option("--all", "every", is_flag=True, help="Every fault that was found on a device of this machine.")
+@click.option("--all", "every", is_flag=True, help="Every fault.")
 @click.option("--torch", "releases", multiple=True, metavar="RELEASE", help="A release that scripts/fuzz --torch made.")
 @click.option("--python", "pythons", multiple=True, type=click.Path(path_type=Path), help="A Python that has a torch.")
+@click.option(
+    "--device", default=None, help="Where all are run. Default: those found on a device of this machine, each there."
+)
+@workers_option
 @db_option
 @json_option
 @exit_codes
@@ -30,6 +34,8 @@ def matrix(
     every: bool,
     releases: Sequence[str],
     pythons: Sequence[Path],
+    device: str | None,
+    workers: int | None,
     db: Path,
     as_json: bool,
 ) -> None:
@@ -39,9 +45,9 @@ def matrix(
 
     Exit codes: 0 run; 2 nothing could run, no such fault, ledger or environment; 130 interrupted.
     """
-    from fuzzer.commands.place import runs_here
+    from fuzzer.commands.place import pick_device, runs_here
     from fuzzer.commands.triage import now
-    from fuzzer.diagnosis.matrix import release_of, run_there
+    from fuzzer.diagnosis.matrix import ask_of, release_of, together, where_live
     from fuzzer.findings.store import open_store
 
     if every == bool(references):
@@ -49,17 +55,19 @@ def matrix(
     rows: list[dict[str, Any]] = []
     with open_store(db, create=False) as store:
         faults = store.faults() if every else [store.fault_of(reference) for reference in references]
-        findings = {fault.id: store.get(fault.id) for fault in faults}
-        here = {fault: finding for fault, finding in findings.items() if runs_here(finding.place.get("device", "cpu"))}
+        variants = {fault.id: store.variants(fault.id) for fault in faults}
+    asked = ask_of(variants, device and pick_device(device))
+    asked = {key: own for key, own in asked.items() if runs_here(key[1])}
     for python in _pythons(releases, pythons):
         release = release_of(python)
-        told = run_there(python, list(here.values()), db) if release else {}
+        told = where_live(python, asked, db, workers) if release else {}
         with open_store(db) as store:
-            for fault, finding in here.items():
-                outcome = told.get(finding.id, f"not run: {python} imports no torch")
+            for fault, where in asked:
+                each = told.get((fault, where), {})
+                outcome = together(each) if each else f"not run: {python} imports no torch"
                 if outcome in (SHOWS, GONE):
-                    store.note_life(fault, release, finding.place.get("device", "cpu").split(":")[0], outcome, now())
-                rows.append({"fault": fault, "torch": release, "python": str(python), "outcome": outcome})
+                    store.note_life(fault, release, where, outcome, now())
+                rows.append({"fault": fault, "torch": release, "device": where, "outcome": outcome, "variants": each})
     with open_store(db, create=False) as store:
         found = [store.fault(fault.id) for fault in faults]
     _print(found, rows, as_json)
@@ -94,7 +102,7 @@ def _print(found: Sequence[Fault], rows: list[dict[str, Any]], as_json: bool) ->
     for fault in found:
         click.echo(f"{fault.id}  {fault.title}")
         for row in (row for row in rows if row["fault"] == fault.id):
-            click.echo(f"  torch {row['torch']}: {row['outcome']}")
+            click.echo(f"  torch {row['torch']} {row['device']}: {row['outcome']}")
         for device, where in spans[fault.id].items():
             fixed = f", fixed in {where.fixed_in}" if where.fixed_in else ""
             click.echo(f"  {device}: first bad {where.first_bad or '?'}, last bad {where.last_bad or '?'}{fixed}")

@@ -11,15 +11,16 @@ import click
 
 from fuzzer.commands.exits import COULD_NOT_RUN, DIFFERS, exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.options import db_option, json_option, workers_option
 from fuzzer.findings.faults import GONE, OPEN, SHOWS
 
 
 @main.command()
+@workers_option
 @db_option
 @json_option
 @exit_codes
-def recheck(db: Path, as_json: bool) -> None:
+def recheck(workers: int | None, db: Path, as_json: bool) -> None:
     """Run every open or fixed fault again on this machine and its torch, store whether it shows, and move its state:
     gone from a release newer than all that showed it, it is fixed; fixed and there again, it came back.
 
@@ -27,29 +28,29 @@ def recheck(db: Path, as_json: bool) -> None:
     """
     from fuzzer.commands.place import runs_here
     from fuzzer.commands.triage import now
-    from fuzzer.diagnosis.matrix import moved, release_of, run_there
+    from fuzzer.diagnosis.matrix import ask_of, moved, release_of, together, where_live
     from fuzzer.findings.faults import release as numbered
     from fuzzer.findings.store import open_store
 
     with open_store(db, create=False) as store:
-        faults = [fault for fault in store.faults() if fault.state.name in (*OPEN, "fixed")]
-        findings = {fault.id: store.get(fault.id) for fault in faults}
+        faults = {fault.id: fault for fault in store.faults() if fault.state.name in (*OPEN, "fixed")}
+        variants = {fault: store.variants(fault) for fault in faults}
     python = Path(sys.executable)
-    here = [fault for fault in faults if runs_here(findings[fault.id].place.get("device", "cpu"))]
-    told = run_there(python, [findings[fault.id] for fault in here], db)
+    asked = {key: own for key, own in ask_of(variants).items() if runs_here(key[1])}
+    told = where_live(python, asked, db, workers)
     release, rows = numbered(release_of(python)), list[dict[str, Any]]()
     with open_store(db) as store:
-        for fault in here:
-            outcome, device = told[findings[fault.id].id], findings[fault.id].place.get("device", "cpu").split(":")[0]
+        for (name, device), outcomes in told.items():
+            fault, outcome = store.fault(name), together(outcomes)
             state = moved(fault, release, device, outcome)
             if outcome in (SHOWS, GONE):
-                store.note_life(fault.id, release, device, outcome, now())
+                store.note_life(name, release, device, outcome, now())
             if state is not None:
-                store.triage(fault.id, state, now(), "recheck")
+                store.triage(name, state, now(), "recheck")
             came_back = fault.state.name == "fixed" and state is not None
-            rows.append({"fault": fault.id, "title": fault.title, "outcome": outcome, "came_back": came_back,
-                         "state": str(state or fault.state)})  # fmt: skip
-    _print(rows, len(faults) - len(here), release, as_json)
+            rows.append({"fault": name, "title": fault.title, "device": device, "outcome": outcome,
+                         "came_back": came_back, "state": str(state or fault.state)})  # fmt: skip
+    _print(rows, len(faults.keys() - {name for name, _ in asked}), release, as_json)
     if not any(row["outcome"] in (SHOWS, GONE) for row in rows):
         raise SystemExit(COULD_NOT_RUN)
     if any(row["came_back"] for row in rows):

@@ -10,14 +10,15 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzzer.diagnosis.releases import environments
 from fuzzer.execution.pool import server_environment
 from fuzzer.findings import checkout
+from fuzzer.findings.cause import VALUES, raised
 from fuzzer.findings.faults import GONE, OPEN, SHOWS, Fault, State
-from fuzzer.judgement.verdict import Finding, follows, parse_signature
+from fuzzer.judgement.verdict import Finding, Signature, follows, parse_signature, strip_digits
 
 _EACH = 60.0  # seconds that a finding may take: caches are off, and a compile takes 2 to 5 s on a free core
 _START = 120.0  # and torch to be imported, in processes that wait for each other
@@ -56,21 +57,74 @@ def release_of(python: Path) -> str:
     return told.stdout.strip()
 
 
-def run_there(python: Path, findings: Sequence[Finding], db: Path, seconds: float = _EACH) -> dict[str, str]:
+Asked = Mapping[tuple[str, str], Sequence[Finding]]  # by (fault, device): its variants, the one to ask first first
+
+
+def ask_of(
+    variants: Mapping[str, Sequence[Finding]], device: str | None = None
+) -> dict[tuple[str, str], list[Finding]]:
+    """What is to be run of each fault, whose variants stand simplest first: on each device those found there; with a
+    device all, there, those found there first. What compares devices stays where it was found."""
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for fault, own in variants.items():
+        for finding in own:
+            where = device_of(finding)
+            if device is None or where == device or "@" not in finding.place.get("against", ""):
+                found.setdefault((fault, device or where), []).append(finding)
+    return {key: sorted(own, key=lambda f: device_of(f) != key[1]) for key, own in found.items()}
+
+
+def device_of(finding: Finding) -> str:
+    """The type of device on which a finding was met."""
+    return finding.place.get("device", "cpu").split(":")[0]
+
+
+def where_live(
+    python: Path, asked: Asked, db: Path, workers: int | None = None
+) -> dict[tuple[str, str], dict[str, str]]:
+    """What became of each fault's variants, by id, under this Python. The simplest is asked first, the others of a
+    fault only where it does not show: a cause may be gone from one operator and live in another."""
+    told: dict[tuple[str, str], dict[str, str]] = {key: {} for key in asked}
+    for first in (True, False):
+        for device in sorted({device for _, device in asked}):
+            keys = [key for key in asked if key[1] == device and SHOWS not in told[key].values()]
+            some = {key: asked[key][:1] if first else asked[key][1:] for key in keys}
+            outcomes = run_there(python, [f for own in some.values() for f in own], db, device, workers)
+            for key, own in some.items():
+                told[key] |= {f.id: outcomes[f.id] for f in own}
+    return told
+
+
+def together(outcomes: Mapping[str, str]) -> str:
+    """What became of a fault, by what became of its variants: SHOWS where one shows, GONE where none does and one could
+    be run."""
+    told = list(outcomes.values())
+    strange = [outcome for outcome in told if outcome.startswith(_STRANGE)]
+    return SHOWS if SHOWS in told else strange[0] if strange else GONE if GONE in told else told[0]
+
+
+def run_there(
+    python: Path, findings: Sequence[Finding], db: Path, device: str | None = None, workers: int | None = None
+) -> dict[str, str]:
     """What became of each finding, by id, under this Python: SHOWS, GONE or why that is not known. Where the minimal
-    program does not show it, the natural one is asked: a shrunk difference may be too small for another release."""
+    program does not show it, the natural one is asked: a shrunk difference may be too small for another release.
+
+    device   where they run; None: where they were found.
+    """
     told: dict[str, str] = {}
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for finding in findings:  # one that cannot run at all is no reason for others not to
         place = finding.place
         key = tuple(place.get(name, "") for name in ("backend", "against", "device", "threads"))
         groups.setdefault(key, []).append(finding)
+    options = ["--workers", str(workers)] if workers else []
     for group in groups.values():
-        limit, asked = _START + seconds * len(group), {finding.id: finding for finding in group}
-        told |= _replay(python, asked, db, limit)
+        limit, asked = _START + _EACH * len(group), {finding.id: finding for finding in group}
+        moved = ["--device", device] if device not in (None, device_of(group[0])) else []
+        told |= _replay(python, asked, db, limit, *options, *moved)
         grown = {name: f.grown for name, f in asked.items() if f.grown is not f and told[name] != SHOWS}
         if grown:
-            natural = _replay(python, grown, db, limit, "--natural")
+            natural = _replay(python, grown, db, limit, *options, *moved, "--natural")
             told |= {name: outcome for name, outcome in natural.items() if outcome == SHOWS}
     return told
 
@@ -92,14 +146,33 @@ def _replay(python: Path, findings: Mapping[str, Finding], db: Path, seconds: fl
     return {name: _outcome(finding, rows[name]) for name, finding in findings.items()}
 
 
+_STRANGE = "shows something else"
+
+
 def _outcome(finding: Finding, row: dict[str, object]) -> str:
     if row["rejected"]:
         return f"not run: {str(row['rejected'])[:200]}"
     verdicts = row["verdicts"]
     assert isinstance(verdicts, list)
-    if any(follows(finding.signature, parse_signature(v["signature"])) for v in verdicts):
+    if any(_same(finding, parse_signature(v["signature"]), v["detail"]) for v in verdicts):
         return SHOWS
-    return GONE if row["class"] == "agree" else f"shows something else: {row['class']}"
+    return GONE if row["class"] == "agree" else f"{_STRANGE}: {row['class']}"
+
+
+def _same(finding: Finding, shown: Signature, detail: str) -> bool:
+    """Whether what the program of a finding shows elsewhere is what it showed where it was found.
+
+    Another release names other functions in a traceback, and another device makes other numbers of a wrong result.
+    """
+    own = finding.signature
+    if follows(own, shown):
+        return True
+    if (own.oracle, own.direction) != (shown.oracle, shown.direction):
+        return False
+    said, says = (raised(f) for f in (finding, replace(finding, detail=detail)))
+    if said and says:
+        return [strip_digits(text) for text in said.groups()] == [strip_digits(text) for text in says.groups()]
+    return own.verdict == shown.verdict and own.pattern in VALUES and shown.pattern in VALUES
 
 
 # ---------------------------------------------------------------- what follows

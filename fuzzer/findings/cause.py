@@ -101,6 +101,7 @@ def raised(finding: Finding) -> re.Match[str] | None:
 
 
 NUMBERS = ("all-zero", "constant-ratio", "scattered", "other")  # patterns of wrong numbers
+VALUES = (*NUMBERS, "nonfinite")  # patterns that other values may turn into one another
 
 
 def kind_of(finding: Finding) -> str:

@@ -190,6 +190,12 @@ def representative(db: Database, fault: str) -> Finding:
     return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[3])
 
 
+def variants(db: Database, fault: str) -> list[Finding]:
+    """The variants of a fault, the simplest first."""
+    ranked = sorted(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)
+    return [_variant(db, row[3]) for row in ranked]
+
+
 def representatives(db: Database) -> dict[str, Finding]:
     """The simplest variant of each fault, by the fault's id."""
     ranked = sorted(db.conn.execute(f"{_RANKED} from variant"), key=_rank, reverse=True)

@@ -164,6 +164,11 @@ class Store:
             held.setdefault(row["fault"], []).append(decode(from_row(row)))
         return tuple(known for fault, variants in held.items() for known in known_fault(fault, variants))
 
+    def variants(self, fault: str) -> tuple[Finding, ...]:
+        """The findings of a fault, by its id, the simplest first."""
+        with self._reading() as db:
+            return tuple(faults.variants(db, fault)) if db is not None else ()
+
     def representatives(self) -> dict[str, Finding]:
         """The finding that stands for each fault, by the fault's id: the simplest."""
         with self._reading() as db:

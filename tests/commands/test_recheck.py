@@ -15,7 +15,7 @@ from tests.commands.calls import FINDING, call
 def told(db: Path, monkeypatch: pytest.MonkeyPatch, release: str, outcome: str) -> tuple[int, dict[str, object]]:
     monkeypatch.setattr("fuzzer.diagnosis.matrix.release_of", lambda python: release)
     monkeypatch.setattr(
-        "fuzzer.diagnosis.matrix.run_there", lambda python, findings, db: {f.id: outcome for f in findings}
+        "fuzzer.diagnosis.matrix.run_there", lambda python, findings, *_: {f.id: outcome for f in findings}
     )
     done = call("recheck", "--db", db, "--json")
     [row] = json.loads(done.stdout)
