@@ -28,7 +28,7 @@ from fuzzer.language.program import (
 from fuzzer.language.text import show
 from minimizer.passes import Reducer, default_route, default_setting, to_float32
 from minimizer.reduce import Infer, typed
-from minimizer.resize import resized_axes
+from minimizer.resize import drop_dim, resized_axes
 from minimizer.rewrite import Types, propose, swap
 
 Measure = tuple[float, ...]
@@ -43,6 +43,8 @@ _BUDGET = 20
 _GLANCES = (0.5, 0.05, 0.0005)
 _USUAL = ("f32", "i64", "bool", "c64")
 _USUAL_SIZE = 3
+_FLAT = 2  # dimensions that a page has
+_READABLE = 16  # elements that are taken in at a look
 _PLAIN_VALUES = ("ones", "arange", "integers")  # what the minimizer leaves
 
 
@@ -53,7 +55,7 @@ def unnatural(program: Program, error: float) -> Measure:
     closed as rounding, whatever the program looks like; 2. settings away from their default, then the route; 3. unusual
     dtypes; 4. values: random normal ones before other random ones, ones and counts, given numbers; 5. layouts: dense
     leaves before those that views make, and any others; 6. how soon the error is seen; 7. sizes under 3, which leave
-    open what depends on them; 8. statements.
+    open what depends on them; 8. dimensions after the second, leaves of more elements than are read; 9. statements.
     """
     tensors: list[Leaf | Cotangent] = list(program.leaves)
     tensors += [o.cotangent for o in program.outputs if o.cotangent is not None]
@@ -66,6 +68,8 @@ def unnatural(program: Program, error: float) -> Measure:
         sum(map(_odd_layout, program.leaves)),
         sum(error < least for least in _GLANCES),
         sum(n < _USUAL_SIZE for leaf in program.leaves for n in leaf.shape or (0,)),
+        sum(max(len(leaf.shape) - _FLAT, 0) for leaf in program.leaves),
+        sum(map(_long, program.leaves)),
         sum(1 for _ in program.nodes),
     )
 
@@ -84,6 +88,16 @@ def _odd_layout(leaf: Leaf) -> int:
         return 0
     found = [view.stride for view in views(leaf.shape, leaf.stride)]
     return 1 + found.index(leaf.stride) if leaf.stride in found else _ODD
+
+
+def _long(leaf: Leaf) -> bool:
+    """Whether the dense tensor behind a leaf has more elements than are read at a look."""
+    return min(_memory(leaf), math.prod(leaf.shape)) > _READABLE
+
+
+def _memory(leaf: Leaf) -> int:
+    """Elements of memory from a leaf's first to its last."""
+    return 1 + sum((n - 1) * step for n, step in zip(leaf.shape, leaf.stride, strict=True))
 
 
 _ODD = 4  # more than the views of a layout
@@ -221,6 +235,36 @@ def other_numbers(program: Program, types: Types) -> Iterator[Program]:
         yield from propose(program, leaves=leaves)
 
 
+def few_elements(program: Program, types: Types) -> Iterator[Program]:
+    """A leaf of more elements than are read at a look has smaller sizes, and all sizes that are like them: a reduction
+    tries few, and the first that fits, as of five chunks, may lie between."""
+    for leaf in program.leaves:
+        if not _long(leaf):
+            continue
+        for size in sorted(set(leaf.shape), reverse=True):
+            axes = [(other.name, axis) for other in program.leaves for axis, n in enumerate(other.shape) if n == size]
+            for target in (n for n in _FEW if n < size):
+                for resized in resized_axes(program, dict.fromkeys(axes, target), size):
+                    yield _overlapping(program, resized)
+
+
+_FEW = (3, 4, 5, 6, 8, 10, 12, 16)
+
+
+def _overlapping(program: Program, resized: Program) -> Program:
+    """The resized program, whose leaves still lie over themselves where those of the program did."""
+    leaves = tuple(
+        replace(new, stride=old.stride) if _overlaps(old) else new
+        for old, new in zip(program.leaves, resized.leaves, strict=True)
+    )
+    return replace(resized, leaves=leaves)
+
+
+def _overlaps(leaf: Leaf) -> bool:
+    """Whether a leaf has more elements than memory, and not by dimensions that repeat alone."""
+    return math.prod(n for n, step in zip(leaf.shape, leaf.stride, strict=True) if step) > _memory(leaf)
+
+
 def viewed_layout(program: Program, types: Types) -> Iterator[Program]:
     """A leaf that lies oddly lies as views of a dense tensor do; then it is dense, and the program takes the view,
     where it is one and not several."""
@@ -267,11 +311,12 @@ def _viewed(program: Program) -> Program:
 
 
 # Reducers whose goals are natural too: larger or other values may let them succeed where they failed before.
-_AGAIN: tuple[Reducer, ...] = (default_setting, default_route, to_float32)
+_AGAIN: tuple[Reducer, ...] = (default_setting, default_route, to_float32, drop_dim)
 
 STEPS: tuple[Reducer, ...] = (
     loud_values,
     normal_values,
+    few_elements,
     viewed_layout,
     usual_sizes,
     *_AGAIN,
