@@ -21,9 +21,20 @@ from fuzzer.judgement.trial import UsageError
 @click.option("--issue", default="", help="The URL of its issue: what `known` and `reported` need.")
 @click.option("--note", default="", help="A reason, or what else is to be told; `not-a-fault` needs one.")
 @click.option("--fixed-in", default="", metavar="RELEASE", help="The first release without it: what `fixed` needs.")
+@click.option("--searched", default="", help="What was looked for in the tracker.")
+@click.option("--by", "who", default="", metavar="NAME", help="Who says so. Default: the user of this machine.")
 @db_option
 @exit_codes
-def triage(reference: str | None, state: str | None, issue: str, note: str, fixed_in: str, db: Path) -> None:
+def triage(
+    reference: str | None,
+    state: str | None,
+    issue: str,
+    note: str,
+    fixed_in: str,
+    searched: str,
+    who: str,
+    db: Path,
+) -> None:
     """Set the state of a fault: new, confirmed, known, reported, fixed or not-a-fault. ID may be a finding's.
 
     Without ID, a list of all open faults to go through with the keyboard; its keys stand at the bottom.
@@ -41,7 +52,7 @@ def triage(reference: str | None, state: str | None, issue: str, note: str, fixe
     said = State(state, issue, note, fixed_in)
     require_complete(said)
     with open_store(db, create=False) as store:
-        fault = store.triage(reference, said, now(), user())
+        fault = store.triage(reference, said, now(), who or user(), searched)
     click.echo(f"{fault.id}  {fault.state}  {fault.title}")
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fuzzer.findings.kernel import kernel
+from fuzzer.findings.kernel import is_composite, kernel
 from fuzzer.judgement.verdict import COMPILED, EAGER, Comparison, Finding
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse
@@ -149,7 +149,7 @@ def decided_by(finding: Finding, program: Program, stage: str, kind: str) -> str
         return f"setting {' '.join(own)}"
     if "dtype" in kind and any(isinstance(s, Region) and s.kind == "autocast" for s in program.body):
         return "region autocast"
-    if not finding.stages and kind == "no gradient" and stage != KERNELS:
+    if not finding.stages and kind == "no gradient" and any(is_composite(node.op) for node in program.nodes):
         return "replaced kernels"
     return _by_bisection(finding, stage)
 

@@ -21,6 +21,7 @@ from fuzzer.judgement.verdict import CLASSES, Finding
 STATES = ("new", "confirmed", "known", "reported", "fixed", "not-a-fault")
 OPEN = STATES[:4]
 SHOWS, GONE = "shows", "gone"
+SEARCHED = "searched the tracker for: "  # in a fault's history
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class Fault:
     gone_on: tuple[str, ...] = ()
     history: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """What was looked for in the tracker, oldest first."""
+        return tuple(what.removeprefix(SEARCHED) for _, what, _ in self.history if what.startswith(SEARCHED))
+
 
 # ---------------------------------------------------------------- joining
 
@@ -105,7 +111,16 @@ def join(db: Database, variant: str, time: str, marks: Collection[str], probes: 
     fault = _unite(db, alike, time) if alike else _new_fault(db, variant, time, campaign)
     db.conn.execute("update variant set fault = ?1 where id = ?2 and fault <> ?1", [fault, variant])
     db.conn.execute("update occurrence set fault = ?1 where variant = ?2 and fault <> ?1", [fault, variant])
+    if own not in ("", fault):
+        _note_where_met(db, fault, variant)
     return fault
+
+
+def _note_where_met(db: Database, fault: str, variant: str) -> None:
+    """A fault lives where programs showed its variant."""
+    met = "select torch, device, max(created) from occurrence where variant = ? group by torch, device"
+    for torch, device, time in db.conn.execute(met, [variant]).fetchall():
+        note_life(db, fault, torch, device, SHOWS, time)
 
 
 def _alike(db: Database, marks: Collection[str], probes: Collection[str]) -> list[str]:

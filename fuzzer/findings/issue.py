@@ -145,12 +145,15 @@ def _where(finding: Finding) -> str:
 
 
 def _known(fault: Fault | None) -> str:
-    if fault is None or fault.state.name == "new":
+    """What people found out about it: its state, and what they searched for."""
+    if fault is None:
         return ""
     told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
     name = told.get(fault.state.name, fault.state.name.capitalize())
     more = str(fault.state).removeprefix(fault.state.name)
-    return f"{name}{':' if more and name.startswith('Already') else ''}{more}."
+    state = "" if fault.state.name == "new" else f"{name}{':' if more and name.startswith('Already') else ''}{more}."
+    searched = f"Searched the tracker for: {'; '.join(fault.searched)}." if fault.searched else ""
+    return " ".join(filter(None, (state, searched)))
 
 
 def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:

@@ -34,3 +34,11 @@ def kernel(op: str) -> str:
         for names, one in _ONE:
             name = re.sub(rf"^(?:{names})$", one, name)
     return name
+
+
+def is_composite(op: str) -> bool:
+    """Whether an op of programs is made of others, whose derivatives are its own: a kernel instead of it has none."""
+    from fuzzer.language.ops import OPS  # needs torch, which a ledger that is only read does not
+    from fuzzer.language.private import is_composite as composite
+
+    return op in OPS and composite(OPS[op].source)

@@ -11,7 +11,7 @@ from typing import cast
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
-from fuzzer.findings.upgrade import fill_faults
+from fuzzer.findings.upgrade import fill_faults, join_anew
 
 Migration = Callable[[Database], None]
 MIGRATIONS: list[Migration] = []  # in order; the schema version of a file is the number of those it has seen
@@ -100,6 +100,12 @@ def _make_campaigns_readable(db: Database) -> None:
     """Columns of their own for what people ask of a campaign's totals and place, which are long JSON."""
     db.conn.execute("drop view campaigns")
     db.conn.execute(_READABLE_CAMPAIGNS)
+
+
+@_migration
+def _join_anew(db: Database) -> None:
+    """A lost gradient is that of a replaced composite only where the program has one."""
+    join_anew(db)
 
 
 def _table(db: Database, name: str) -> Table:

@@ -26,7 +26,7 @@ from fuzzer.findings.errors import (
     UnwritableStore,
     store_errors,
 )
-from fuzzer.findings.faults import STATES, Fault, State
+from fuzzer.findings.faults import SEARCHED, STATES, Fault, State
 from fuzzer.findings.merge import Merged, merge
 from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.recognise import Known, known_fault
@@ -179,14 +179,16 @@ class Store:
         with self._reading() as db:
             return faults.met_in(db, campaign) if db is not None else {}
 
-    def triage(self, prefix: str, state: State, time: str, who: str) -> Fault:
-        """Set the state of a fault, or of a finding's fault; returns it as it is now."""
+    def triage(self, prefix: str, state: State, time: str, who: str, searched: str = "") -> Fault:
+        """Set the state of a fault, or of a finding's fault, and note what was searched for; the fault as it is now."""
         if state.name not in STATES:
             raise StoreError(f"unknown state {state.name!r}; known are {', '.join(STATES)}")
         fault = self.fault_of(prefix)
-        if fault.state != state:
+        if fault.state != state or searched:
             with self._writing() as db:
                 faults.set_state(db, fault.id, state, time, who)
+                if searched:
+                    faults.remember(db, fault.id, time, SEARCHED + searched, who)
         return self.fault(fault.id)
 
     def note_life(self, fault: str, torch: str, device: str, shows: str, time: str) -> None:

@@ -1,6 +1,6 @@
 """What a ledger of findings alone becomes: variants, by their causes in faults, with the states that notes told.
 
-Called by the migration that made faults; the columns that it reads are gone afterwards.
+Called by migrations; the columns that the first reads are gone afterwards.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from fuzzer.findings import faults
+from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.rows import decode, from_row
 from fuzzer.language.text import parse
 
@@ -37,6 +38,12 @@ def fill_faults(db: Database) -> None:
         db.conn.execute("update occurrence set times = :times where variant = :id", times | {"id": row["id"]})
     for row in rows:
         _take_over(db, row)
+
+
+def join_anew(db: Database) -> None:
+    """Put every variant, oldest first, into the fault that the rule of today gives it."""
+    for (name,) in db.conn.execute("select id from variant order by created, id").fetchall():
+        faults.assign(db, decode(from_row(read_rows(db, Wanted(id=name))[0])))
 
 
 def _take_over(db: Database, row: dict[str, Any]) -> None:

@@ -212,6 +212,13 @@ def replaced_decomposition(op: Any, function: Callable[..., Any]) -> Iterator[No
                 table[op] = known
 
 
+def is_composite(source: str) -> bool:
+    """Whether ATen makes a function of others, so that its derivative is theirs: of "torch.tile", "torch.fft.ihfft"."""
+    name = source.removeprefix("torch.").removeprefix("nn.functional.").replace(".", "_")
+    implicit = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
+    return any(operator.partition(".")[0] == f"aten::{name}" for operator in implicit)
+
+
 def decomposition(op: Any) -> Callable[..., Any]:
     """How inductor decomposes this ATen overload now. KeyError where it does not."""
     from torch._inductor.decomposition import decompositions

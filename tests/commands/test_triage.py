@@ -31,6 +31,12 @@ def test_triage_sets_the_state_of_a_fault_and_remembers_who(db: Path, reference:
     assert (what, bool(time), bool(who)) == (f"new -> known {URL}: the same", True, True)
 
 
+def test_what_was_searched_for_and_who_says_so_are_remembered(db: Path) -> None:
+    call("triage", FINDING.id, "new", "--searched", "relu zero gradient", "--by", "somebody", "--db", db)
+    told = [(what, who) for _, what, who in state(db)["history"]]
+    assert told[-1] == ("searched the tracker for: relu zero gradient", "somebody")
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -87,8 +87,9 @@ KERNELS = {"stages": {}, "place": {"backend": "eager", "against": "eager@cpu", "
         (replace(found(text("exp")), signature=replace(WRONG, verdict="eager-suspect")), "eager", ""),
         (found(text("exp"), unsupported="setting inductor.x"), "inductor", "setting inductor.x"),
         (found(text("exp"), unsupported="operator torch._masked_index"), "inductor", "operator masked_index"),
-        (replace(found(text("exp"), **NO_COMPILER), signature=replace(WRONG, pattern="all-zero")),
+        (replace(found(text("relu6"), **NO_COMPILER), signature=replace(WRONG, pattern="all-zero")),
          "flag_gems", "replaced kernels"),
+        (replace(found(text("exp"), **NO_COMPILER), signature=replace(WRONG, pattern="all-zero")), "flag_gems", ""),
         (found(text("exp"), **NO_COMPILER), "flag_gems", ""),
         (found(text("exp"), stages={"eager": "agree", "aot_eager": "raises", "aot_eager_decomp_partition": "agree",
                                     "inductor": "wrong"}), "inductor", ""),  # one run that failed is no stage
@@ -125,8 +126,8 @@ ONE = {
         found(text("exp"), "aot_eager", RAISES, detail=GUARD.format("UserError", 0)),
         found(text("sin"), STAGES[2], RAISES, detail=GUARD.format("GuardOnDataDependentSymNode", 7))],
     "gradients that replaced kernels lost": [
-        replace(found(text("exp"), **NO_COMPILER), signature=GONE),
-        replace(found(text("sin"), **NO_COMPILER), signature=NONE)],
+        replace(found(text("relu6"), **NO_COMPILER), signature=GONE),
+        replace(found(text("hstack"), **NO_COMPILER), signature=NONE)],
     "eager's kernel, seen by a compiler and by another device": [
         found(text("exp"), signature=replace(WRONG, verdict="eager-suspect")), found(text("exp"), **KERNELS)],
 }  # fmt: skip
@@ -143,6 +144,9 @@ TWO = {
                              found(text("exp"), **KERNELS, diagnosis={"side": "compiled wrong: x"})],
     "float64 in float32's precision": [
         found(text("exp"), comparisons=(HARD,), **KERNELS), found(text("exp"), **KERNELS)],
+    "a gradient lost by a replaced composite, and one by another's own derivative": [
+        replace(found(text("relu6"), **NO_COMPILER), signature=NONE),
+        replace(found(text("exp"), **NO_COMPILER), signature=GONE)],
     "an exception in the pass itself": [
         found(text("exp"), signature=replace(RAISES, pattern=f"{kind} < x"), bisector="inductor: a_passes, number 2, b")
         for kind in ("IndexError", "Unsupported")],

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.findings.demonstration import Demonstration
-from fuzzer.findings.faults import Fault, State
+from fuzzer.findings.faults import SEARCHED, Fault, State
 from fuzzer.findings.issue import issue, issue_title, search_terms
 from fuzzer.findings.script import repro
 from fuzzer.judgement.verdict import Comparison, Natural
@@ -114,6 +114,10 @@ def test_what_is_known_of_the_fault_and_what_to_search_for_are_told() -> None:
     raises = finding(RELU, "raises", detail="the forward raised RuntimeError: The tensor has no data, or so.")
     assert "relu The tensor has no data" in search_terms(raises)
     assert "Already known." in issue(finding(RELU), replace(fault, state=State("known")))
+    looked = replace(
+        fault, state=State("new"), history=(("2026", "met as x", ""), ("2026", SEARCHED + "relu nan", "me"))
+    )
+    assert "Searched the tracker for: relu nan." in issue(finding(RELU), looked)
 
 
 def test_a_draft_for_flag_gems_is_for_its_tracker_and_names_its_kernels() -> None:

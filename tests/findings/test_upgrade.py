@@ -77,3 +77,24 @@ def test_a_ledger_of_before_natural_programs_opens_and_takes_them_and_loses_noth
         assert opened.faults() == (fault,)
     [shown] = Database(sqlite3.connect(path)).query("select * from variants")
     assert shown["natural"] == RELU
+
+
+def test_what_the_rule_of_today_tells_apart_leaves_its_fault_and_takes_along_where_it_was_met(tmp_path: Path) -> None:
+    path = tmp_path / "findings.db"
+    first, second = finding(RELU, created="1"), finding(TWO_OPS, created="2")
+    with open_store(path) as opened:
+        opened.add(first)
+        opened.add(second)
+    db = Database(sqlite3.connect(path, isolation_level=None))
+    old = db.conn.execute("select fault from variant where id = ?", [first.id]).fetchone()
+    for table in ("variant", "occurrence"):  # as another rule had joined them
+        db.conn.execute(f"update {table} set fault = ?", old)
+    for table in ("fault", "life", "history"):
+        db.conn.execute(f"delete from {table} where {'id' if table == 'fault' else 'fault'} <> ?", old)
+    db.conn.execute(f"pragma user_version = {schema.MIGRATIONS.index(schema._join_anew)}")
+    db.conn.close()
+    with open_store(path, create=False) as opened:
+        told = opened.faults()
+        assert [fault.variants for fault in told] == [1, 1]
+        assert [opened.fault_of(f.id).lives_on for f in (first, second)] == [told[0].lives_on] * 2
+        assert told[0].lives_on
