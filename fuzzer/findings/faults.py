@@ -184,13 +184,14 @@ def _absorb(db: Database, keep: str, other: str) -> None:
 
 
 def refresh(db: Database, fault: str) -> None:
-    """Title, class, side, stage and what decides it, from the variant that stands for it; no such fault: nothing."""
+    """Class, side, stage and what decides it, from the variant that stands for it, the title from its natural program; no
+    such fault: nothing."""
     if one(db, "select count(*) from fault where id = ?", fault) == (0,):
         return
     finding = representative(db, fault)
     cause = cause_of(finding)
     side = "" if finding.side == "none" else finding.side  # "none: ..." says why that is no question
-    values = [title(finding), finding.verdict, side, cause.stage, cause.decided]
+    values = [title(finding.grown), finding.verdict, side, cause.stage, cause.decided]
     if one(db, "select title, class, side, stage, decided from fault where id = ?", fault) != tuple(values):
         db.conn.execute(
             "update fault set title = ?, class = ?, side = ?, stage = ?, decided = ? where id = ?", [*values, fault]

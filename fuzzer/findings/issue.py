@@ -10,7 +10,7 @@ from fuzzer.findings.cause import KERNELS, cause_of, first_stage, raised, vanish
 from fuzzer.findings.demonstration import Demonstration, comparisons, expected
 from fuzzer.findings.faults import Fault
 from fuzzer.findings.script import headline, one_line, plainly, repro
-from fuzzer.findings.title import title, torch_name
+from fuzzer.findings.title import gems, title, torch_name
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
 from fuzzer.language.text import parse
 
@@ -73,7 +73,7 @@ def issue_title(finding: Finding, shown: Demonstration | None = None) -> str:
     elif finding.side == CHOICE:
         text = f"another subgradient than eager's of {text.partition(' of ')[2]}"
     where = (shown.device if shown is not None else finding.place.get("device", "cpu")).split(":")[0]
-    return f"{'' if stage == KERNELS else f'[{stage}] '}{text} ({where})"
+    return f"{'' if stage == KERNELS or gems(finding) else f'[{stage}] '}{text} ({where})"
 
 
 def search_terms(finding: Finding) -> list[str]:
@@ -96,7 +96,7 @@ def _backward(finding: Finding) -> bool:
 def _before_posting(finding: Finding, fault: Fault | None) -> str:
     terms = "; ".join(f"`{term}`" for term in search_terms(finding))
     known = fault.state.issue.split() if fault is not None else []
-    tracker, label = (_GEMS_TRACKER, "") if _gems(finding) else (_TRACKER, f" Label: {_LABEL}.")
+    tracker, label = (_GEMS_TRACKER, "") if gems(finding) else (_TRACKER, f" Label: {_LABEL}.")
     return (
         f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}"
         f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label} -->"
@@ -109,7 +109,7 @@ def description(finding: Finding) -> str:
     ops = list(dict.fromkeys(f"`{torch_name(node.op)}`" for node in parse(grown.program).nodes))
     names = ", ".join(ops[:-1]) + (" and " if len(ops) > 1 else "") + ops[-1]
     what = "gradient" if _backward(grown) else "result"
-    under = "with FlagGems' kernels" if _gems(finding) else "under `torch.compile`"
+    under = "with FlagGems' kernels" if gems(finding) else "under `torch.compile`"
     if exception := raised(grown):
         return f"A function of {names} runs in eager mode; {under} it raises {exception[1]}."
     if finding.side in (EAGER, BOTH) or grown.signature.verdict == "eager-suspect":
@@ -121,10 +121,6 @@ def description(finding: Finding) -> str:
     if grown.signature.pattern in _METADATA:
         what = f"{grown.signature.pattern} of the {what}"
     return f"The {what} of a function of {names} is another {under} than in eager mode, and nothing says so."
-
-
-def _gems(finding: Finding) -> bool:
-    return finding.place.get("backend", "").startswith("flag_gems")
 
 
 _METADATA = ("dtype", "shape")

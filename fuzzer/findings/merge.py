@@ -43,6 +43,7 @@ def merge(db: Database, other: Database) -> Merged:
             db.conn.execute(
                 "update variant set natural = ? where id = ? and natural = 'null'", [row["natural"], row["id"]]
             )
+            touched.add(faults.one(db, "select fault from variant where id = ?", row["id"])[0])
     ours = _our_faults(db, other)
     _take_occurrences(db, other, ours)
     for theirs, mine in ours.items():

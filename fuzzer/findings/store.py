@@ -137,6 +137,7 @@ class Store:
             return False
         with self._writing() as db:
             file.put(db, "variant", {"id": known.id, **to_row({"natural": encode_natural(finding.natural)})})
+            faults.refresh(db, faults.one(db, "select fault from variant where id = ?", known.id)[0])
         return True
 
     # ------------------------------------------------------------ faults

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
-from fuzzer.findings.cause import DEMANDED, NUMBERS, raised
+from fuzzer.findings.cause import DEMANDED, KERNELS, NUMBERS, VALUES, first_stage, raised
 from fuzzer.judgement.verdict import EAGER, Finding
+from fuzzer.language.program import Region
 from fuzzer.language.text import parse
 
 _MOST_OPS = 3
@@ -20,16 +22,30 @@ _SILENT = {
 
 
 def title(finding: Finding) -> str:
-    """One line, such as "silent: wrong gradient of torch.slice_scatter + torch.sum"."""
+    """One line, such as "silent: wrong gradient of torch.slice_scatter + torch.sum"; "eager: " stands before what no
+    compiler does."""
     program, signature = parse(finding.program), finding.signature
-    names = list(dict.fromkeys(torch_name(node.op) for node in program.nodes))
+    names = list(dict.fromkeys(name for node in program.nodes for name in _shown_names(node.op)))
     ops = " + ".join(names[:_MOST_OPS]) + (" ..." if len(names) > _MOST_OPS else "")
     what = "gradient" if signature.direction == "backward" else "result"
-    own = [f"{name}={value}" for name, value in program.settings if name not in DEMANDED]
-    eager = signature.verdict == "eager-suspect" or finding.side == EAGER
     text = _wrong(finding).format(what=what, pattern=signature.pattern, ops=ops)
-    under = f" under {', '.join(own)}" if own else ""
-    return f"{'eager: ' if eager else ''}{text}{under}"
+    autocast = any(isinstance(s, Region) and s.kind == "autocast" for s in program.body)
+    under = ["torch.autocast"] if autocast else []
+    under += [f"{name}={value}" for name, value in program.settings if name not in DEMANDED]
+    told = f" under {', '.join(under)}" if under else ""
+    return f"{_whose(finding)}{text}{told}"
+
+
+def _whose(finding: Finding) -> str:
+    """Whose fault it is, where that is not the compiler."""
+    if gems(finding):
+        return "FlagGems: "
+    return "eager: " if first_stage(finding) == KERNELS else ""
+
+
+def gems(finding: Finding) -> bool:
+    """Whether what is on trial are FlagGems' kernels."""
+    return finding.place.get("backend", "").startswith("flag_gems")
 
 
 def _wrong(finding: Finding) -> str:
@@ -42,7 +58,29 @@ def _wrong(finding: Finding) -> str:
     if signature.pattern == "None-ness":
         lost = re.search(r"^\S+ is None", finding.detail)
         return "silent: no {what} of {ops}" if lost else "silent: a {what} of {ops} where eager has none"
-    return f"silent: {_SILENT.get(signature.pattern, '{pattern} of the {what} of {ops}')}"
+    dtypes = re.findall(r"is (b?float\d+|complex\d+)\[", finding.detail)
+    if signature.pattern == "dtype" and len(dtypes) == 2:
+        return f"silent: {{what}} of {{ops}} is {dtypes[0]}, not {dtypes[1]}"
+    return f"silent: {_SILENT.get(_pattern(finding), '{pattern} of the {what} of {ops}')}"
+
+
+def _pattern(finding: Finding) -> str:
+    """The pattern of the side that is wrong: a signature tells that of the side on trial."""
+    wrong_eager = finding.side == EAGER or finding.signature.verdict == "eager-suspect"
+    if not wrong_eager or finding.signature.pattern not in VALUES:
+        return finding.signature.pattern
+    numbers = [c.eager for c in finding.comparisons]
+    if not all(map(math.isfinite, numbers)):
+        return "nonfinite"
+    return "all-zero" if numbers and not any(numbers) else "other"
+
+
+def _shown_names(op: str) -> list[str]:
+    """What torch calls an op, and what makes real numbers of its complex ones."""
+    from fuzzer.language.ops import OPS  # needs torch, which a ledger that is only read does not
+
+    names = (OPS[op].source, *OPS[op].then) if op in OPS else (op,)
+    return [name for name in names if name != "torch.resolve_conj"]  # which makes no difference to numbers
 
 
 def torch_name(op: str) -> str:
