@@ -184,7 +184,7 @@ def _absorb(db: Database, keep: str, other: str) -> None:
 
 
 def refresh(db: Database, fault: str) -> None:
-    """Class, side, stage and what decides it, from the variant that stands for it, the title from its natural program; no
+    """Class, side, stage and what decides it, of the variant that stands for it, the title of its natural program; no
     such fault: nothing."""
     if one(db, "select count(*) from fault where id = ?", fault) == (0,):
         return
