@@ -11,6 +11,7 @@ from sqlite_utils import Database
 from fuzzer.findings import faults, file, schema
 from fuzzer.findings.rows import encode, to_row
 from fuzzer.findings.store import open_store
+from fuzzer.findings.title import title
 from fuzzer.judgement.verdict import Finding, Natural, Signature
 from tests.findings.found import RELU, TWO_OPS, finding
 
@@ -74,7 +75,7 @@ def test_a_ledger_of_before_natural_programs_opens_and_takes_them_and_loses_noth
         assert not opened.set_natural(grown)
     with open_store(path, create=False) as opened:
         assert opened.list() == [grown]
-        assert opened.faults() == (fault,)
+        assert opened.faults() == (replace(fault, title=title(grown.grown)),)
     [shown] = Database(sqlite3.connect(path)).query("select * from variants")
     assert shown["natural"] == RELU
 
