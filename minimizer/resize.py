@@ -130,6 +130,23 @@ def resized_axes(program: Program, sizes: dict[_Axis, int], size: int) -> Iterat
         yield from _resized(program, sizes, adjustment)
 
 
+def resizings(program: Program, leaf: Leaf, axis: int, target: int) -> Iterator[Program]:
+    """The program with one axis of a leaf resized: alone, with those of its size at its place, with all of its size;
+    attributes stay, follow in every way, or one of them moves as far."""
+    size = leaf.shape[axis]
+    places = [
+        [(leaf.name, axis)],
+        [(x.name, axis) for x in program.leaves if x.shape[axis : axis + 1] == (size,)],
+        [(x.name, i) for x in program.leaves for i, n in enumerate(x.shape) if n == size],
+    ]
+    scopes = [dict.fromkeys(axes, target) for i, axes in enumerate(places) if axes not in places[:i]]
+    for adjustment in _adjustments(size, target):
+        for sizes in scopes:
+            yield from _resized(program, sizes, adjustment)
+    for sizes in scopes:
+        yield from _shift_attribute(program, sizes, size - target)
+
+
 def _resized_leaf(leaf: Leaf, sizes: dict[_Axis, int], adjustment: _Adjustment, end: bool = False) -> Leaf:
     """The leaf in its new sizes. The arguments of an index recipe, such as below(n), follow like attributes do."""
     shape = tuple(sizes.get((leaf.name, axis), size) for axis, size in enumerate(leaf.shape))

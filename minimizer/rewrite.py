@@ -170,15 +170,16 @@ def ordered(shape: Shape, stride: Shape, step: int) -> Shape:
 
 
 def trimmed(recipe: Recipe, shape: Shape, new: Shape, end: bool = False) -> Recipe:
-    """Recorded values of this shape, cut to a new one: the first along each dimension, or the last; else the recipe."""
+    """Recorded values of this shape, cut to a new one, the first along each dimension or the last, and repeated where
+    it is larger; else the recipe."""
     if recipe.name == "data" and len(recipe.args) == 2 * math.prod(shape):  # complex: parts in turn
         shape, new = (*shape, 2), (*new, 2)
     if recipe.name != "data" or len(recipe.args) != math.prod(shape):
         return recipe
-    if len(shape) != len(new):
+    if len(shape) != len(new) or 0 in shape:
         return replace(recipe, args=recipe.args[: math.prod(new)])
     ranges = (range(old - size, old) if end else range(size) for old, size in zip(shape, new, strict=True))
-    places = itertools.product(*ranges)
+    places = (tuple(i % n for i, n in zip(place, shape, strict=True)) for place in itertools.product(*ranges))
     steps = contiguous(shape)
     kept = (sum(i * step for i, step in zip(place, steps, strict=True)) for place in places)
     return replace(recipe, args=tuple(recipe.args[i] for i in kept))
