@@ -14,7 +14,7 @@ import torch
 
 from fuzzer.judgement.pattern import fraction
 from fuzzer.judgement.trial import Trial
-from fuzzer.judgement.verdict import Comparison
+from fuzzer.judgement.verdict import ELEMENTS, SUMS, WORST, Comparison
 from fuzzer.language.program import extent
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Spread, kind
@@ -181,6 +181,20 @@ def ratio_text(judged: TensorVerdict) -> str:
         return ""
     told = fraction(total / expected)
     return f"; its sum is {told} of the reference's" if "/" in told else ""
+
+
+def ratios(judged: TensorVerdict) -> dict[str, float]:
+    """The wrong side over the right one, by what that is of (`verdict.ELEMENTS`, SUMS, WORST), where it is finite."""
+    suspect = judged.verdict == "eager-suspect"
+    wrong, right = (judged.eager, judged.reference) if suspect else (judged.compiled, judged.eager)
+    worst = worst_element(judged).index
+    found = {WORST: float(wrong[worst] / right[worst])}
+    if pattern(judged) in ("constant-ratio", "all-zero") and not suspect:
+        found[ELEMENTS] = float((wrong[judged.mask] / right[judged.mask]).median())
+    total, expected = float(wrong.sum()), float(right.sum())
+    if abs(expected) > _CANCELLED * float(right.abs().sum()):
+        found[SUMS] = total / expected
+    return {kind: ratio for kind, ratio in found.items() if math.isfinite(ratio)}
 
 
 def within_storage(tensor: torch.Tensor) -> bool:

@@ -21,6 +21,9 @@ FINDINGS = CLASSES[: CLASSES.index("agree")]
 COMPILED, EAGER, BOTH = "compiled wrong", "eager wrong", "both wrong"
 CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
 
+# What a ratio of wrong to right numbers is of: all wrong elements, which share it; a tensor's sums; its worst element.
+ELEMENTS, SUMS, WORST = "elements", "sums", "worst element"
+
 
 @dataclass(frozen=True)
 class Signature:
