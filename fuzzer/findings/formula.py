@@ -1,0 +1,154 @@
+"""The formula behind a table of ratios: 20/13 = n / (n - k). Searched among few simple ones, and claimed seldom.
+
+A formula is a quotient of two terms, and a term is 1, a number of the table, one more or less than it, or the sum, the
+difference or the product of two. The simplest that fits every row is the one; none is claimed of fewer than four
+different ratios, which some formula fits by chance.
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+Numbers = Mapping[str, int]
+Row = tuple[Numbers, float]  # the numbers at hand, and the ratio
+
+LEAST = 4  # different ratios
+# Sums of f32 elements that cancel to a hundredth are off by some 1e-5; fractions of sizes below 100 differ by 1e-4.
+_TOLERANCE = 2e-5
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A quotient of two terms over named numbers, and the values that it gives for the rows it was searched for."""
+
+    text: str
+    names: tuple[str, ...]
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        """`n / (n - k), n = x0.shape[1], k = end`."""
+        letters = [f"{letter} = {name}" for letter, name in zip(_LETTERS, self.names, strict=False)]
+        return ", ".join([self.text, *letters])
+
+
+_LETTERS = "nkmpqrstuvwxyz" + string.ascii_uppercase
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A template over letters, the columns it takes, what it gives for each row, and how simple it is."""
+
+    text: str
+    columns: tuple[str, ...]
+    values: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.columns) + any(c in self.text for c in "+-*")
+
+
+def fit(rows: Sequence[Row]) -> Formula | None:
+    """The simplest formula that gives every row's ratio; None where there is none, or too little to tell."""
+    if len({f"{ratio:.4g}" for _, ratio in rows}) < LEAST:
+        return None
+    terms = list(_terms([numbers for numbers, _ in rows]))
+    pairs = sorted(itertools.product(terms, terms), key=lambda pair: pair[0].size + pair[1].size)
+    ratios = [ratio for _, ratio in rows]
+    for over, under in pairs:
+        if _fits(over.values, under.values, ratios):
+            values = tuple(a / b for a, b in zip(over.values, under.values, strict=True))
+            return _formula(over, under, values)
+    return None
+
+
+def _fits(over: Sequence[int], under: Sequence[int], ratios: Sequence[float]) -> bool:
+    return all(
+        b and abs(a / b - ratio) <= _TOLERANCE * abs(ratio) for a, b, ratio in zip(over, under, ratios, strict=True)
+    )
+
+
+def _terms(rows: Sequence[Numbers]) -> Iterator[_Term]:
+    """Every term over the numbers that all rows have and that differ between rows, each column once."""
+    columns: dict[tuple[int, ...], str] = {}
+    for name in rows[0]:
+        values = tuple(row[name] for row in rows if name in row)
+        if len(values) == len(rows) and len(set(values)) > 1:
+            columns.setdefault(values, name)
+    ones = (1,) * len(rows)
+    yield _Term("1", (), ones)
+    for values, name in columns.items():
+        yield _Term("{}", (name,), values)
+        yield _Term("{} - 1", (name,), tuple(v - 1 for v in values))
+        yield _Term("{} + 1", (name,), tuple(v + 1 for v in values))
+    for (one, name), (two, other) in itertools.permutations(columns.items(), 2):
+        pairs = list(zip(one, two, strict=True))
+        yield _Term("{} - {}", (name, other), tuple(a - b for a, b in pairs))
+        if name < other:
+            yield _Term("{} + {}", (name, other), tuple(a + b for a, b in pairs))
+            yield _Term("{} * {}", (name, other), tuple(a * b for a, b in pairs))
+
+
+def _formula(over: _Term, under: _Term, values: tuple[float, ...]) -> Formula:
+    names = tuple(dict.fromkeys((*over.columns, *under.columns)))
+    letters = dict(zip(names, _LETTERS, strict=False))
+    told = [term.text.format(*(letters[name] for name in term.columns)) for term in (over, under)]
+    if told[1] == "1":
+        return Formula(told[0], names, values)
+    parts = [f"({text})" if " " in text else text for text in told]
+    return Formula(" / ".join(parts), names, values)
+
+
+# ---------------------------------------------------------------- fractions
+
+_MOST_DENOMINATOR = 64  # by chance one number in 400 is within a millionth of such a fraction
+
+
+def ratio_text(value: float) -> str:
+    """`20/13`, `2`, or the number where it is no fraction of small numbers."""
+    near = Fraction(value).limit_denominator(_MOST_DENOMINATOR)
+    return str(near) if abs(float(near) - value) <= 1e-6 * abs(value) else f"{value:.5g}"
+
+
+# ---------------------------------------------------------------- conditions
+
+
+def condition(inside: Sequence[Numbers], outside: Sequence[Numbers]) -> str:
+    """What all rows inside have and none outside, of one number or of two: `n >= 5`, `k != n`; "" where there is none.
+
+    Nothing is said where there are no rows on one side; of a threshold only where both of its neighbours were tried, of
+    two numbers only where there are several rows on both sides.
+    """
+    if not inside or not outside:
+        return ""
+    names = [name for name in inside[0] if all(name in row for row in (*inside, *outside))]
+    columns = [(name, {r[name] for r in inside}, {r[name] for r in outside}) for name in names]
+    singles = (_of_one(*column) for column in sorted(columns, key=lambda column: len(column[1])))
+    pairs = itertools.permutations(names, 2) if min(len(inside), len(outside)) > 1 else ()
+    doubles = (_of_two(a, b, inside, outside) for a, b in pairs)
+    return next(filter(None, itertools.chain(singles, doubles)), "")
+
+
+def _of_one(name: str, inside: set[int], outside: set[int]) -> str:
+    if inside & outside:
+        return ""
+    if len(inside) == 1:
+        return f"{name} = {min(inside)}"
+    if min(inside) == max(outside) + 1:
+        return f"{name} >= {min(inside)}"
+    if max(inside) == min(outside) - 1:
+        return f"{name} <= {max(inside)}"
+    return f"{name} != {min(outside)}" if len(outside) == 1 and min(inside) < min(outside) < max(inside) else ""
+
+
+def _of_two(a: str, b: str, inside: Sequence[Numbers], outside: Sequence[Numbers]) -> str:
+    if all(row[a] > row[b] for row in inside) and not any(row[a] > row[b] for row in outside):
+        return f"{a} > {b}"
+    if all(row[a] >= row[b] for row in inside) and not any(row[a] >= row[b] for row in outside):
+        return f"{a} >= {b}"
+    if all(row[a] != row[b] for row in inside) and not any(row[a] != row[b] for row in outside):
+        return f"{a} != {b}"
+    return ""
