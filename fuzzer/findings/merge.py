@@ -44,6 +44,13 @@ def merge(db: Database, other: Database) -> Merged:
                 "update variant set natural = ? where id = ? and natural = 'null'", [row["natural"], row["id"]]
             )
             touched.add(faults.one(db, "select fault from variant where id = ?", row["id"])[0])
+    for row in _rows(other, "select * from scope"):
+        db.conn.execute(
+            "insert into scope values (:variant, :torch, :device, :created, :told) "
+            "on conflict (variant, torch, device) do update "
+            "set created = excluded.created, told = excluded.told where excluded.created > created",
+            row,
+        )
     ours = _our_faults(db, other)
     _take_occurrences(db, other, ours)
     for theirs, mine in ours.items():

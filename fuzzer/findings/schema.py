@@ -108,6 +108,13 @@ def _join_anew(db: Database) -> None:
     join_anew(db)
 
 
+@_migration
+def _add_scopes(db: Database) -> None:
+    """Which neighbours of a variant's program show its fault, by release and device; JSON (`scope.encode_scope`)."""
+    for statement in _SCOPES:
+        db.conn.execute(statement)
+
+
 def _table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 
@@ -207,3 +214,16 @@ _READABLE_CAMPAIGNS = """create view campaigns as select id, started, round(seco
     json_extract(totals, '$.detectable_share') as detectable_share,
     (select group_concat(value || ' ' || key, ', ') from json_each(totals, '$.findings')) as new_findings, seed, command
     from campaign"""
+_SCOPES = (
+    "create table scope (variant text not null, torch text not null, device text not null, created text not null, "
+    "told text not null, primary key (variant, torch, device)) without rowid",
+    """create view scopes as select scope.variant, variant.fault, scope.torch, scope.device,
+        json_extract(told, '$.summary') as summary, json_extract(told, '$.formula') as formula, scope.created as time
+        from scope join variant on variant.id = scope.variant""",
+    """create view neighbours as select scope.variant, scope.torch, scope.device,
+        json_extract(value, '$.axis') as axis, json_extract(value, '$.value') as changed_to,
+        json_extract(value, '$.outcome') as outcome, json_extract(value, '$.error') as largest_relative_error,
+        json_extract(value, '$.eager') as eager, json_extract(value, '$.compiled') as compiled,
+        json_extract(value, '$.why') as why, json_extract(value, '$.program') as program
+        from scope, json_each(told, '$.rows')""",
+)

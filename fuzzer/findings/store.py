@@ -7,6 +7,7 @@ mode. Every error is a `StoreError` whose message is one line for people; none o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from fuzzer.findings.merge import Merged, merge
 from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.recognise import Known, known_fault
 from fuzzer.findings.rows import DIAGNOSED, decode, encode, encode_natural, from_row, require_verified, to_row
+from fuzzer.findings.scope import Scope, decode_scope, encode_scope
 from fuzzer.judgement.verdict import Finding
 
 
@@ -139,6 +141,30 @@ class Store:
             file.put(db, "variant", {"id": known.id, **to_row({"natural": encode_natural(finding.natural)})})
             faults.refresh(db, faults.one(db, "select fault from variant where id = ?", known.id)[0])
         return True
+
+    def set_scope(self, scope: Scope) -> None:
+        """Store what neighbours of a known finding showed, in place of what was stored for that release and device."""
+        name = self.get(scope.finding).id
+        values = [name, scope.torch, scope.device, scope.created, json.dumps(encode_scope(scope))]
+        with self._writing() as db:
+            db.conn.execute("insert or replace into scope values (?, ?, ?, ?, ?)", values)
+
+    def scopes(self, prefix: str) -> tuple[Scope, ...]:
+        """What neighbours of a finding showed, the newest first; of a fault's id those of all its findings."""
+        with self._reading() as db:
+            if db is None:
+                return ()
+            by_fault = prefix.startswith("F")
+            name = self.fault(prefix).id if by_fault else self.get(prefix).id
+            which = "variant in (select id from variant where fault = ?)" if by_fault else "variant = ?"
+            found = db.conn.execute(f"select told from scope where {which} order by created desc, variant", [name])
+            return tuple(decode_scope(json.loads(told)) for (told,) in found.fetchall())
+
+    def newest_scopes(self) -> dict[str, Scope]:
+        """The newest scope of every finding that has one, by the finding's id."""
+        with self._reading() as db:
+            found = db.conn.execute("select variant, told from scope order by created") if db is not None else ()
+            return {variant: decode_scope(json.loads(told)) for variant, told in found}
 
     # ------------------------------------------------------------ faults
 

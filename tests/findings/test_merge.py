@@ -11,6 +11,7 @@ from fuzzer.findings.store import CampaignRecord, Store, open_store
 from fuzzer.judgement.verdict import Natural
 from tests.findings.test_cause import found, lowering, text
 from tests.findings.test_faults import ALONE, BRIDGE, verified
+from tests.findings.varied import SHAPES, scope
 
 KNOWN = State("known", "https://example.org/1")
 HERE = verified(found(text("sin"), **lowering("mm")), 4)
@@ -43,6 +44,20 @@ def test_a_natural_program_that_only_the_other_has_is_taken_over(tmp_path: Path)
         ours.merge(theirs)
         theirs.merge(ledger(tmp_path / "c.db", mine))
         assert ours.list() == theirs.list() == [grown]
+
+
+def test_the_newer_scope_of_a_release_holds(tmp_path: Path) -> None:
+    old, new = (scope(*SHAPES, finding=HERE.id, created=created) for created in ("2026-01-01", "2026-01-02"))
+    other = scope(*SHAPES, finding=HERE.id, torch="2.13.0")
+    with ledger(tmp_path / "a.db", HERE) as ours, ledger(tmp_path / "b.db", HERE) as theirs:
+        ours.set_scope(old)
+        for told in (new, other):
+            theirs.set_scope(told)
+        ours.merge(theirs)
+        assert ours.scopes(HERE.id) == (new, other)
+        theirs.set_scope(old)
+        ours.merge(theirs)
+        assert ours.scopes(HERE.id) == (new, other)
 
 
 def test_merging_again_changes_not_a_byte(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from sqlite_utils.cli import cli
 
 from fuzzer.findings.schema import MIGRATIONS
 from fuzzer.findings.store import CampaignRecord, open_store
+from tests.findings import varied
 from tests.findings.found import TWO_OPS, finding
 
 
@@ -24,8 +25,9 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
         place = {"torch": "2.13.0", "device": "cpu"}
         totals = {"programs": 9, "findings": {"wrong": 2, "raises": 1}}
         opened.add_campaign(CampaignRecord("c1", "backfuzz fuzz", 7, "2026-01-01", 90.0, totals, place))
+        opened.set_scope(varied.scope(*varied.SHAPES, finding=opened.list()[0].id))
     db = Database(sqlite3.connect(path))
-    assert set(db.view_names()) == {"faults", "variants", "occurrences", "campaigns"}
+    assert set(db.view_names()) == {"faults", "variants", "occurrences", "campaigns", "scopes", "neighbours"}
     [fault], [variant], [occurrence], [campaign] = (list(db[f"{name}s"].rows) for name in
                                                     ("fault", "variant", "occurrence", "campaign"))  # fmt: skip
     assert fault["title"] == "silent: zero gradient of torch.slice_scatter + torch.sum"
@@ -34,6 +36,10 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
     assert (occurrence["variant"], occurrence["campaign"]) == (variant["id"], "c1")
     assert (campaign["programs"], campaign["torch"], campaign["minutes"]) == (9, "2.13.0", 1.5)
     assert campaign["new_findings"] == "2 wrong, 1 raises"
+    [scope], neighbours = list(db["scopes"].rows), list(db["neighbours"].rows)
+    assert (scope["fault"], scope["formula"]) == (fault["id"], "n / (n - k), n = x0.shape[1], k = x1.shape[1]")
+    assert [row["outcome"] for row in neighbours] == ["fails"] * len(varied.SHAPES)
+    assert (neighbours[1]["changed_to"], neighbours[1]["largest_relative_error"]) == ("n=40", 1.0)
     assert [row["id"] for row in db["variant"].search("slice_scatter")] == [variant["id"]]
     assert [row["id"] for row in db["fault"].search("gradient")] == [fault["id"]]
     db.conn.close()

@@ -15,6 +15,7 @@ from fuzzer.findings.faults import GONE, State
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import CampaignRecord, Store, open_store
 from fuzzer.judgement.verdict import Comparison, Finding, Signature
+from tests.findings import varied
 
 PROGRAM = """program(1)
 route("autograd")
@@ -415,3 +416,24 @@ def test_a_store_closes_twice_without_complaint(path: Path) -> None:
     opened.add(finding())
     opened.close()
     opened.close()
+
+
+def test_the_scopes_of_a_finding_are_kept_by_release_the_newest_first(path: Path) -> None:
+    old, new = (varied.scope(*varied.SHAPES, finding=finding().id, torch=t, created=t) for t in ("2.11.0", "2.12.0"))
+    with open_store(path) as opened:
+        opened.add(finding())
+        assert opened.scopes(finding().id) == ()
+        for scope in (old, new, replace(old, rows=old.rows[:1])):
+            opened.set_scope(scope)
+    with open_store(path, create=False) as opened:
+        told = opened.scopes(finding().id[:4])
+        assert repr(told) == repr((new, replace(old, rows=old.rows[:1])))
+        assert opened.scopes(opened.faults()[0].id) == told
+        assert opened.newest_scopes() == {finding().id: new}
+
+
+def test_a_scope_of_no_finding_is_refused(path: Path) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        with pytest.raises(errors.UnknownFinding):
+            opened.set_scope(varied.scope(*varied.SHAPES, finding="0000000000"))
