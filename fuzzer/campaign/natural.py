@@ -96,7 +96,7 @@ def _same_fault(finding: Finding, text: str, cache: CandidateCache) -> Verdict |
     for verdict in cache.verdicts[text]:
         if held and follows(finding.signature, verdict.signature):
             return verdict
-        if not _alike(finding.signature, verdict.signature):
+        if not alike(finding.signature, verdict.signature):
             continue
         if held and verdict.signature.oracle == finding.signature.oracle and _one_cause(finding, text, verdict):
             return verdict
@@ -110,7 +110,7 @@ def _one_cause(finding: Finding, text: str, verdict: Verdict) -> bool:
     return cause_of(replace(finding, natural=shown).grown).shares(cause_of(finding))
 
 
-def _alike(own: Signature, shown: Signature) -> bool:
+def alike(own: Signature, shown: Signature) -> bool:
     """Whether other values may have made one of the other."""
     same = (own.verdict, own.direction) == (shown.verdict, shown.direction)
     return same and own.pattern in VALUES and shown.pattern in VALUES

@@ -12,6 +12,7 @@ from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.faults import encode_fault
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.vary import scope_lines
 from fuzzer.findings.faults import Fault
 
 
@@ -21,17 +22,20 @@ from fuzzer.findings.faults import Fault
 @json_option
 @exit_codes
 def show(reference: str, db: Path, as_json: bool) -> None:
-    """Show one finding: its minimal and its natural program, evidence, diagnosis, stages, ablation and environment.
+    """Show one finding: its minimal and its natural program, evidence, diagnosis, scope, stages, ablation, environment.
 
     Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
     """
     from fuzzer.findings.rows import encode
+    from fuzzer.findings.scope import encode_scope
     from fuzzer.findings.store import open_store
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
+        scopes = store.scopes(finding.id)
     if as_json:
-        click.echo(json.dumps(encode(finding) | {"fault": encode_fault(fault)}))
+        told = {"fault": encode_fault(fault), "scopes": [encode_scope(scope) for scope in scopes]}
+        click.echo(json.dumps(encode(finding) | told))
         return
     click.echo(f"{finding.id}  {finding.signature}\n{finding.detail}")
     if finding.verdict != finding.signature.verdict:
@@ -46,6 +50,8 @@ def show(reference: str, db: Path, as_json: bool) -> None:
     click.echo("diagnosis:\n" + "\n".join(diagnosis_lines(finding)))
     for title, table in (("stages", finding.stages), ("settings", finding.ablation), ("place", finding.place)):
         click.echo(f"{title}:" + "".join(f"\n  {key}: {value}" for key, value in table.items()))
+    for scope in scopes:
+        click.echo("scope: " + "\n".join(scope_lines(scope)))
     if finding.note:
         click.echo(f"note: {finding.note}")
     click.echo("\n".join(fault_lines(fault)))
