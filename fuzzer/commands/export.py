@@ -12,6 +12,7 @@ from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option, where_option
 from fuzzer.findings.demonstration import Demonstration
+from fuzzer.findings.scope import Scope
 from fuzzer.judgement.verdict import Finding
 
 
@@ -20,17 +21,25 @@ from fuzzer.judgement.verdict import Finding
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write. Default: export/ID.")
 @where_option
 @click.option("--no-natural", is_flag=True, help="The minimal program alone; none is grown.")
+@click.option("--no-vary", is_flag=True, help="Measure no scope; one that is stored is told.")
 @click.option("--no-run", is_flag=True, help="Run nothing: the draft says that its script was not run.")
 @db_option
 @json_option
 @exit_codes
 def export(
-    reference: str, out: Path | None, device: str | None, no_natural: bool, no_run: bool, db: Path, as_json: bool
+    reference: str,
+    out: Path | None,
+    device: str | None,
+    no_natural: bool,
+    no_vary: bool,
+    no_run: bool,
+    db: Path,
+    as_json: bool,
 ) -> None:
     """Write the scripts of a fault or a finding (standalone; each exits 1 while the fault is there) and issue.md.
 
     repro.py is of the natural program, which is grown first where that was not done yet; minimal.py of the minimal one.
-    Each is run in a fresh process.
+    Each is run in a fresh process. The scope of the fault is measured where that was not done yet.
 
     Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
     no such finding, or the ledger cannot be read or the folder written; 3 this machine cannot run it.
@@ -48,7 +57,9 @@ def export(
     texts, shown, versions = _scripts(_on(finding, device), runs)
     if shown is not None and not shown.shows:
         _require_elsewhere(finding, shown)
-    texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions)
+    measures = shown is not None and shown.shows and not no_vary
+    scope = _scope(finding, device, db, measures)
+    texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions, scope)
     folder = out or Path("export") / reference
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
@@ -88,6 +99,24 @@ def _grown(finding: Finding, device: str | None, db: Path) -> Finding:
     with open_store(db) as store:
         store.set_natural(found[0])
     return found[0]
+
+
+def _scope(finding: Finding, device: str | None, db: Path, measures: bool) -> Scope | None:
+    """The newest scope of the finding on this device; where there is none, it is measured and stored if `measures`."""
+    from fuzzer.commands.vary import vary_one
+    from fuzzer.findings.store import open_store
+
+    own = (device or finding.place.get("device", "cpu")).split(":")[0]
+    with open_store(db, create=False) as store:
+        held = [scope for scope in store.scopes(finding.id) if scope.device == own]
+    if held or not measures:
+        return held[0] if held else None
+    click.echo(f"{finding.id}: measuring its scope", err=True)
+    scope = vary_one(finding, device)
+    if scope is not None:
+        with open_store(db) as store:
+            store.set_scope(scope)
+    return scope
 
 
 def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstration | None, str]:

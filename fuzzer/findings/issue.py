@@ -9,6 +9,7 @@ from typing import Any
 from fuzzer.findings.cause import KERNELS, cause_of, first_stage, raised, vanishing
 from fuzzer.findings.demonstration import Demonstration, comparisons, expected
 from fuzzer.findings.faults import Fault
+from fuzzer.findings.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
 from fuzzer.findings.script import headline, one_line, plainly, repro
 from fuzzer.findings.title import gems, title, torch_name
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
@@ -21,6 +22,7 @@ def issue(
     shown: Demonstration | None = None,
     scripts: Mapping[str, str] | None = None,
     versions: str = "",
+    scope: Scope | None = None,
 ) -> str:
     """The draft of an issue in the form of PyTorch's bug reports, as Markdown.
 
@@ -29,6 +31,7 @@ def issue(
     shown     what the reproducer was seen to do; without it nothing is claimed of it.
     scripts   the reproducer, and further ones, by file name; without them it is written here.
     versions  what torch.utils.collect_env says; without it, what the finding was found with.
+    scope     which programs beside the natural one fail.
     """
     grown = finding.grown
     scripts = scripts or {"repro.py": repro(grown)}
@@ -40,6 +43,8 @@ def issue(
         description(finding),
         _side(finding),
         _where(finding),
+        f"Scope: {scope.summary}." if scope is not None else "",
+        _releases(fault),
         _known(fault),
         "### Error logs",
         *_logs(grown, shown),
@@ -48,6 +53,7 @@ def issue(
         _exits(finding, shown),
         "### Versions",
         _folded("`python -m torch.utils.collect_env`", _fenced(versions)) if versions else _place(finding),
+        _scope(scope) if scope is not None else "",
         *_evidence(finding, others),
         _MADE,
     ]
@@ -138,6 +144,31 @@ def _where(finding: Finding) -> str:
     told += [f"not with {', '.join(agrees)}"] if shows and agrees else []
     told += [f"gone with {' or '.join(gone)}"] if gone else []
     return f"Ablation: {'; '.join(told)}." if told else ""
+
+
+def _releases(fault: Fault | None) -> str:
+    """Where it shows and where it is gone, where more than one release or device was tried."""
+    if fault is None or len(fault.lives_on) + len(fault.gone_on) < 2:
+        return ""
+    tried = (("shows on", ", ".join(fault.lives_on)), ("not on", ", ".join(fault.gone_on)))
+    return f"Releases: {'; '.join(f'{told} torch {places}' for told, places in tried if places)}."
+
+
+def _scope(scope: Scope) -> str:
+    """The programs beside the natural one, folded: each that was tried, and the sizes with their ratios."""
+    where = f"torch {scope.torch}, {scope.device}"
+    if scope.stage:
+        where += (
+            f"; those marked `built` ran as compiled, the others at the stage `inductor:{scope.stage}`, before code"
+        )
+    parts = [
+        f"One thing changed in the program above ({where}):",
+        _table(SCOPE_HEAD, scope_rows(scope)),
+    ]
+    if shapes := shape_rows(scope):
+        formula = f"; the ratio is {scope.formula}" if scope.formula is not None else ""
+        parts += [f"Sizes and attributes that fail{formula}:", _table(shape_head(scope), shapes)]
+    return _folded(f"Scope: {len(scope.rows) - 1} programs beside it, and what they show", "\n\n".join(parts))
 
 
 def _known(fault: Fault | None) -> str:

@@ -13,6 +13,7 @@ from fuzzer.campaign.progress import Point, read_pairs, read_points
 from fuzzer.findings.faults import OPEN, Fault
 from fuzzer.findings.listing import by_promise, urgency
 from fuzzer.findings.query import Wanted
+from fuzzer.findings.scope import Scope
 from fuzzer.findings.store import CampaignRecord, Store
 from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import Finding
@@ -29,6 +30,7 @@ class Contents:
     findings    for each fault by its id the finding that stands for it.
     points      of each campaign that recorded its progress, by its id.
     exercised   in how many programs each pair of operations was;  at_fault: in how many faults' minimal programs.
+    scopes      of those findings, the newest by the fault's id.
     counted     what `exercised` was counted over, in words.
     one         whether the page is of one campaign; times are then told since its start.
     """
@@ -40,6 +42,7 @@ class Contents:
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     exercised: Mapping[Pair, int] = field(default_factory=dict)
     at_fault: Mapping[Pair, int] = field(default_factory=dict)
+    scopes: Mapping[str, Scope] = field(default_factory=dict)
     counted: str = ""
     one: bool = False
 
@@ -69,7 +72,7 @@ def of_ledger(store: Store, folders: Path = CAMPAIGNS) -> Contents:
     points = {campaign.id: told for campaign in campaigns if (told := _points(campaign, folders / campaign.id))}
     title = f"{store.path.name}: the faults of a ledger"
     return Contents(title, sorted(faults, key=urgency), findings, campaigns, points, exercised,
-                    _of_faults(faults, findings), counted)  # fmt: skip
+                    _of_faults(faults, findings), _scopes(store, findings), counted)  # fmt: skip
 
 
 def of_campaign(store: Store, reference: str, folders: Path = CAMPAIGNS) -> Contents:
@@ -91,7 +94,13 @@ def of_campaign(store: Store, reference: str, folders: Path = CAMPAIGNS) -> Cont
         counted = "programs that differed (the campaign kept no count of the others)"
     points = _points(rows[0] if rows else None, folder)
     return Contents(f"Campaign {name}", sorted(faults, key=urgency), findings, rows, {name: points} if points else {},
-                    exercised, _of_faults(faults, findings), counted, one=True)  # fmt: skip
+                    exercised, _of_faults(faults, findings), _scopes(store, findings), counted, one=True)  # fmt: skip
+
+
+def _scopes(store: Store, findings: Mapping[str, Finding]) -> dict[str, Scope]:
+    """The newest scope of each fault's finding."""
+    held = store.newest_scopes()
+    return {fault: held[finding.id] for fault, finding in findings.items() if finding.id in held}
 
 
 def _points(campaign: CampaignRecord | None, folder: Path) -> list[Point]:

@@ -12,7 +12,8 @@ import jinja2
 from fuzzer.diagnosis.matrix import numbers, span
 from fuzzer.findings.faults import Fault
 from fuzzer.findings.listing import devices, short_issue, short_title
-from fuzzer.judgement.verdict import FINDINGS, Comparison, Finding
+from fuzzer.findings.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
+from fuzzer.judgement.verdict import FINDINGS, Comparison
 from fuzzer.report import plots
 from fuzzer.report.gather import Contents
 
@@ -38,7 +39,7 @@ def page(contents: Contents, made: str) -> str:
     return environment.get_template("page.html").render(
         contents=contents,
         made=made,
-        shown=[_shown(fault, contents.findings[fault.id]) for fault in contents.open[:MOST_SHOWN]],
+        shown=[_shown(fault, contents) for fault in contents.open[:MOST_SHOWN]],
         left=contents.open[MOST_SHOWN:],
         counts=_counts(contents),
         matrix=_matrix(contents.open),
@@ -54,8 +55,9 @@ def page(contents: Contents, made: str) -> str:
     )
 
 
-def _shown(fault: Fault, finding: Finding) -> dict[str, Any]:
+def _shown(fault: Fault, contents: Contents) -> dict[str, Any]:
     """A fault with its program and evidence."""
+    finding, scope = contents.findings[fault.id], contents.scopes.get(fault.id)
     told = {name: text for name, text in finding.diagnosis.items() if not text.startswith(_SILENT)}
     told_of = {"minimal": finding}
     if finding.grown is not finding:
@@ -64,11 +66,19 @@ def _shown(fault: Fault, finding: Finding) -> dict[str, Any]:
         "fault": fault,
         "finding": finding,
         "programs": [(name, f, _transposed(f.comparisons)) for name, f in told_of.items()],
+        "scope": scope,
+        "tables": _tables(scope) if scope is not None else [],
         "first": {name: told[name] for name in _FIRST if name in told},
         "more": {name: text for name, text in told.items() if name not in _FIRST},
         "spans": {device: span(fault, device) for device in devices(fault)},
         "places": [(place, "shows") for place in fault.lives_on] + [(place, "gone") for place in fault.gone_on],
     }
+
+
+def _tables(scope: Scope) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """(head, rows) of what neighbours show and of the shape table, where there is one."""
+    found = [(SCOPE_HEAD, scope_rows(scope)), (shape_head(scope), shape_rows(scope))]
+    return [(head, rows) for head, rows in found if rows]
 
 
 _LINES = ("worst element", "compiled", "eager", "float64", "legal rounding", "wrong")

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 from fuzzer.findings.demonstration import Compared, Demonstration
+from fuzzer.findings.scope import Scope
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding, Natural
 from tests.commands.calls import FINDING, RELU, call, refused
+from tests.findings.varied import SHAPES, scope
 
 WIDE = RELU.replace("[4]", "[3, 3]")
 NATURAL = replace(FINDING, natural=Natural(WIDE, FINDING.signature, "x0.grad[0, 0]: compiled 7, eager 1"))
@@ -22,7 +24,9 @@ FAR = Compared("x0.grad", (0, 0), 7.0, 1.0, 1.0, 1, 9, "not close!\n\nMismatched
 
 
 class Scripts:
-    """Runs no script: one shows its fault where `shows` says so. Nothing is collected."""
+    """Runs no script: one shows its fault where `shows` says so. Nothing is collected; the scope is `varied`."""
+
+    varied: Scope | None = None
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *shows: bool):
         self.asked: list[str] = []
@@ -34,6 +38,7 @@ class Scripts:
 
         monkeypatch.setattr("fuzzer.diagnosis.demonstrate.demonstrate", demonstrate)
         monkeypatch.setattr("fuzzer.diagnosis.demonstrate.versions", lambda: "PyTorch version: 9")
+        monkeypatch.setattr("fuzzer.commands.vary.vary_one", lambda *given: self.varied)
 
 
 def stored(db: Path, finding: Finding = NATURAL) -> Path:
@@ -85,6 +90,18 @@ def test_torchs_own_numbers_are_given_up_where_they_show_nothing_and_then_the_na
     Scripts(monkeypatch, False, False, True)
     assert call("export", FINDING.id, "--db", db, "--out", "b").exit_code == 0
     assert "(4" in (Path("b") / "repro.py").read_text()
+
+
+def test_the_scope_is_measured_once_and_told(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts = Scripts(monkeypatch, True, True, True, True, True, True)
+    scripts.varied = scope(*SHAPES, finding=FINDING.id)
+    told = []
+    for options in (("--no-vary",), (), ()):
+        assert call("export", FINDING.id, "--db", stored(db), "--out", "a", *options).exit_code == 0
+        told.append("k = x1.shape[1]" in (Path("a") / "issue.md").read_text())
+        if options == () and len(told) == 2:
+            scripts.varied = None
+    assert told == [False, True, True]
 
 
 def test_a_script_that_shows_nothing_on_the_torch_where_it_was_found_is_an_error(

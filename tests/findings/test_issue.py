@@ -13,6 +13,7 @@ from fuzzer.findings.script import repro
 from fuzzer.judgement.verdict import Comparison, Natural
 from tests.diagnosis import cases
 from tests.findings.found import RELU, finding
+from tests.findings.varied import SHAPES, row, scope
 
 
 def test_the_issue_folds_the_diagnosis_and_what_is_long() -> None:
@@ -169,3 +170,21 @@ def test_who_is_wrong_stands_in_the_title_and_in_the_description(side: str, titl
     assert text.startswith(title)
     described = text.partition("### 🐛 Describe the bug\n\n")[2].partition("###")[0]
     assert first in described if first else "**" not in described
+
+
+def test_the_scope_is_a_line_above_and_folded_tables_below() -> None:
+    text = issue(finding(RELU), scope=scope(*SHAPES, row("dtype", "f64")))
+    above, _, below = text.partition("<details>")
+    assert "Scope: fails in f32 and f64; any of 6 sizes and attributes tried; " in above
+    assert "sums' ratio n / (n - k), n = x0.shape[1], k = x1.shape[1]; zero where start = 0." in above
+    assert "<summary>Scope: 6 programs beside it, and what they show</summary>" in below
+    assert "| dtype | f64 | fails |  |  |  |" in below
+    assert "| 20 | 7 | 5 | 1.53846 = 20/13 | 1.53846 |" in below
+    assert "Scope" not in issue(finding(RELU))
+
+
+def test_the_releases_are_told_where_more_than_one_was_tried() -> None:
+    fault = Fault("F1", "t", "wrong", "", "inductor", "", "2026-01-01", 1, 1, State("new"), ("2.11.0 cpu",))
+    assert "Releases" not in issue(finding(RELU), fault)
+    told = replace(fault, gone_on=("2.13.0 cpu", "2.15.0 cpu"))
+    assert "Releases: shows on torch 2.11.0 cpu; not on torch 2.13.0 cpu, 2.15.0 cpu." in issue(finding(RELU), told)

@@ -9,6 +9,7 @@ from fuzzer.findings.faults import State
 from fuzzer.findings.store import CampaignRecord, Store, open_store
 from fuzzer.judgement.verdict import Natural, Signature
 from tests.findings.found import REGIONS, RELU, TWO_OPS, WORST, finding
+from tests.findings.varied import SHAPES, scope
 
 HOSTILE = '<script>alert("1")</script> & <b>'  # what a page must show as it stands
 POINTS = [
@@ -35,5 +36,6 @@ def filled(path: Path) -> Store:
     store.add_campaign(CAMPAIGN)
     fault = store.fault_of(WRONG.id).id
     store.triage(fault, State("known", "https://github.com/pytorch/pytorch/issues/180164"), "2026-01-04", "me")
+    store.set_scope(scope(*SHAPES, finding=WRONG.id))
     store.note_life(fault, "2.15.0", "cpu", "gone", "2026-01-04")
     return store
