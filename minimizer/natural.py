@@ -27,6 +27,7 @@ from fuzzer.language.program import (
 )
 from fuzzer.language.text import show
 from minimizer.passes import Reducer, default_route, default_setting, to_float32
+from minimizer.public import PUBLIC, public_op
 from minimizer.reduce import Infer, typed
 from minimizer.resize import drop_dim, resized_axes
 from minimizer.rewrite import Types, propose, swap
@@ -52,10 +53,11 @@ def unnatural(program: Program, error: float) -> Measure:
     """How far a program that shows this error is from what a person would write: smaller is more natural.
 
     An earlier component outweighs any amount of a later one: 1. a difference that the usual comparison lets pass is
-    closed as rounding, whatever the program looks like; 2. settings away from their default, then the route; 3. unusual
-    dtypes; 4. values: random normal ones before other random ones, ones and counts, given numbers; 5. layouts: dense
-    leaves before those that views make, and any others; 6. how soon the error is seen; 7. sizes under 3, which leave
-    open what depends on them; 8. dimensions after the second, leaves of more elements than are read; 9. statements.
+    closed as rounding, whatever the program looks like; 2. settings away from their default, then the route;
+    3. functions beneath those of torch.nn; 4. unusual dtypes; 5. values: random normal ones before other random ones,
+    ones and counts, given numbers; 6. layouts: dense leaves before those that views make, and any others; 7. how soon
+    the error is seen; 8. sizes under 3, which leave open what depends on them; 9. dimensions after the second, leaves
+    of more elements than are read; 10. statements.
     """
     tensors: list[Leaf | Cotangent] = list(program.leaves)
     tensors += [o.cotangent for o in program.outputs if o.cotangent is not None]
@@ -63,6 +65,7 @@ def unnatural(program: Program, error: float) -> Measure:
         error == 0,
         len(program.settings),
         (program.route.name != Route().name) + len(program.route.options),
+        sum(node.op in PUBLIC for node in program.nodes),
         sum(t.dtype not in _USUAL for t in tensors),
         sum(map(_odd_values, tensors)),
         sum(map(_odd_layout, program.leaves)),
@@ -315,6 +318,7 @@ _AGAIN: tuple[Reducer, ...] = (default_setting, default_route, to_float32, drop_
 
 STEPS: tuple[Reducer, ...] = (
     loud_values,
+    public_op,
     normal_values,
     few_elements,
     viewed_layout,
