@@ -158,9 +158,12 @@ def dtype(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
         yield name, propose(program, leaves=leaves, body=map_nodes(program.body, cast))
 
 
+_VECTOR = 32  # numbers of half precision in the widest registers, of 512 bits
+
+
 def size(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """Each dimension of each leaf: doubled, one more, 1, two more, doubled and one more; what depends on it follows."""
-    for target in (lambda n: 2 * n, lambda n: n + 1, lambda n: 1, lambda n: n + 2, lambda n: 2 * n + 1):
+    """Each dimension of each leaf: doubled, one more, 1, longer than a vector, two more; what depends on it follows."""
+    for target in (lambda n: 2 * n, lambda n: n + 1, lambda n: 1, lambda n: n + _VECTOR, lambda n: n + 2):
         for leaf in program.leaves:
             for axis, n in enumerate(leaf.shape):
                 yield "", resizings(program, leaf, axis, target(n))

@@ -33,7 +33,10 @@ def test_show_tells_the_scope(db: Path) -> None:
     with open_store(db) as opened:
         opened.set_scope(scope(*SHAPES, finding=FINDING.id))
     text = call("show", FINDING.id, "--db", db).stdout
-    assert "scope: fails in f32; any of 6 sizes and attributes tried; sums' ratio n / (n - k)" in text
+    assert (
+        "scope: fails in f32; any of 6 sizes and attributes tried; the wrong sum is the right one times n / (n - k)"
+        in text
+    )
     assert "  20           7            5      1.53846 = 20/13       1.53846\n" in text
     [told] = json.loads(call("show", FINDING.id, "--db", db, "--json").stdout)["scopes"]
     assert told["formula"] == "n / (n - k), n = x0.shape[1], k = x1.shape[1]"

@@ -176,7 +176,10 @@ def test_the_scope_is_a_line_above_and_folded_tables_below() -> None:
     text = issue(finding(RELU), scope=scope(*SHAPES, row("dtype", "f64")))
     above, _, below = text.partition("<details>")
     assert "Scope: fails in f32 and f64; any of 6 sizes and attributes tried; " in above
-    assert "sums' ratio n / (n - k), n = x0.shape[1], k = x1.shape[1]; zero where start = 0." in above
+    assert (
+        "the wrong sum is the right one times n / (n - k), n = x0.shape[1], k = x1.shape[1]; zero where start = 0."
+        in above
+    )
     assert "<summary>Scope: 6 programs beside it, and what they show</summary>" in below
     assert "| dtype | f64 | fails |  |  |  |" in below
     assert "| 20 | 7 | 5 | 1.53846 = 20/13 | 1.53846 |" in below

@@ -37,7 +37,8 @@ def test_the_summary_tells_each_axis_and_the_formula() -> None:
     ).summary
     assert said == (
         "fails in f32 and bf16, not in f64; any of 6 sizes and attributes tried; any layout of 2 tried; not with "
-        "compiled_autograd; gone with inductor.pattern_matcher=False; sums' ratio n / (n - k), n = x0.shape[1], "
+        "compiled_autograd; gone with inductor.pattern_matcher=False; the wrong sum is the right one "
+        "times n / (n - k), n = x0.shape[1], "
         "k = x1.shape[1]; "
         "zero where start = 0"
     )
