@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fuzzer.findings.faults import Fault
-from fuzzer.findings.listing import devices, releases, short_issue, short_title
+from fuzzer.findings.listing import lives, short_issue, short_side, short_title
 
 _COLORS = {"wrong": "red", "crashes": "red", "hangs": "red", "raises": "yellow"}
 _NARROW = 100  # columns of a terminal below which times and counts are left out
@@ -20,11 +20,10 @@ def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: st
     for name in ("id", "class", "state"):
         table.add_column(name, no_wrap=True)
     table.add_column("title", ratio=3, min_width=24)
-    table.add_column("device", no_wrap=True)
     wide = width >= _NARROW
-    for name in ("first seen", "seen") if wide else ():
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("lives on", ratio=1)
+    for name in ("side", "first seen", "seen") if wide else ():
+        table.add_column(name, justify="left" if name == "side" else "right", no_wrap=True)
+    table.add_column("lives on", no_wrap=True)
     table.add_column("issue", ratio=1, min_width=6)
     for f in faults:
         table.add_row(
@@ -32,9 +31,8 @@ def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: st
             Text(f.verdict, style=_COLORS.get(f.verdict, "")),
             f.state.name,
             Text(short_title(f)),
-            " ".join(devices(f)),
-            *((f.first_seen[:10], str(f.occurrences)) if wide else ()),
-            Text(", ".join(releases(f))),
+            *((short_side(f), f.first_seen[:10], str(f.occurrences)) if wide else ()),
+            Text("\n".join(lives(f))),
             Text("\n".join(short_issue(url) for url in f.state.issue.split()) or _about(f)),
         )
     return table

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fuzzer.findings.faults import Fault
-from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED
+from fuzzer.findings.cause import KERNELS
+from fuzzer.findings.faults import OPEN, STATES, Fault
+from fuzzer.judgement.verdict import CLASSES, COMPILED, EAGER, UNSUPPORTED
 
 
 def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
@@ -13,9 +14,11 @@ def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
     return [f for f in faults if f.verdict != UNSUPPORTED], [f for f in faults if f.verdict == UNSUPPORTED]
 
 
-def urgency(fault: Fault) -> tuple[int, bool, int]:
-    """What a person should look at first: the worst class, what nobody has looked at, what was met most often."""
-    return CLASSES.index(fault.verdict), fault.state.name != "new", -fault.occurrences
+def urgency(fault: Fault) -> tuple[bool, int, int, int]:
+    """What a person should look at first: what is open, the worst class, what nobody has looked at and then what nobody
+    has reported, what was met most often."""
+    state = fault.state.name
+    return state not in OPEN, CLASSES.index(fault.verdict), STATES.index(state), -fault.occurrences
 
 
 def devices(fault: Fault) -> list[str]:
@@ -23,9 +26,30 @@ def devices(fault: Fault) -> list[str]:
     return sorted({place.split(" ")[1] for place in (*fault.lives_on, *fault.gone_on)})
 
 
-def releases(fault: Fault) -> list[str]:
-    """The releases on which it lives."""
-    return sorted({place.split(" ")[0] for place in fault.lives_on})
+def lives(fault: Fault) -> list[str]:
+    """Where it lives and where it is gone, a line each device: "cpu 2.11 2.13, not 2.15"."""
+    lines = []
+    for device in devices(fault):
+        shows, gone = (
+            " ".join(place.split(" ")[0].removesuffix(".0") for place in places if place.endswith(f" {device}"))
+            for places in (fault.lives_on, fault.gone_on)
+        )
+        lines.append(
+            " ".join([device, *([shows] if shows else [])]) + (f"{',' if shows else ''} not {gone}" if gone else "")
+        )
+    return lines
+
+
+def short_side(fault: Fault) -> str:
+    """Who is wrong, in a word: where eager is held against eager, eager; what raises under a compiler is its fault.
+
+    "?" where no diagnosis has told, "" where nothing is promised.
+    """
+    if fault.stage == KERNELS and fault.side in ("", COMPILED, EAGER):
+        return "eager"
+    if fault.side:
+        return fault.side.removesuffix(" wrong")
+    return {"raises": "compiled", UNSUPPORTED: ""}.get(fault.verdict, "?")
 
 
 def short_issue(url: str) -> str:
