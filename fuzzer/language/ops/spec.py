@@ -141,12 +141,15 @@ def at(*places: float | str) -> Callable[[Draw], Sequence[Value]]:
 
 # ---------------------------------------------------------------- attributes
 
+Bound = int | Callable[[Draw], int]
+
 
 @dataclass(frozen=True)
 class Attribute:
     """A parameter that is no tensor: how to draw it, its default (absent from the text), and its kind for people.
 
-    leads: torch wants it by position, before the operands.  options: those of a choice.
+    leads: torch wants it by position, before the operands.  options: those of a choice.  bounds: lowest and highest of
+    an integer or dimension, each fixed or a rule.  corners: those of a real. An attribute with its own rule has none.
     """
 
     name: str
@@ -155,11 +158,13 @@ class Attribute:
     default: Any = REQUIRED
     leads: bool = False
     options: tuple[Value, ...] = ()
+    bounds: tuple[Bound, Bound] | None = None
+    corners: tuple[float, ...] | None = None
 
 
 def flag(name: str, default: Any = REQUIRED) -> Attribute:
     """True or False."""
-    return Attribute(name, "flag", lambda d: d.rng.random() < 0.5, default)
+    return Attribute(name, "flag", lambda d: d.rng.random() < 0.5, default, options=(False, True))
 
 
 def choice(name: str, *options: Value, default: Any = REQUIRED) -> Attribute:
@@ -167,9 +172,7 @@ def choice(name: str, *options: Value, default: Any = REQUIRED) -> Attribute:
     return Attribute(name, "choice", lambda d: d.rng.choice(options), default, options=options)
 
 
-def integer(
-    name: str, low: int | Callable[[Draw], int], high: int | Callable[[Draw], int], default: Any = REQUIRED
-) -> Attribute:
+def integer(name: str, low: Bound, high: Bound, default: Any = REQUIRED) -> Attribute:
     """An integer in low..high, both inclusive; bounds may look at the Draw. Where high < low it is low."""
 
     def draw(d: Draw) -> Value:
@@ -179,7 +182,7 @@ def integer(
         # corners first: the ends of a range are where kernels go wrong
         return d.rng.choice((lowest, highest)) if d.rng.random() < 0.3 else d.rng.randint(lowest, highest)
 
-    return Attribute(name, "integer", draw, default)
+    return Attribute(name, "integer", draw, default, bounds=(low, high))
 
 
 def real(name: str, low: float, high: float, corners: tuple[float, ...] = (), default: Any = REQUIRED) -> Attribute:
@@ -190,7 +193,7 @@ def real(name: str, low: float, high: float, corners: tuple[float, ...] = (), de
             return d.rng.choice(corners)
         return round(d.rng.uniform(low, high), 2)
 
-    return Attribute(name, "real", draw, default)
+    return Attribute(name, "real", draw, default, corners=corners)
 
 
 def dim(name: str = "dim", default: Any = REQUIRED, extra: int = 0) -> Attribute:
@@ -201,7 +204,7 @@ def dim(name: str = "dim", default: Any = REQUIRED, extra: int = 0) -> Attribute
         chosen = d.rng.randrange(max(rank, 1))
         return chosen - max(rank, 1) if d.rng.random() < 1 / 3 else chosen
 
-    return Attribute(name, "dim", draw, default)
+    return Attribute(name, "dim", draw, default, bounds=(0, lambda d: max(d.x.rank + extra, 1) - 1))
 
 
 def dims(name: str = "dim", default: Any = REQUIRED, least: int = 1) -> Attribute:
