@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzzer.generation.knobs import USUAL, Knobs
+from fuzzer.generation.wish import Wish
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import Leaf, Node, TensorType, writes
@@ -32,6 +33,7 @@ class Draft:
     target  the value that the node being drawn writes to.
     may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
     knobs   how it is drawn where nothing else decides.
+    wish    what is asked of the node being drawn;  linked: the values, one of which it is asked to read.
     """
 
     rng: random.Random
@@ -48,6 +50,8 @@ class Draft:
     anchor: str = ""
     target: str = ""
     knobs: Knobs = USUAL
+    wish: Wish | None = None
+    linked: tuple[str, ...] = ()
 
     def mark(self) -> tuple[int, int, frozenset[str]]:
         return len(self.leaves), len(self.nodes), frozenset(self.tracked)

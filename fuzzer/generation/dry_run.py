@@ -1,12 +1,14 @@
-"""The backward of a program in eager, before anything is compiled: can a wrong gradient show?"""
+"""A program in eager, before anything is compiled: its values, and can a wrong gradient show?"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from fuzzer.language.interpret import cotangents, materialise, to_function
+from fuzzer.language.interpret import apply, cotangents, materialise, run_each, to_function
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import (
     Program,
@@ -15,6 +17,20 @@ from fuzzer.language.routes import DEFAULT, Call
 from fuzzer.language.values import real_parts
 
 _CLEAR = 400.0  # 10 floors of about 6.4 standard deviations, times 6 because the model allows more than eager shows
+
+
+def eager_values(program: Program) -> dict[str, torch.Tensor] | None:
+    """Every value of the program, run in eager on the CPU without gradients; None where it raises.
+
+    Fake tensors (`infer`) would give the same types in ten times the time.
+    """
+    env: dict[str, Any] = dict(materialise(program.leaves))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
+        try:
+            run_each(program.body, lambda node: apply(node, env))
+        except Exception:  # torch's refusal, of whatever type, is the answer
+            return None
+    return env
 
 
 def dry_gradients(

@@ -20,6 +20,7 @@ from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted, within_limits
 from fuzzer.generation.regions import draw_regions
+from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops import OPS, REAL
@@ -29,6 +30,7 @@ from fuzzer.language.program import (
     Attributes,
     Cotangent,
     Leaf,
+    Node,
     Output,
     Program,
     Recipe,
@@ -48,6 +50,7 @@ _MAX_REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+_WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
 _FAVOURED = 0.5  # the share of nodes that are of the family that the knobs name, where they name one
 
 
@@ -60,23 +63,24 @@ def generate(
     fixed: Attributes = (),
     portable: bool = False,
     knobs: Knobs = USUAL,
+    wishes: Sequence[Wish] = (),
 ) -> Program:
     """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
 
     `fixed` settings stand in every program, over what is drawn. A portable one means the same on every device: no
-    random numbers, no autocast, which has a list of operators for each, no op whose entry says that it does not. The
-    result depends on the arguments alone.
+    random numbers, no autocast, which has a list of operators for each, no op whose entry says that it does not. Its
+    first nodes are such as the wishes ask for, as far as that goes. The result depends on the arguments alone.
     """
     groups: dict[str, list[OpSpec]] = {}
-    drawing = not portable and any(ROUTES[name].draws for name in routes)
-    for spec in [s for s in ops.values() if (drawing or not s.random) and (s.portable or not portable)]:
+    for spec in drawable(ops, routes, portable).values():
         groups.setdefault(spec.family, []).append(spec)
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)
         for _ in range(_MAX_REDRAWS):
-            dtype = knobs.dtype or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+            asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "") or knobs.dtype
+            dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
             draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes), knobs=knobs)
-            _draw_body(draft, groups)
+            _draw_body(draft, groups, wishes)
             _close_loose_results(draft, ops)
             program = draw_regions(_finish(draft, routes, device, fixed), rng, portable)
             if has_detectable_gradient(program):
@@ -84,11 +88,21 @@ def generate(
     return program
 
 
-def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
-    """Draw nodes up to a drawn number, at least one of which carries a gradient."""
+def drawable(ops: dict[str, OpSpec], routes: Sequence[str], portable: bool) -> dict[str, OpSpec]:
+    """Of these ops those that may be drawn for these routes."""
+    drawing = not portable and any(ROUTES[name].draws for name in routes)
+    return {n: s for n, s in ops.items() if (drawing or not s.random) and (s.portable or not portable)}
+
+
+def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
+    """Draw the nodes that are asked for, else up to a drawn number, at least one of which carries a gradient."""
     rng, limits = draft.rng, draft.limits
-    lengths = range(1, limits.max_nodes + 1)
-    wanted = rng.choices(lengths, [1 / k**draft.knobs.nodes for k in lengths])[0]
+    if wishes:
+        _draw_wishes(draft, groups, wishes)
+        wanted = len(draft.nodes)
+    else:
+        lengths = range(1, limits.max_nodes + 1)
+        wanted = rng.choices(lengths, [1 / k**draft.knobs.nodes for k in lengths])[0]
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
@@ -96,12 +110,56 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
             draft.undo((0, 0, frozenset()))
         favoured = draft.knobs.family in groups and rng.random() < _FAVOURED
         spec = rng.choice(groups[draft.knobs.family if favoured else rng.choice(list(groups))])
-        if not spec.effects:
-            add_node(draft, spec)
-        else:
-            _prepare_write(draft, groups)
-            _add_write(draft, spec)
-            draft.anchor = ""
+        _draw_one(draft, groups, spec)
+
+
+def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish: Wish | None = None) -> None:
+    """Draw a node of this op, which may not stay. Raises Rejected where torch refuses it."""
+    if not spec.effects:
+        draft.wish = wish
+        add_node(draft, spec)
+    else:
+        _prepare_write(draft, groups)
+        draft.wish = wish
+        _add_write(draft, spec)
+        draft.anchor = ""
+
+
+def _draw_wishes(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
+    """Draw a node for each wish, and for positions, which no program returns, one that reads them."""
+    known = {spec.name: spec for specs in groups.values() for spec in specs}
+    for wish in (wish for wish in wishes if wish.op in known):
+        before = draft.nodes[-1:]
+        linked = [name for node in before for name in (node.uses if wish.link == BESIDE else node.outs)]
+        made = _draw_wish(draft, groups, known[wish.op], wish, linked)
+        if made is not None and all(draft.types[name].dtype == "i64" for name in made.outs):
+            readers = [(name, at) for name, spec in known.items() for at in _takes_positions(spec)]
+            if readers:
+                name, at = draft.rng.choice(readers)
+                _draw_wish(draft, groups, known[name], Wish(name, link=AFTER, reads=at), made.outs)
+
+
+def _takes_positions(spec: OpSpec) -> list[int]:
+    """The places of an op's operands, not its first, that may be computed integers."""
+    return [i for i, o in enumerate(spec.operands) if i and o.recipe is None and "i64" in o.dtypes]
+
+
+def _draw_wish(
+    draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish: Wish, linked: Sequence[str]
+) -> Node | None:
+    """The node that was drawn for a wish, or for what was left of it; None where none stayed."""
+    for draws in range(WISH_STEPS * _WISHED):
+        count, mark = len(draft.nodes), draft.mark()
+        draft.linked = tuple(name for name in linked if name not in draft.dead)
+        strict = draws % _WISHED < _WISHED - 1
+        try:
+            _draw_one(draft, groups, spec, replace(wish.relaxed(draws // _WISHED), strict=strict))
+        except Rejected:
+            draft.undo(mark)
+        draft.wish, draft.target, draft.anchor = None, "", ""
+        if len(draft.nodes) > count and draft.nodes[-1].op == spec.name:
+            return draft.nodes[-1]
+    return None
 
 
 def add_node(draft: Draft, spec: OpSpec) -> bool:

@@ -5,6 +5,17 @@ from __future__ import annotations
 import random
 
 from fuzzer.generation.knobs import USUAL
+from fuzzer.generation.wish import can_lie
+from fuzzer.language.classes import (
+    AT_OFFSET,
+    BROADCAST,
+    CHANNELS_LAST,
+    GAPS,
+    OVERLAPPING,
+    PERMUTED,
+    channels_last,
+    layout_classes,
+)
 from fuzzer.language.ops.spec import Limits, log_uniform
 from fuzzer.language.program import (
     Shape,
@@ -33,6 +44,23 @@ def draw_layout(rng: random.Random, shape: Shape, dense: float = USUAL.dense) ->
     """A stride and an offset: dense in this share, else permuted, with gaps, broadcast (stride 0), or overlapping."""
     kinds = ("dense", "permuted", "gaps", "broadcast", "overlapping")
     kind = rng.choices(kinds, (dense, *((1 - dense) * share for share in (0.45, 0.35, 0.15, 0.05))))[0]
+    return _layout(rng, shape, kind)
+
+
+def wished_layout(rng: random.Random, shape: Shape, wanted: str, tries: int) -> tuple[Shape, int]:
+    """A stride and an offset of this class of `classes.LAYOUTS`, where one of so many draws has it."""
+    if wanted == CHANNELS_LAST and can_lie(shape, wanted):
+        return channels_last(shape), 0
+    kind = wanted if wanted in (PERMUTED, GAPS, BROADCAST, OVERLAPPING) else "dense"
+    for _ in range(tries):
+        stride, offset = _layout(rng, shape, kind)
+        offset = rng.choice((1, 3, 8)) if wanted == AT_OFFSET else offset
+        if wanted in layout_classes(shape, stride, offset):
+            break
+    return stride, offset
+
+
+def _layout(rng: random.Random, shape: Shape, kind: str) -> tuple[Shape, int]:
     if not shape or kind == "dense":
         return contiguous(shape), 0
     if kind == "permuted":

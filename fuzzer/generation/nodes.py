@@ -11,9 +11,12 @@ from typing import Any
 import torch
 
 from fuzzer.generation.draft import Draft, Rejected
-from fuzzer.generation.layouts import draw_layout, draw_shape
+from fuzzer.generation.layouts import draw_layout, draw_shape, wished_layout
+from fuzzer.generation.wish import TRIES, can_lie
+from fuzzer.language.classes import main_operand
 from fuzzer.language.infer import type_of
 from fuzzer.language.interpret import apply, strided
+from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, writable
 from fuzzer.language.program import (
     DIFFERENTIABLE,
@@ -64,14 +67,19 @@ def new_leaf(
     plain: bool = False,
     fixed: bool = False,
     written: bool = False,
+    layout: str = "",
 ) -> str:
     """Add a leaf of this type; sometimes as a view of an existing one with enough storage.
 
-    plain: dense and no view;  fixed: it does not require grad;  written: neither, and it may be written in place.
+    plain: dense and no view;  fixed: it does not require grad;  written: neither, and it may be written in place;
+    layout: the class of layout that is asked for.
     """
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
-    stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape, draft.knobs.dense)
+    if layout and not plain:
+        stride, offset = wished_layout(rng, shape, layout, TRIES)
+    else:
+        stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape, draft.knobs.dense)
     floating = dtype in DIFFERENTIABLE
     if written and not writable(TensorType(dtype, shape, stride)):
         stride = contiguous(shape)
@@ -109,7 +117,9 @@ def draw_node(draft: Draft, spec: OpSpec) -> Node:
     attrs: list[tuple[str, Any]] = []
     for parameter in spec.params:
         if isinstance(parameter, Attribute):
-            value = parameter.draw(d)
+            value = draft.wish.attribute(parameter, d) if draft.wish else parameter.draw(d)
+            if draft.wish is not None and not draft.wish.keeps(parameter, value, d):
+                raise Rejected(f"{spec.name}: {parameter.name} is not {draft.wish.attributes[parameter.name]}")
             d.attrs[parameter.name] = value
             if not _same_value(value, parameter.default):
                 attrs.append((parameter.name, value))
@@ -130,19 +140,61 @@ def draw_node(draft: Draft, spec: OpSpec) -> Node:
 
 
 def _draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Argument:
-    if parameter.absent and draft.rng.random() < parameter.absent:
+    place = len(d.operands)
+    asked = draft.wish is not None and draft.wish.asks_for(place)
+    if parameter.absent and draft.rng.random() < parameter.absent and not asked:
         d.operands.append(None)
         return None
     if parameter.count is None:
-        name = _draw_operand(draft, parameter, d, first)
+        name = _draw_wished(draft, parameter, d, place) or _draw_operand(draft, parameter, d, first)
         d.operands.append(draft.types[name])
         return name
     names: list[str] = []
     d.operands.append(())
     for _ in range(draft.rng.randint(*parameter.count)):
-        names.append(_draw_operand(draft, parameter, d, first and not names))
+        wished = _draw_wished(draft, parameter, d, place)
+        names.append(wished or _draw_operand(draft, parameter, d, first and not names))
         d.operands[-1] = tuple(draft.types[name] for name in names)
     return tuple(names)
+
+
+def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
+    """The name of a value such as the draft's wish asks for at this place of an op's operands; "" where it asks for
+    none."""
+    wish, rng = draft.wish, draft.rng
+    if wish is None or operand.recipe is not None:
+        return ""
+    if wish.link and place == wish.reads:
+        for shape in [operand.shape(d) for _ in range(TRIES)] if operand.shape is not None else [None]:
+            fitting = [name for name, t in draft.readable() if name in draft.linked and operand.admits(d, t, shape)]
+            if fitting:
+                return rng.choice(fitting)
+    layout, recipe = wish.layout_at(place), wish.values_at(place)
+    dtype = wish.dtype if place == main_operand(OPS[wish.op]) and wish.dtype in operand.admitted(d) else ""
+    # what comes later and has to fit it shall be able to
+    alike = draft.types[draft.linked[0]].shape if wish.link and place < wish.reads and draft.linked else None
+    if not (layout or recipe or dtype or alike):
+        return ""
+    dtype = dtype or _operand_dtype(draft, operand, d)
+    if operand.shape is None and not (layout or recipe or alike) and rng.random() < draft.knobs.reuse:
+        known = [name for name, t in draft.readable() if t.dtype == dtype and operand.admits(d, t, None)]
+        if known:
+            return rng.choices(known, [_preference(draft, name) for name in known])[0]
+    shape = _wished_shape(draft, operand, d, TensorType(dtype, alike, contiguous(alike)) if alike else None, layout)
+    values = Recipe(recipe) if recipe and dtype in DIFFERENTIABLE else draw_values(rng, dtype, operand.values)
+    return new_leaf(draft, dtype, shape, values, layout=layout)
+
+
+def _wished_shape(draft: Draft, operand: Operand, d: Draw, alike: TensorType | None, layout: str) -> Shape:
+    """A shape for an operand: that of a type, where it may stand here; else one that can have this layout, where some
+    draws give one."""
+    if alike is not None and operand.shape is None and operand.admits(d, alike, None) and can_lie(alike.shape, layout):
+        return alike.shape
+    for _ in range(TRIES):
+        shape = operand.shape(d) if operand.shape is not None else _fresh_shape(draft, operand, d, draft.dtype)
+        if can_lie(shape, layout):
+            break
+    return shape
 
 
 def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
@@ -168,7 +220,8 @@ def _draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
     """The name of a value that an in-place op may write, or of a new leaf for it."""
     rng = draft.rng
     candidates = [name for name, t in draft.readable() if operand.admits(d, t, None) and draft.may_write(name)]
-    if candidates and (draft.anchor in candidates or rng.random() < 0.9 or not draft.may_write_leaves):
+    own = draft.wish is not None and draft.may_write_leaves and rng.random() < 0.5  # a leaf, which holds what suits it
+    if candidates and not own and (draft.anchor in candidates or rng.random() < 0.9 or not draft.may_write_leaves):
         weights = [_preference(draft, name) for name in candidates]
         return draft.anchor if draft.anchor in candidates else rng.choices(candidates, weights)[0]
     if not draft.may_write_leaves:
@@ -210,7 +263,7 @@ def _put_boundary_values(draft: Draft, drawn: Iterable[tuple[Operand, Argument]]
     for operand, name in drawn:
         edges = [x for x in operand.edges(d) if isinstance(x, int | float)] if operand.edges else []
         at = next((i for i, leaf in enumerate(draft.leaves) if i >= known and leaf.name == name), None)
-        if not edges or at is None or draft.rng.random() >= _EDGED:
+        if not edges or at is None or draft.rng.random() >= _EDGED or (draft.wish and draft.wish.values):
             continue
         leaf = replace(draft.leaves[at], values=Recipe("around", tuple(edges)))
         if leaf.base is None and all(other.base != leaf.name for other in draft.leaves):

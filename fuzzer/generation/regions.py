@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import random
-import warnings
 from dataclasses import replace
-from typing import Any
 
-import torch
-
-from fuzzer.generation.dry_run import dry_gradients
+from fuzzer.generation.dry_run import dry_gradients, eager_values
 from fuzzer.language.infer import type_of
-from fuzzer.language.interpret import apply, materialise, run_each
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import (
     Node,
@@ -66,17 +61,9 @@ def wrap(rng: random.Random, body: tuple[Statement, ...], like: Region) -> tuple
 
 
 def _eager_types(program: Program) -> dict[str, TensorType] | None:
-    """The type of every value where the program runs in eager; None where it raises.
-
-    Fake tensors (`infer`) would give the same types in ten times the time.
-    """
-    env: dict[str, Any] = dict(materialise(program.leaves))
-    with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
-        try:
-            run_each(program.body, lambda node: apply(node, env))
-            return {name: type_of(env[name]) for node in program.nodes for name in node.outs}
-        except Exception:  # torch's refusal, of whatever type, is the answer
-            return None
+    """The type of every result where the program runs in eager; None where it raises."""
+    values = eager_values(program)
+    return values and {name: type_of(values[name]) for node in program.nodes for name in node.outs}
 
 
 def _with_matching_cotangents(program: Program, enclosed: Program, spec: RegionSpec) -> Program | None:

@@ -1,0 +1,98 @@
+"""What a node shall be like, where somebody asks: the op, and the classes of what is drawn for it.
+
+A wish is kept as far as the op's row draws what it asks for; nothing says that it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from fuzzer.language.classes import (
+    AT_OFFSET,
+    CHANNELS_LAST,
+    OVERLAPPING,
+    PERMUTED,
+    SCALAR,
+    SIZE_ONE,
+    attribute_class,
+)
+from fuzzer.language.ops.spec import Attribute, Draw
+from fuzzer.language.program import Shape, Value
+
+TRIES = 40  # of an attribute's or a shape's own rule, which takes microseconds
+WISH_STEPS = 5  # of `Wish.relaxed`
+AFTER, BESIDE = "after", "beside"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a node is asked to be.
+
+    dtype       of the op's main operand; "": as it comes.
+    attributes  the class that each shall have, by name.
+    operand     the place of the operand to which `layout` (a class of LAYOUTS) and `values` (a recipe's name) belong.
+    link        AFTER: operand number `reads` is a result of the node before, where one fits; BESIDE: one of its
+                operands.
+    strict      a draw in which an attribute has another class is refused.
+    """
+
+    op: str
+    dtype: str = ""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    operand: int = 0
+    layout: str = ""
+    values: str = ""
+    link: str = ""
+    reads: int = 0
+    strict: bool = False
+
+    def attribute(self, attribute: Attribute, d: Draw) -> Value:
+        """A value of the class that is asked for, where one of some draws has it."""
+        wanted = self.attributes.get(attribute.name)
+        value = attribute.draw(d)
+        for _ in range(TRIES if wanted is not None else 0):
+            if attribute_class(attribute, value, d) == wanted:
+                break
+            value = attribute.draw(d)
+        return value
+
+    def keeps(self, attribute: Attribute, value: Value, d: Draw) -> bool:
+        """Whether a value is what a strict wish asks for."""
+        wanted = self.attributes.get(attribute.name) if self.strict else None
+        return wanted is None or attribute_class(attribute, value, d) == wanted
+
+    def asks_for(self, place: int) -> bool:
+        """Whether an operand that may be left out is wanted."""
+        return bool(self.layout_at(place) or self.values_at(place) or (self.link and place == self.reads))
+
+    def relaxed(self, step: int) -> Wish:
+        """The wish, asking for less with each step: for no recipe, no layout, nothing of the node before, no more than
+        the op."""
+        if step >= WISH_STEPS - 1:
+            return Wish(self.op)
+        kept = [self.values, self.layout, self.link]
+        values, layout, link = [""] * step + kept[step:]
+        return replace(self, values=values, layout=layout, link=link)
+
+    def layout_at(self, place: int) -> str:
+        """The layout that the operand at this place shall have; "": any."""
+        return self.layout if place == self.operand else ""
+
+    def values_at(self, place: int) -> str:
+        """The recipe of the operand at this place; "": any."""
+        return self.values if place == self.operand else ""
+
+
+def can_lie(shape: Shape, layout: str) -> bool:
+    """Whether a tensor of this shape can have this layout."""
+    wide = sum(size > 1 for size in shape)
+    if layout == SCALAR:
+        return not shape
+    if layout == SIZE_ONE:
+        return 1 in shape
+    if 0 in shape or not wide:
+        return layout in ("", AT_OFFSET)
+    if layout == CHANNELS_LAST:
+        return len(shape) in (4, 5) and shape[1] > 1 and any(size > 1 for size in shape[2:])
+    return wide > 1 or layout not in (PERMUTED, OVERLAPPING)
