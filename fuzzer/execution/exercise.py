@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 
+from fuzzer.coverage.cells import cells
 from fuzzer.coverage.features import LINES, Words, trace_words
 from fuzzer.coverage.lines import Reached, record_lines
 from fuzzer.coverage.watch import Watch, watch_inductor
@@ -47,7 +48,9 @@ class Exercise:
         """The words of a trial whose compile was watched; none where the task asks for none."""
         if not self.task.features:
             return {}
-        return {**trial_words(trial), **self.watch.words(), **({LINES[0]: self.lines} if self.task.lines else {})}
+        named = cells(trial.program) if self.task.cells else {}
+        lines = {LINES[0]: self.lines} if self.task.lines else {}
+        return {**trial_words(trial), **self.watch.words(), **lines, **named}
 
 
 def trial_words(trial: Trial) -> Words:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from fuzzer.coverage.cells import cells
+from fuzzer.coverage.wishes import Wishes, asked_cells
 from fuzzer.execution.journal import Journal, journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import (
@@ -21,12 +26,15 @@ from fuzzer.execution.pipeline import (
     run_both,
 )
 from fuzzer.execution.usage import cpu_seconds
-from fuzzer.generation.generate import generate
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.generate import drawable, generate
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.vocabulary import vocabulary
+from fuzzer.generation.wish import Wish
 from fuzzer.judgement.oracles import asked_by_share
 from fuzzer.judgement.trial import Trial
 from fuzzer.language import interpret
+from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 
@@ -46,12 +54,58 @@ def program_task(task: Task, index: int) -> Task:
     return replace(task, place=place, also=also, lines=lines)
 
 
+_WISHED = 3  # draws of a program that is asked for cells, until one has all
+
+
 def draw_program(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL) -> Program:
-    """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected."""
-    rng = random.Random(f"{task.seed}/{index}/{attempt}")
-    device, other = (side.device.split(":")[0] for side in (task.place.subject, task.place.reference))
+    """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected.
+
+    By cells it is that of some draws which holds most of what its number is asked for.
+    """
     known = vocabulary(task.limits, task.ops)
-    return generate(rng, known, task.limits, task.routes, device, task.fixed, device != other, knobs)
+    name = f"{task.seed}/{index}/{attempt}"
+    if not task.cells:
+        return _drawn(task, known, name, knobs=knobs)
+    wishes = _wishes_of(task).of(index)
+    asked = {cell for wish in wishes for cell in asked_cells(wish, known[wish.op])}
+    best, fewest = None, math.inf
+    for again in range(_WISHED):
+        try:
+            program = _drawn(task, known, f"{name}/{again}", wishes)
+        except Rejected:
+            if best is None and again == _WISHED - 1:
+                raise
+            continue
+        lacking = len(asked - {(family, word) for family, words in cells(program).items() for word in words})
+        if lacking < fewest:
+            best, fewest = program, lacking
+        if not lacking:
+            break
+    assert best is not None
+    return best
+
+
+def _drawn(task: Task, ops: dict[str, OpSpec], name: str, wishes: Sequence[Wish] = (), knobs: Knobs = USUAL) -> Program:
+    """The drawing of this name. Raises Rejected."""
+    device, other = _kinds(task)
+    rng = random.Random(name)
+    return generate(rng, ops, task.limits, task.routes, device, task.fixed, device != other, knobs, wishes)
+
+
+def _kinds(task: Task) -> tuple[str, str]:
+    """The types of device of both sides, that on trial first."""
+    return task.place.subject.device.split(":")[0], task.place.reference.device.split(":")[0]
+
+
+def _wishes_of(task: Task) -> Wishes:
+    """What the task's programs are asked for, by number."""
+    device, other = _kinds(task)
+    return _wishes(task.seed, task.limits, task.ops, task.routes, device != other)
+
+
+@functools.lru_cache(maxsize=8)
+def _wishes(seed: int, limits: Limits, ops: tuple[str, ...], routes: tuple[str, ...], portable: bool) -> Wishes:
+    return Wishes(drawable(vocabulary(limits, ops), routes, portable), limits, seed)
 
 
 # How often a program is drawn again because no gradient is detectable; then it is compiled all the same.

@@ -29,6 +29,7 @@ class Task:
     lines: float = 0.0  # the share of programs for which features include the compiler's lines (`lines.record_lines`)
     campaign: str = ""  # its name: a worker reports a line of the compiler once for each
     staged: float = 0.0  # the share of programs that are judged at STAGE and not built
+    cells: bool = False  # programs are asked for cells by their numbers (`coverage.wishes`), and report theirs
     lacking: tuple[str, ...] = ()  # parts that inductor lacks (`private.without_part`), to find the part at fault
 
 

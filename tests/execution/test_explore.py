@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuzzer.execution.explore import program_task
+from fuzzer.coverage.wishes import Wishes
+from fuzzer.execution.explore import draw_program, program_task
 from fuzzer.execution.messages import Task
 from fuzzer.judgement.oracles import ORACLES
+from fuzzer.language.ops import OPS
+from fuzzer.language.text import show
 from tests.execution.light import LIGHT
 
 
@@ -25,3 +28,14 @@ def test_the_share_that_is_judged_before_code_is_chosen_by_seed_and_number_alone
     assert 550 < staged.count("inductor:ir") < 650
     assert staged == [program_task(replace(task, routes=("vjp",)), i).place.subject.backend for i in range(1000)]
     assert {program_task(replace(task, staged=0.0), i).place for i in range(100)} == {task.place}
+
+
+def test_a_program_by_cells_holds_the_ops_that_its_number_is_asked_for() -> None:
+    task = Task(seed=3, cells=True)
+    wishes = Wishes({name: spec for name, spec in OPS.items() if spec.family != "complex"}, task.limits, task.seed)
+    asked = [{wish.op for wish in wishes.of(number)} for number in range(12)]
+    programs = [draw_program(task, number) for number in range(12)]
+    held = [{node.op for node in program.nodes} for program in programs]
+    assert sum(len(a & h) for a, h in zip(asked, held, strict=True)) >= 0.9 * sum(map(len, asked))
+    assert show(draw_program(task, 4)) == show(programs[4]) != show(draw_program(task, 4, attempt=1))
+    assert show(draw_program(replace(task, cells=False), 4)) != show(programs[4])

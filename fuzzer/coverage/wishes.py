@@ -1,0 +1,155 @@
+"""Which cells each program is asked to fill: those that were asked for least, op by op, without any put back.
+
+What a program is asked for follows from its number, whatever others showed: so the programs of a seed are the same with
+any number of workers, and from wherever they go on. In each round every op stands once, `core` first; of an op the
+dtype, the class of each attribute, the operand with its layout and how that is filled are those that were asked for
+least. An op that is not the first of its program reads what the one before made or read, each operand in turn; one with
+a single operand does once that was asked for in every layout.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from fuzzer.generation.vocabulary import SETS
+from fuzzer.generation.wish import AFTER, BESIDE, Wish
+from fuzzer.language.classes import (
+    DEFAULT,
+    FIRST,
+    INNER,
+    INSIDE,
+    LAST,
+    LAYOUTS,
+    NEGATIVE,
+    possible_classes,
+    possible_dtypes,
+    possible_layouts,
+)
+from fuzzer.language.ops.spec import REQUIRED, Attribute, Limits, OpSpec
+from fuzzer.language.values import GENERAL
+
+_ROUND = 20  # programs of one node in a round of lengths; of k nodes there are as many over k, as in a blind campaign
+_KEPT = 4096  # programs of which it is kept; for one before these all is made again, in 0.2 ms each
+# What may be asked of an attribute of which the table does not say what it can be.
+_UNTOLD = {
+    "dim": (FIRST, INNER, LAST, NEGATIVE),
+    "dims": ("one", "2", "all"),
+    "flag": ("False", "True"),
+    **dict.fromkeys(("integer", "size", "shape"), ("1", "a size", INSIDE, "mixed")),
+}
+
+
+class Wishes:
+    """The wishes of a seed's programs, made one after the other.
+
+    ops     that may be drawn, by name.
+    """
+
+    def __init__(self, ops: Mapping[str, OpSpec], limits: Limits, seed: int):
+        self.ops, self.limits, self.seed = dict(ops), limits, seed
+        self._begin()
+
+    def _begin(self) -> None:
+        self.rng = random.Random(f"{self.seed}/wishes")
+        self.next = 0
+        self.made: dict[int, tuple[Wish, ...]] = {}
+        self.asked: Counter[tuple[str, ...]] = Counter()
+        self.waiting: list[str] = []
+        self.lengths: list[int] = []
+
+    def of(self, number: int) -> tuple[Wish, ...]:
+        """What program `number` is asked for, the first node first."""
+        if number < self.next and number not in self.made:
+            self._begin()
+        while self.next <= number:
+            self.made[self.next] = self._next()
+            self.made.pop(self.next - _KEPT, None)
+            self.next += 1
+        return self.made[number]
+
+    def _next(self) -> tuple[Wish, ...]:
+        if not self.lengths:
+            counts = {k: round(_ROUND / k) for k in range(1, self.limits.max_nodes + 1)}
+            self.lengths = [k for k, count in counts.items() for _ in range(count)]
+            self.rng.shuffle(self.lengths)
+        found: list[Wish] = []
+        for _ in range(self.lengths.pop()):
+            found.append(self._wish(self.ops[self._next_op()], found[0] if found else None))
+        return tuple(found)
+
+    def _next_op(self) -> str:
+        if not self.waiting:
+            core = [name for name in self.ops if name in SETS["core"]]
+            others = [name for name in self.ops if name not in SETS["core"]]
+            for part in (core, others):
+                self.rng.shuffle(part)
+            self.waiting = [*core, *others][::-1]
+        return self.waiting.pop()
+
+    def _least(self, *choices: tuple[str, ...]) -> tuple[str, ...]:
+        """One of those that were asked for least, which counts as asked for."""
+        fewest = min(self.asked[c] for c in choices)
+        chosen = self.rng.choice([c for c in choices if self.asked[c] == fewest])
+        self.asked[chosen] += 1
+        return chosen
+
+    def _wish(self, spec: OpSpec, first: Wish | None) -> Wish:
+        """What is asked of a node of this op, in a program that begins with another."""
+        dtypes = possible_dtypes(spec, self.limits)
+        if first is not None and first.dtype in dtypes:  # what it reads has that one
+            dtypes = (first.dtype,)
+        attributes = {
+            a.name: self._least(*((spec.name, "attribute", a.name, kind) for kind in classes))[3]
+            for a in spec.attributes
+            if (classes := self._classes(a, spec))
+        }
+        wish = Wish(spec.name, self._least(*((spec.name, "dtype", t) for t in dtypes))[2], attributes)
+        free = [place for place, operand in enumerate(spec.operands) if operand.recipe is None]
+        if first is not None and free and (len(free) > 1 or not self._waits(spec, free)):
+            links = [(spec.name, "link", link, str(place)) for link in (AFTER, BESIDE) for place in free]
+            *_, link, reads = self._least(*links)
+            wish = replace(wish, link=link, reads=int(reads))
+            free.remove(int(reads))
+        layouts = self._layouts(spec, free)
+        if not layouts:
+            return wish
+        *_, place, kind = self._least(*layouts)
+        suited = ("", *spec.operands[int(place)].values, *GENERAL)
+        recipe = self._least(*((spec.name, "values", place, name) for name in suited))[3]
+        return replace(wish, operand=int(place), layout=kind, values=recipe)
+
+    def _waits(self, spec: OpSpec, places: Sequence[int]) -> bool:
+        """Whether some layout of these operands was not asked for yet."""
+        return any(not self.asked[layout] for layout in self._layouts(spec, places))
+
+    def _layouts(self, spec: OpSpec, places: Sequence[int]) -> list[tuple[str, ...]]:
+        """What may be asked of how these operands lie; nothing of one that is written, which is chosen otherwise."""
+        return [
+            (spec.name, "layout", str(place), kind)
+            for place in places
+            if not (spec.effects and place == 0)
+            for kind in possible_layouts(spec.operands[place]) or LAYOUTS
+        ]
+
+    def _classes(self, attribute: Attribute, spec: OpSpec) -> tuple[str, ...]:
+        """The classes that may be asked of an attribute."""
+        known = possible_classes(attribute, spec)
+        if known is not None:
+            return known
+        usual = () if attribute.default is REQUIRED else (DEFAULT,)
+        untold = self.limits.dtypes if attribute.kind == "dtype" else _UNTOLD.get(attribute.kind, ())
+        return (*usual, *(kind for kind in untold if kind != str(attribute.default)))
+
+
+def asked_cells(wish: Wish, spec: OpSpec) -> set[tuple[str, str]]:
+    """The cells, (family, words), that a wish names and that the table of ops says there can be."""
+    told = {a.name for a in spec.attributes if possible_classes(a, spec) is not None}
+    found = {("op", wish.op), ("dtype", f"{wish.op} {wish.dtype}")}
+    found |= {("attribute", f"{wish.op} {name}={kind}") for name, kind in wish.attributes.items() if name in told}
+    operand = spec.operands[wish.operand]
+    if wish.layout and possible_layouts(operand) is not None:
+        found.add(("layout", f"{wish.op} {operand.name} {wish.layout}"))
+    return found
