@@ -28,7 +28,7 @@ from fuzzer.commands.options import (
 )
 from fuzzer.commands.place import make_task
 from fuzzer.findings.checkout import regressions
-from fuzzer.guidance import ARMS, CHOSEN_FROM, CODE, UNBUILT
+from fuzzer.guidance import ARMS, CELLS, CHOSEN_FROM, CODE, UNBUILT
 from fuzzer.judgement.trial import UsageError
 
 
@@ -40,7 +40,7 @@ from fuzzer.judgement.trial import UsageError
     type=int,
     default=0,
     show_default=True,
-    help="Same seed, same programs, any number of workers; with --guidance what comes back decides too.",
+    help="Same seed, same programs, any number of workers; with --guidance, but cells, what comes back decides too.",
 )
 @device_option
 @workers_option
@@ -62,8 +62,9 @@ from fuzzer.judgement.trial import UsageError
     default=None,
     help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
     f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
-    f"that it is expected to take; and {CODE}: of programs judged at inductor:ir, those are built whose loops are "
-    f"rarest among what was built. The choices are logged. Default: {BLIND}.",
+    f"that it is expected to take; {CODE}: of programs judged at inductor:ir, those are built whose loops are "
+    f"rarest among what was built; and {CELLS}: programs are asked, by their numbers, for ops, dtypes, layouts, "
+    f"classes of attributes and pairs, each as often as any other. The choices are logged. Default: {BLIND}.",
 )
 @click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
 @click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
@@ -92,7 +93,8 @@ from fuzzer.judgement.trial import UsageError
     type=click.IntRange(1),
     default=None,
     help="Programs that a worker has at once: their C++ is built together. Default: 32 for inductor on the CPU (16 "
-    f"where half of them or more are built), else 1. With --guidance always 1; with {CODE} {CHOSEN_FROM} at least.",
+    f"where half of them or more are built), else 1. With --guidance always 1, but with {CELLS} as without, and with "
+    f"{CODE} {CHOSEN_FROM} at least.",
 )
 @also_option
 @db_option
@@ -200,11 +202,13 @@ def _named_routes(text: str | None) -> tuple[str, ...]:
 def _share_staged(asked: float | None, task: Any, guidance: str | None) -> float:
     """The share of programs that are judged before code is built. Raises UsageError where that is asked for in vain."""
     inductor = task.place.subject.backend == "inductor"
-    able = inductor and guidance in (None, BLIND, CODE)
+    able = inductor and guidance in (None, BLIND, CELLS, CODE)
     if guidance == CODE and not inductor:
         raise UsageError(f"--guidance {CODE} goes with inductor, whose code it asks for")
     if asked and not able:
-        raise UsageError(f"--staged goes with inductor, and with programs that come by their numbers: {BLIND}, {CODE}")
+        raise UsageError(
+            f"--staged goes with inductor, and with programs that come by their numbers: {BLIND}, {CELLS}, {CODE}"
+        )
     usual = UNBUILT if guidance == CODE else STAGED
     return (usual if asked is None else asked) if able else 0.0
 

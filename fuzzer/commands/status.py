@@ -24,6 +24,7 @@ def status(corpus: Path, coverage: bool, as_json: bool) -> None:
     Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
     """
     from fuzzer.campaign.corpus import Corpus, load_corpus
+    from fuzzer.campaign.filled import cell_lines, filled
     from fuzzer.campaign.unreached import audit, audit_totals, report_lines
 
     found = load_corpus(corpus, Corpus)
@@ -31,8 +32,10 @@ def status(corpus: Path, coverage: bool, as_json: bool) -> None:
     seen = found.frontier
     families = {name: {"features": n, "last_new": seen.last_new[name]} for name, n in sorted(seen.families.items())}
     audited = audit(found) if coverage else []
+    told = filled(found, state)
     row: dict[str, Any] = {"corpus": str(corpus), "place": found.place, "programs": seen.programs}
     row |= {"kept": len(found.kept), "lines_share": state.get("lines", 0.0), "families": families}
+    row |= {"cells": {name: family.row() for name, family in told.items()}} if told else {}
     if as_json:
         row |= {"coverage": audit_totals(audited) | {"by_file": [file.row() for file in audited]}} if coverage else {}
         click.echo(json.dumps(row))
@@ -41,6 +44,8 @@ def status(corpus: Path, coverage: bool, as_json: bool) -> None:
     click.echo(f"{corpus}: {seen.programs} programs, {len(found.kept)} kept ({place})")
     for name, family in families.items():
         click.echo(f"  {name:9} {family['features']:6} features, the last new one with program {family['last_new']}")
+    for line in cell_lines(told):
+        click.echo(f"  {line}")
     if coverage:
         click.echo(f"the compiler's lines were recorded of {row['lines_share']:.0%} of the programs")
         click.echo("\n".join(report_lines(audited)))

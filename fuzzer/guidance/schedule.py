@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fuzzer.campaign.corpus import resume_corpus
+from fuzzer.campaign.corpus import Corpus, resume_corpus
 from fuzzer.campaign.schedule import BySeedWithCorpus, WithoutFeedback, restore_drawing_settings
 from fuzzer.coverage.structure import LOOPS
 from fuzzer.execution.batch import Batch
@@ -145,10 +145,52 @@ class ByCode(BySeedWithCorpus):
         self.log.flush()
 
 
-def _code_row(number: int, report: Report, new: int) -> dict[str, Any]:
-    """A program's row of the log of `ByCode`; with the text where nobody knows how it was drawn."""
+class ByCells(BySeedWithCorpus):
+    """Programs of the seed, each asked for cells by its number: whatever came back, the same for any number of workers.
+
+    The log, in `folder`, holds a line with what all programs were drawn from, then one for each program: which of its
+    drawings, at which stage it was judged ("": built), how many features were new, CPU seconds, and its class.
+    """
+
+    def __init__(
+        self, task: Task, folder: Path, corpus: Corpus, guidance: Guidance, state: Mapping[str, Any] | None = None
+    ):
+        self.guidance = guidance
+        super().__init__(replace(task, cells=True), corpus, state)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = (folder / LOG_FILE).open("w")
+        self._write(self.drawing | {"guidance": asdict(guidance)})
+
+    def task_with_features(self, task: Task) -> Task:
+        return replace(super().task_with_features(task), cells=True)
+
+    def learn(self, n: int, report: Report) -> None:
+        self.pending.pop(self.first + n)
+        self._write(_row(self.first + n, report, sum(self.keep(report).values())))
+
+    def close(self) -> None:
+        super().close()
+        self.log.close()
+
+    def state(self) -> dict[str, Any]:
+        return {"guidance": asdict(self.guidance)}
+
+    def _write(self, row: dict[str, Any]) -> None:
+        self.log.write(json.dumps(row) + "\n")
+        self.log.flush()
+
+
+def _row(number: int, report: Report, new: int) -> dict[str, Any]:
+    """A program's row of a log: which drawing of its number, where it was judged, what it brought and cost, its class;
+    the text of one whose worker died, which tells nothing else."""
     row: dict[str, Any] = {"index": number, "candidate": report.candidate, "stage": report.stage, "new": new}
     row |= {"cpu": round(report.seconds.get("cpu", 0.0), 3), "class": report.verdict}
+    return row if report.seconds else row | {"text": report.text}
+
+
+def _code_row(number: int, report: Report, new: int) -> dict[str, Any]:
+    """A program's row of the log of `ByCode`; with the text where nobody knows how it was drawn."""
+    row = _row(number, report, new)
     if not isinstance(report, SiftedReport):  # the worker died
         return row | {"text": report.text}
     return row | {"rarity": report.rarity if report.rarity is None else round(report.rarity, 4)}
@@ -195,8 +237,11 @@ class FromLog(WithoutFeedback):
 
 def guided(
     task: Task, own: Path, folder: Path, place: dict[str, str], guidance: Guidance, resume: bool = False
-) -> Guided | ByCode:
+) -> Guided | ByCode | ByCells:
     """A campaign's schedule, with its log in `own` and its corpus in `folder`, new or resumed. Raises UsageError."""
+    if guidance.cells:
+        kept, at = resume_corpus(folder, place, Corpus) if resume else (Corpus(folder, place).start(), None)
+        return ByCells(task, own, kept, guidance, at)
     if guidance.code:
         built, at = resume_corpus(folder, place, BuiltCorpus) if resume else (BuiltCorpus(folder, place).start(), None)
         return ByCode(task, own, built, guidance, at)
@@ -209,7 +254,7 @@ def guided(
 def restore_guidance(state: dict[str, Any]) -> Guidance | None:
     """The guidance that was saved; None where programs were drawn blindly."""
     saved = state.get("guidance") or {"candidates": 1}
-    chooses = saved["candidates"] > 1 or saved.get("code")
+    chooses = saved["candidates"] > 1 or saved.get("code") or saved.get("cells")
     return Guidance(**saved | {"credits": tuple(saved["credits"])}) if chooses else None
 
 

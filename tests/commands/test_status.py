@@ -12,9 +12,12 @@ from click.testing import CliRunner, Result
 from fuzzer import commands
 from fuzzer.campaign import unreached as audit
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.coverage.features import feature_id
+from fuzzer.campaign.schedule import drawing_settings
+from fuzzer.coverage.cells import cells
+from fuzzer.coverage.features import feature_id, feature_ids
 from fuzzer.coverage.lines import line_word
-from fuzzer.execution.messages import Report
+from fuzzer.execution.messages import Report, Task
+from fuzzer.language.text import parse
 from tests.campaign.module import SOURCE
 
 HERE = {"torch": torch.__version__, "backend": "inductor", "device": "cpu"}
@@ -58,6 +61,17 @@ def test_status_tells_families_and_what_was_never_reached(corpus: Corpus) -> Non
     assert told["families"]["source"] == {"features": 2, "last_new": 1}
     assert told["coverage"]["by_file"][0]["never"] == ["Pass.run.seen:16", "never:24"]
     assert "coverage" not in json.loads(status(corpus, "--json").output)
+
+
+def test_status_tells_the_cells_of_a_campaign_that_was_asked_for_them(corpus: Corpus) -> None:
+    corpus.learn(shown(**feature_ids(cells(parse(TEXT)))))
+    corpus.save({"next": 1, **drawing_settings(Task(ops=("exp", "softmax"), cells=True))})
+    done = CliRunner().invoke(commands.main, ["status", "--corpus", str(corpus.folder)])
+    assert "  cells of op: 1 of 2 met, empty: softmax\n" in done.output
+    done = CliRunner().invoke(commands.main, ["status", "--corpus", str(corpus.folder), "--json"])
+    told = json.loads(done.output)["cells"]
+    assert set(told) == {"op", "dtype", "attribute", "layout"}
+    assert told["op"] == {"possible": 2, "met": 1, "empty": ["softmax"], "beside": 0, "untold": 0}
 
 
 def test_status_of_a_campaign_without_lines_says_how_to_record_them(corpus: Corpus) -> None:
