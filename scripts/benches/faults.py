@@ -30,11 +30,13 @@ from fuzzer.execution.batch import usual_batch
 from fuzzer.execution.explore import STAGE, explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.guidance import ARMS, CODE, UNBUILT, guided
+from fuzzer.guidance import ARMS, CELLS, CODE, UNBUILT, guided
 
 SLICE_SCATTER = (
     "slice_scatter"  # pytorch #180164, gone in torch 2.12: its meta kernel laid a result out like a broadcast
 )
+
+
 @dataclass(frozen=True)
 class Arm:
     """Under what a campaign runs.
@@ -53,6 +55,7 @@ COMPARED = {
     "blind-batched": Arm(alone=False),
     "blind-staged": Arm(staged=STAGED, alone=False),
     "staged-guided": Arm(CODE, UNBUILT, alone=False),
+    "blind-cells": Arm(CELLS, STAGED, alone=False),
 }
 KNOWN_ARMS = {**{name: Arm(name) for name in (BLIND, *ARMS)}, **COMPARED, CODE: COMPARED["staged-guided"]}
 _MARKS, _LONGEST_MARK = 100, 60.0  # rows `at` of a campaign; CPU seconds between two

@@ -205,7 +205,7 @@ def test_what_raises_is_the_faults_if_it_agrees_without_it() -> None:
 
 
 def test_the_arms_that_are_compared_are_those_of_the_plan() -> None:
-    assert list(COMPARED) == ["blind-full", "blind-batched", "blind-staged", "staged-guided"]
+    assert list(COMPARED) == ["blind-full", "blind-batched", "blind-staged", "staged-guided", "blind-cells"]
     assert KNOWN_ARMS["blind"] == COMPARED["blind-full"]
 
 
