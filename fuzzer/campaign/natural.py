@@ -15,7 +15,8 @@ from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import verify
 from fuzzer.findings.cause import VALUES, cause_of
-from fuzzer.findings.recognise import AGREE, kernels_of, known_fault
+from fuzzer.findings.recognise import kernels_of, known_fault
+from fuzzer.findings.switches import AGREE
 from fuzzer.judgement.verdict import Comparison, Finding, Natural, Signature, Verdict, follows, without_paths
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show

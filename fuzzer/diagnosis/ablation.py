@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fuzzer.execution.messages import Report, Task
 from fuzzer.findings.cause import LEFT, RESET
+from fuzzer.findings.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
 from fuzzer.judgement.trial import UNCOMPILED, Place, Subject
 from fuzzer.language.devices import device_row
-from fuzzer.language.private import FP_FUSION, GRAPHS
-from fuzzer.language.program import Attributes, Program, Value
+from fuzzer.language.ops import OPS
+from fuzzer.language.private import GRAPHS
+from fuzzer.language.program import Attributes, Program, Value, contiguous
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
@@ -26,24 +28,17 @@ STAGES = {
     "inductor:ir": "lowering or the scheduler",
     "inductor": "code generation",
 }
-# Single changes worth knowing for every finding, beside undoing the program's own settings.
-_ABLATIONS: tuple[tuple[str, Value], ...] = (
-    ("inductor.max_fusion_size", 1),
-    ("inductor.pattern_matcher", False),
-    ("inductor.emulate_precision_casts", True),
-    ("inductor.layout_optimization", False),
-    ("inductor.fallback_by_default", True),  # ATen computes every node that is left after decomposition
-)
-CONTRACTION: tuple[str, Value] = ("inductor.cpp.enable_floating_point_contract_flag", "off")
-# The same by the code that inductor writes: a difference that comes and goes with a Triton config is that config's.
-_ABLATIONS_OF_CODE: dict[str, Attributes] = {"cpp": (CONTRACTION,), "triton": ((ONE_CONFIG, 0), (ONE_CONFIG, 1))}
-# Where the bisector ends on a group of passes over the graph: what switches some of them off.
-PASSES: tuple[tuple[str, Value], ...] = (
-    ("inductor.joint_graph_constant_folding", False),
-    ("inductor.optimize_scatter_upon_const_tensor", False),
-    ("inductor.reorder_for_locality", False),
-    ("inductor.shape_padding", False),
-)
+# Single changes that are no switches of one thing: what they tell is told, and convicts nothing.
+_OTHERS: tuple[Switch, ...] = (
+    Switch("all", "all of ATen's own kernels for what is left after decomposition", "inductor:ir",
+           "inductor.fallback_by_default", True),
+    Switch("code", "vectors", "inductor", "inductor.cpp.simdlen", 1, code="cpp"),
+    # a difference that comes and goes with a Triton config is that config's
+    Switch("code", "Triton's other configs", "inductor", ONE_CONFIG, 0, code="triton"),
+    Switch("code", "Triton's other configs", "inductor", ONE_CONFIG, 1, code="triton"),
+)  # fmt: skip
+LATER = "when the difference is there already"
+IN_ORDER = "every leaf contiguous"
 _MESSAGE_WIDTH = 120  # characters of a message
 _MOST_SUBSETS = 16  # of a program's own settings: all of four
 
@@ -53,6 +48,7 @@ class Ablation:
     """One variant to run: the table and name under which its class is noted, and the task and text that say it.
 
     skipped why it is not run, where it need not or cannot be.
+    brings  whether the change itself spoils gradients: it can be asked of outputs alone.
     """
 
     table: str
@@ -60,14 +56,29 @@ class Ablation:
     task: Task
     text: str
     skipped: str = ""
+    brings: bool = False
 
 
 def ablations(program: Program, task: Task) -> list[Ablation]:
-    """Every variant of a program that a diagnosis asks for, but for those that need to know the suspect."""
-    return [*_stages(program, task), *_settings(program, task), *_subsets(program, task)]
+    """Every variant of a program that has a name, but for those that need to know the suspect."""
+    return [*stages(program, task), *changes(program, task, "")]
 
 
-def _stages(program: Program, task: Task) -> Iterator[Ablation]:
+def changes(program: Program, task: Task, first: str) -> list[Ablation]:
+    """The single changes, and the parts of the program's settings, that can tell something of a difference which is
+    there from the stage `first` on ("": which is not known)."""
+    text, subject = show(program), task.place.subject
+    found = [*_places(task, text), *_layouts(program, task)]
+    if subject.backend in UNCOMPILED:
+        return found if first else [*found, *_own(program, task)]  # no compiler's setting acts
+    found += [*_own(program, task), *_subsets(program, task), *switched(program, task, first)]
+    if subject.compiler == "inductor":
+        both = () if ROUTES[program.route.name].joint else GRAPHS  # one graph is inductor as a whole
+        found += [Ablation("ablation", f"{part} uncompiled", replace(task, lacking=(part,)), text) for part in both]
+    return found
+
+
+def stages(program: Program, task: Task) -> Iterator[Ablation]:
     """The backends before the one on trial, and the reference backend against itself."""
     subject, only = task.place.subject, ROUTES[program.route.name].backends
     if subject.backend not in STAGES or task.place.reference.device != subject.device:
@@ -79,31 +90,66 @@ def _stages(program: Program, task: Task) -> Iterator[Ablation]:
         yield Ablation("stage", backend, replace(task, place=place), show(program), skipped)
 
 
-def _settings(program: Program, task: Task) -> Iterator[Ablation]:
-    own, subject = dict(program.settings), task.place.subject
-    text = show(program)
+def _places(task: Task, text: str) -> Iterator[Ablation]:
+    subject = task.place.subject
     if subject.device != "cpu" and task.place.reference.device == subject.device:  # a person would rather run that
         there = Place(Subject(task.place.reference.backend, "cpu"), Subject(subject.backend, "cpu"))
         yield Ablation("ablation", "device=cpu", replace(task, place=there), text)
+
+
+def _layouts(program: Program, task: Task) -> Iterator[Ablation]:
+    """The program with its leaves in order, each in memory of its own, where they are not."""
+    plain = [replace(x, base=None, offset=0, stride=contiguous(x.shape)) for x in program.leaves]
+    if any(x.stride != y.stride or x.base for x, y in zip(program.leaves, plain, strict=True)):
+        yield Ablation("ablation", IN_ORDER, task, show(replace(program, leaves=tuple(plain))))
+
+
+def _own(program: Program, task: Task) -> Iterator[Ablation]:
+    """The program's own settings at their defaults, one at a time."""
+    own = dict(program.settings)
     for name in own:
         yield Ablation("ablation", name + RESET, task, _under(program, {k: own[k] for k in own if k != name}))
-    if subject.backend in UNCOMPILED:
-        return  # no compiler's setting acts
-    yield from with_settings(program, task, (*_ABLATIONS, *_ABLATIONS_OF_CODE[device_row(subject.device).code]))
-    if subject.compiler == "inductor":
-        parts = (*GRAPHS, *([FP_FUSION] if device_row(subject.device).code == "triton" else []))
-        for part in parts[2:] if ROUTES[program.route.name].joint else parts:  # one graph is inductor as a whole
-            name = f"{part} off" if part == FP_FUSION else f"{part} uncompiled"
-            yield Ablation("ablation", name, replace(task, lacking=(part,)), text)
 
 
-def with_settings(program: Program, task: Task, settings: Attributes) -> Iterator[Ablation]:
-    """The program with each of these settings, alone, beside its own."""
-    own = dict(program.settings)
-    for name, value in settings:
-        if exists(name):
-            told = f"{value!r} already" if own.get(name, default(name)) == value else ""
-            yield Ablation("ablation", f"{name}={value}", task, _under(program, {**own, name: value}), told)
+def switched(program: Program, task: Task, first: str) -> Iterator[Ablation]:
+    """The program with each thing that can be switched off left out, alone, beside its own settings."""
+    own, code, text = dict(program.settings), device_row(task.place.subject.device).code, show(program)
+    for switch in (*SWITCHES, *GROUPS, *_OTHERS):
+        if switch.code not in ("", code) or (switch.setting and not exists(switch.setting)):
+            continue
+        late = bool(first) and order(switch.stage) > order(first)
+        told = f"not run: it acts at {switch.stage}, {LATER}" if late else ""
+        if switch.part:
+            told = told or ("not run: nothing is written in place" if _needless(switch, program) else "")
+            yield Ablation("ablation", switch.name, replace(task, lacking=(switch.part,)), text, told, switch.apart)
+        else:
+            same = own.get(switch.setting, default(switch.setting)) == switch.value
+            told = f"{switch.value!r} already" if same else told
+            changed = _under(program, {**own, switch.setting: switch.value})
+            yield Ablation("ablation", switch.name, task, changed, told)
+
+
+def together(program: Program, task: Task, variants: Sequence[Ablation]) -> list[tuple[Ablation, list[Ablation]]]:
+    """All switches of a kind in one change, and those it is made of; for each kind of which several would run."""
+    run = {v.name: v for v in variants if v.table == "ablation" and not v.skipped}
+    found = []
+    for kind in dict.fromkeys(switch.kind for switch in (*SWITCHES, *GROUPS)):
+        some = [s for s in (*SWITCHES, *GROUPS) if s.kind == kind and s.name in run]
+        if len(some) > 1:
+            text = _under(program, {**dict(program.settings), **{s.setting: s.value for s in some if s.setting}})
+            parts = tuple(s.part for s in some if s.part)
+            change = Ablation("ablation", f"all of {kind} off", replace(task, lacking=parts), text)
+            found.append((change, [run[s.name] for s in some]))
+    return found
+
+
+def order(stage: str) -> int:
+    """A stage's place in the pipeline; of what is no stage, after all."""
+    return list(STAGES).index(stage) if stage in STAGES else len(STAGES)
+
+
+def _needless(switch: Switch, program: Program) -> bool:
+    return switch.part == FUNCTIONALIZATION and not any(OPS[node.op].effects for node in program.nodes)
 
 
 def _under(program: Program, settings: dict[str, Value]) -> str:
@@ -128,12 +174,15 @@ def without_ops(program: Program, task: Task, ops: list[str]) -> list[Ablation]:
     return [Ablation("ablation", op + LEFT, replace(task, lacking=(op,)), show(program)) for op in ops]
 
 
-def outcome_text(report: Report, own: str = "") -> str:
-    """A variant's class, with what happened where it did not run, or did not come to an end as the `own` class does."""
+def outcome_text(report: Report, own: str = "", gone: bool = False) -> str:
+    """A variant's class, with what happened where it did not run, or did not come to an end as the `own` class does.
+
+    gone   whether the difference is, although the variant shows another one.
+    """
     if report.rejected:
         return f"not run: {report.rejected[:_MESSAGE_WIDTH]}"
     if report.built:
         return f"not run: built ({report.built})"
     if report.verdict in ("raises", "crashes", "hangs") and report.verdict != own:
         return f"{report.verdict}: {report.verdicts[0].detail[:_MESSAGE_WIDTH]}"
-    return report.verdict
+    return f"{GONE}{report.verdict}" if gone and report.verdicts else report.verdict

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 import torch
 
 from fuzzer.diagnosis.listings import shared, tidy_code, tidy_graph
+from fuzzer.diagnosis.side import side_of, who_raised
 from fuzzer.execution.explore import examine, run_trial
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import Refused
+from fuzzer.findings.diagnosed import TRACEBACK
 from fuzzer.judgement.comparison import TensorVerdict, judge_tensors
 from fuzzer.judgement.pattern import elements, mask_text, ratio
 from fuzzer.judgement.trial import RAN, Trial
@@ -27,10 +29,16 @@ from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
 
 
-def describe_difference(task: Task, text: str) -> Report:
+def describe_and_decide(task: Task, text: str) -> Report:
+    """`describe_difference`, and in the note `side` which side is wrong, of a program that ran."""
+    return describe_difference(task, text, decides=True)
+
+
+def describe_difference(task: Task, text: str, decides: bool = False) -> Report:
     """Run a program once more; notes say which tensors are wrong, where and how, files hold drawings, graphs and code.
 
-    notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.  outcome, where it raised.
+    notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.  Where it raised: outcome,
+            and raised, whose exception it is; its traceback.txt is among the files.
             shared forward_graph.py and so on: a node that inductor got, no view, whose elements share memory.
     files   x0.grad.txt (a drawing), forward_graph.py, backward_code.py and so on: graphs with strides as inductor
             lowers them (as it gets them, where lowering raises) and the code that it writes. A graph that holds both
@@ -46,7 +54,12 @@ def describe_difference(task: Task, text: str) -> Report:
         found = list(judge_tensors(trial, list(trial.targets))) if trial.subject.outcome == RAN else []
     files |= {f"{j.name}.txt": mask_text(j.mask) for j in found}
     raised = trial.subject.raised
-    outcome = {"outcome": f"the {trial.subject.phase} raised {raised.kind}"} if raised else {}
+    outcome = dict[str, str]()
+    if raised:
+        outcome = {"outcome": f"the {trial.subject.phase} raised {raised.kind}", "raised": who_raised(raised)}
+        files[TRACEBACK] = raised.traceback
+    elif decides and trial.subject.outcome == RAN:
+        outcome = {"side": side_of(trial)}
     suspects = {f"shared {name}": nodes[0] for name, graph in graphs.items() if (nodes := shared(graph))}
     return Report(text, notes=_difference(found) | outcome | suspects | {"shapes": _shapes(trial, found)}, files=files)
 

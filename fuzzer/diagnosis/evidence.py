@@ -6,17 +6,25 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzzer.diagnosis.ablation import CONTRACTION, PASSES, STAGES, settings_text
+from fuzzer.diagnosis.ablation import IN_ORDER, STAGES, order, settings_text
+from fuzzer.diagnosis.ablation import LATER as _LATER
 from fuzzer.diagnosis.listings import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op, shared
 from fuzzer.findings.cause import LEFT
+from fuzzer.findings.switches import AGREE, FP_FUSION, GROUPS, SWITCHES, Switch, convicting, gone
 from fuzzer.judgement.verdict import COMPILED, EAGER, Finding
-from fuzzer.language.private import FP_FUSION, GRAPHS
+from fuzzer.language.private import GRAPHS
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 
 DIFFERENCE = ("tensors", "elements", "ratio")
-_PASS_SWITCHES = [f"{name}={value}" for name, value in PASSES]
-_MOST_SUSPECTS = 6  # overloads that are left to ATen one by one, where the bisector names none
+# Overloads that are left to ATen one by one: at a stage, where each has to be built, where they are no culprits.
+_MOST_SUSPECTS, _BUILT_SUSPECTS, _FEW_SUSPECTS = 16, 6, 3
+_MOST_TOLD = 3  # of these, in a line
+
+
+def _ran(outcome: str) -> bool:
+    """Whether a change was made, and ran."""
+    return not outcome.startswith("not run") and not outcome.endswith("already")
 
 
 def _tensor_names(program: Program) -> set[str]:
@@ -34,6 +42,7 @@ class Evidence:
     sufficient_settings  the subsets of the program's settings that showed the finding, the smallest first.
     found    notes of workers: backend, subsystem and info of the bisector, shapes of the wrong tensors.
     notes    the lines of the diagnosis so far;  files   the attachments.
+    asked_at   the stage at which single changes were asked;  proved   what the built program then said, by name.
     """
 
     finding: Finding
@@ -42,6 +51,8 @@ class Evidence:
     found: dict[str, str] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    asked_at: str = ""
+    proved: dict[str, str] = field(default_factory=dict)
 
     # ------------------------------------------------------------ what is known on the way
 
@@ -61,11 +72,11 @@ class Evidence:
     def first(self) -> str:
         """The first stage that differs; "" where there are no stages."""
         ran = {name: seen for name, seen in self.tables["stage"].items() if not seen.startswith("not run")}
-        return next((name for name, seen in ran.items() if seen != "agree"), "")
+        return next((name for name, seen in ran.items() if seen != AGREE), "")
 
     def vanishes_under(self) -> list[str]:
         """The single changes with which all agree."""
-        return [name for name, seen in self.tables["ablation"].items() if seen == "agree"]
+        return [name for name, seen in self.tables["ablation"].items() if gone(seen)]
 
     def direction(self) -> str:
         """forward or backward where leaving one of them uncompiled decides it; else ""."""
@@ -88,7 +99,21 @@ class Evidence:
     def suspects(self) -> list[str]:
         """The overloads to leave to ATen: the one that the bisector ended on, or the first of the graph at fault."""
         op = self.bisected_op()
-        return [op] if op else aten_ops(self.graph()[1])[:_MOST_SUSPECTS]
+        built = order(self.asked_at) >= order("inductor")
+        most = min(_BUILT_SUSPECTS if built else _MOST_SUSPECTS, _FEW_SUSPECTS if self.convicted() else _MOST_SUSPECTS)
+        return [op] if op else aten_ops(self.graph()[1])[:most]
+
+    def convicted(self) -> list[Switch]:
+        """The switches that are guilty by what is known, of one kind, the most telling first."""
+        return convicting(self.tables["ablation"])
+
+    def open(self) -> str:
+        """What no experiment has told yet and the bisector may: "operator", "pass"; "" where nothing is."""
+        if self.convicted() or self.first() in ("", "eager", "aot_eager") or self.impossible_layout():
+            return ""
+        if convicting(self.tables["ablation"], GROUPS):
+            return "pass"
+        return "" if len(self.culprits()) == 1 else "operator"
 
     # ------------------------------------------------------------ what all of that says, a line each
 
@@ -105,6 +130,7 @@ class Evidence:
             "suspect": self.suspect(),
         }
         self.notes["culprit"] = self.culprit()
+        self.notes["excludes"] = self.excludes()
 
     def stage(self) -> str:
         """The first stage that differs, and what that makes the fault a fault of."""
@@ -155,21 +181,64 @@ class Evidence:
             return self.blame_kernels()
         if first == "eager":
             return "eager itself lies outside what rounding explains"
-        if {f"{FP_FUSION} off", "{}={}".format(*CONTRACTION)} & set(self.vanishes_under()):
-            return f"{FP_FUSION}: a product and a sum rounded once; with two roundings the difference is gone"
         if self.notes.get("side", "").startswith(EAGER):
             ops = self.culprits() or [self.bisected_op()]
-            return f"eager's own kernel{' for ' if any(ops) else ''}{', '.join(ops)}: what is compiled instead is right"
+            ops = ops if any(ops) else [node.op for node in parse(self.finding.program).nodes]
+            told = f"eager's own kernel for {', '.join(dict.fromkeys(ops))}: what is compiled instead is right"
+            return f"{told}{self.in_this_layout()}"
+        if guilty := self.convicted():
+            return self.blame(guilty)
         if subsystem == "decomposition":
-            return f"the decomposition of {info}, which disagrees with ATen's own kernel"
+            return f"the decomposition of {info}, which disagrees with ATen's own kernel{self.in_this_layout()}"
         if subsystem.endswith("_passes"):
-            switches = [name for name in self.vanishes_under() if name in _PASS_SWITCHES]
-            return f"inductor's pass {info} ({subsystem})" + "".join(f", gone with {name}" for name in switches)
+            return f"inductor's pass {info} ({subsystem})"
         if subsystem and subsystem != "lowerings":
             return f"what the bisector calls {subsystem}: changed, the difference is gone"
-        return self.blame_lowering() or (
-            f"not found beyond the stage {first}" if first else "not found: no stage differs by itself"
-        )
+        if text := self.blame_lowering():
+            return f"{text}{self.in_this_layout()}"
+        return f"not found beyond the stage {first}{self.in_this_layout()}" if first else "not found: no stage differs"
+
+    def blame(self, guilty: list[Switch]) -> str:
+        """What switches of one kind say, and the operators where it shows."""
+        if guilty[0].kind == FP_FUSION:
+            return f"{FP_FUSION}: {guilty[0].does}; with two roundings the difference is gone"
+        several = len(guilty) > 1
+        names = " and ".join(f"{switch.does} ({switch.name})" for switch in guilty)
+        ops = [op for op in self.culprits() if guilty[0].kind not in ("pass", "precision")]
+        more = f" and {len(ops) - _MOST_TOLD} more" if len(ops) > _MOST_TOLD else ""
+        shows = f"; it shows in {', '.join(ops[:_MOST_TOLD])}{more}" if ops else ""
+        return f"{names}: with {'any of these changes' if several else 'this change'} the difference is gone{shows}"
+
+    def in_this_layout(self) -> str:
+        """That only leaves in this layout show it, where that is so."""
+        return f"; with {IN_ORDER} both agree" if gone(self.tables["ablation"].get(IN_ORDER, "")) else ""
+
+    def excludes(self) -> str:
+        """What the experiments say that it is not, and what was not asked, and why."""
+        table = self.tables["ablation"]
+        seen = {s.name: table[s.name] for s in (*SWITCHES, *GROUPS) if s.name in table}
+        seen |= {name: text for name, text in table.items() if name.endswith(LEFT)}
+        if not seen:
+            return "none: nothing can be switched off there"
+        shows = [name for name, text in seen.items() if not gone(text) and _ran(text) and not name.endswith(LEFT)]
+        ops = [n.removesuffix(LEFT) for n, text in seen.items() if not gone(text) and _ran(text) and n.endswith(LEFT)]
+        shows += [f"{', '.join(ops)}{LEFT}"] if ops else []
+        silent: dict[str, list[str]] = {}
+        for name, text in seen.items():
+            if not gone(text) and not _ran(text):
+                silent.setdefault(_LATER if _LATER in text else text.removeprefix("not run: "), []).append(name)
+        later = len(silent.pop(_LATER, []))
+        parts = [f"it shows still with {', '.join(shows)}"] if shows else []
+        parts += [f"not asked: {', '.join(names)} ({why})" for why, names in silent.items()]
+        parts += [f"not asked: {later} that act later than {self.asked_at}, {_LATER}"] if later else []
+        told = "; ".join(parts) or "nothing: each change that was asked makes it vanish"
+        return f"{told}. {self.asked()}"
+
+    def asked(self) -> str:
+        """At which stage changes were asked, and what the built program said."""
+        where = f"Asked at {self.asked_at}" if self.asked_at else "Asked of the program itself"
+        proofs = "; ".join(f"{name}: {said}" for name, said in self.proved.items())
+        return f"{where}; built: {proofs}" if proofs else where
 
     def impossible_layout(self) -> str:
         """The node of the graph at fault that cannot be laid out as it is, as inductor lowered the graph or got it."""

@@ -1,6 +1,6 @@
 """Findings on a release of torch, each run as it was found, in a process of that release's environment.
 
-The whole judgement runs there, where `releases` runs a finding's script. What came of it is SHOWS, GONE, or a reason.
+The whole judgement runs there. What came of it is SHOWS, GONE, or a reason.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzzer.diagnosis.releases import environments
 from fuzzer.execution.pool import server_environment
 from fuzzer.findings import checkout
 from fuzzer.findings.cause import VALUES, raised
@@ -45,6 +45,21 @@ def _checkouts() -> list[Path]:
     asked = ["git", "-C", str(checkout.ROOT), "rev-parse", "--path-format=absolute", "--git-common-dir"]
     told = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     return list(dict.fromkeys([checkout.ROOT, *([Path(told).parent] if told else [])]))
+
+
+def environments() -> list[Path]:
+    """The Pythons of the checkout's environments (folders `.venv-X`) but this one's, oldest release first."""
+    folders = checkout.ROOT.glob(".venv-*") if checkout.ROOT is not None else ()
+    found = [path / "bin" / "python" for path in folders if (path / "bin" / "python").exists()]
+    return sorted((p for p in found if p.parents[1] != Path(sys.prefix)), key=lambda p: numbers(_release(p)))
+
+
+def _release(python: Path) -> str:
+    return python.parents[1].name.removeprefix(".venv-")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split("+")[0].split(".") if part.isdecimal()]
 
 
 def release_of(python: Path) -> str:

@@ -8,17 +8,26 @@ kink the one-sided derivatives and the derivatives nearby span what is legal, ea
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 
-from fuzzer.execution.explore import run_trial
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import Refused
 from fuzzer.judgement.comparison import TensorVerdict, judge_tensors, looks, outside_floor, spread, worst_element
-from fuzzer.judgement.trial import RAN, Trial
-from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNDECIDED
+from fuzzer.judgement.trial import Raised, Trial
+from fuzzer.judgement.verdict import (
+    BOTH,
+    CHOICE,
+    COMPILED,
+    DIFFERS,
+    EAGER,
+    NEITHER,
+    RAISES,
+    UNDECIDED,
+    Finding,
+    side_by_class,
+)
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.arithmetic import divides_by_frequency
@@ -318,18 +327,40 @@ def _decide_forward(trial: Trial, found: list[TensorVerdict]) -> str:
     )
 
 
-def check_gradients(task: Task, text: str) -> Report:
-    """Run a program once more; the note `side` says who is wrong. An entry point for the pool."""
-    try:
-        trial = run_trial(task, text)
-    except Refused as error:
-        return Report(text, rejected=str(error))
-    if trial.subject.outcome != RAN:
-        return Report(text, notes={"side": f"none: the compiled side {trial.subject.outcome}"})
+def side_of(trial: Trial) -> str:
+    """Which side of a trial that ran is wrong, and why."""
     try:
         with torch.no_grad():
             found = list(judge_tensors(trial, list(trial.targets)))
-            ruling = decide(trial, found) if found else "none: no tensor lies outside its floor"
+            return decide(trial, found) if found else "none: no tensor lies outside its floor"
     except Unreplayable as error:
-        ruling = f"{UNDECIDED}: the trace cannot be replayed: {error}"
-    return Report(text, notes={"side": ruling})
+        return f"{UNDECIDED}: the trace cannot be replayed: {error}"
+
+
+# Where exceptions come from, by the innermost of torch's files on their traceback.
+_COMPILERS = ("_inductor", "_dynamo", "_functorch", "fx", "_subclasses", "_decomp", "_refs", "_prims", "_meta",
+              "_higher_order_ops", "_guards", "_library", "utils/_sympy")  # fmt: skip
+_FILE = re.compile(r'File "([^"]+)", line \d+, in (\w+)')
+
+
+def who_raised(raised: Raised) -> str:
+    """Whose exception it is that the compiled side raised: the compiler's, that of the code it wrote, a kernel's."""
+    files = _FILE.findall(raised.traceback)
+    torchs = [(path.removeprefix("torch/"), name) for path, name in files if path.startswith("torch/")]
+    path, name = torchs[-1] if torchs else ("", "")
+    where = f" in torch/{path}, {name}" if path else ""
+    if path.startswith(_COMPILERS):
+        return f"{raised.kind}{where}: the compiler's own"
+    written = files and not files[-1][0].startswith(("torch/", "fuzzer/"))
+    of = "the code that it wrote" if written else "a kernel that eager has too, given what eager does not give it"
+    return f"{raised.kind}{where}: raised by {of}"
+
+
+def told_side(finding: Finding, raised: str) -> str:
+    """Which side it is where that is no question of numbers; raised: what `who_raised` says. "" where it is one."""
+    side, said = side_by_class(finding.signature), finding.detail.partition("\n")[0]
+    if side == RAISES:
+        return f"{side}: {raised or said}; eager runs"
+    if side == DIFFERS:
+        return f"{side}: {said}; what eager does is the measure"
+    return f"{side}: {said}; eager ends well" if side else ""

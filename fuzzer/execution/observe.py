@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -130,7 +131,7 @@ class Side:
             self.seconds, self.cpu_seconds = spent()
             raise
         except Exception as error:  # whatever the code under test raises is its outcome
-            raised = Raised(_kind(error), _message(error), _frames(error))
+            raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
             global _lost
             _lost = _lost or not context_is_usable(self.subject.device)
             return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
@@ -221,3 +222,12 @@ def _frames(error: BaseException) -> tuple[str, ...]:
     stack = traceback.extract_tb(inner.__traceback__) or traceback.extract_tb(error.__traceback__)
     names = [frame.name for frame in stack if "/torch/" in frame.filename.replace("\\", "/")]
     return tuple(reversed(names[-3:]))
+
+
+# A file as a traceback names it, up to where a package begins: what is before is this machine's.
+_BEFORE_PACKAGE = re.compile(r'(?<=File ")[^"]*/(?:(?:site|dist)-packages/|(?=fuzzer/\w))')
+
+
+def _traceback(error: BaseException) -> str:
+    """The whole traceback, with those of the exceptions that it came from."""
+    return _BEFORE_PACKAGE.sub("", "".join(traceback.format_exception(error)))

@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from fuzzer.findings.diagnosed import decided_before, diagnosed_by
 from fuzzer.findings.kernel import is_composite, kernel
+from fuzzer.findings.switches import SWITCHES, convicting, gone
 from fuzzer.judgement.verdict import COMPILED, EAGER, Comparison, Finding
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse
@@ -59,7 +61,35 @@ def cause_of(finding: Finding) -> Cause:
         if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: anything may come of it
             kind = f"raises {finding.signature.pattern.split(' ')[0]}"
         marks = {f"{stage}: {decided}: {kind}", f"{stage}: {decided}: {_body(program)}"}
+        if decided in _NEW:
+            before = _before_switches(finding, program, stage, kind)
+            marks, probes = marks | before[0], before[1]
+    if diagnosed_by(finding) > 1:
+        marks, probes = _by_version(decided, marks, probes)
     return Cause(stage, decided, kind, frozenset(marks | _by_words(finding, stage)), frozenset(probes))
+
+
+def _by_version(decided: str, marks: set[str], probes: set[str]) -> tuple[set[str], set[str]]:
+    """The same, where the switches were asked: an operator is proved to be at fault. It joins what an older diagnosis
+    laid to it, which may be of something that only shows there, and that is no tie to what was found to do so."""
+    proved = {f"proved {mark}" for mark in marks | (probes if not decided else set())}
+    if decided.startswith("operator"):
+        return proved, probes | marks
+    return marks, probes | (proved if not decided else set())
+
+
+# What only switches decide. Of a pass, precision and layout the bisector said the same.
+_NEW = {s.decided for s in SWITCHES if s.kind not in ("fp fusion", "pass", "precision", "layout")}
+
+
+def _before_switches(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
+    """(marks, probes) by which variants are found whose diagnosis asked no switches (`diagnosed.DIAGNOSER` 1): that of
+    an operator which was left to ATen is no cause of this one, but may be what they have."""
+    names = [name.removesuffix(LEFT) for name in vanishing(finding) if name.endswith(LEFT)]
+    decided = {*(f"operator {kernel(name)}" for name in names), *filter(None, [decided_before(finding)])}
+    if decided:
+        return set(), {f"{stage}: {what}: {kind}" for what in decided}
+    return _by_program(finding, program, stage, kind)
 
 
 def _body(program: Program) -> str:
@@ -151,7 +181,8 @@ def decided_by(finding: Finding, program: Program, stage: str, kind: str) -> str
         return "region autocast"
     if not finding.stages and kind == "no gradient" and any(is_composite(node.op) for node in program.nodes):
         return "replaced kernels"
-    return _by_bisection(finding, stage)
+    switches = convicting(finding.ablation) if diagnosed_by(finding) > 1 else []
+    return switches[0].decided if switches else _by_bisection(finding, stage)
 
 
 def _by_bisection(finding: Finding, stage: str) -> str:
@@ -160,7 +191,7 @@ def _by_bisection(finding: Finding, stage: str) -> str:
     if any(name == "fp fusion off" or name.endswith("contract_flag=off") for name in vanishes):
         return "fp fusion"
     if subsystem.endswith("_passes"):
-        return f"pass {next((name for name in vanishes if name in _switches(finding)), info)}"
+        return f"pass {next((name for name in vanishes if name in _passes()), info)}"
     if subsystem not in ("", "lowerings", "decomposition"):
         return f"pass {subsystem}"
     ops = [info, *(name.removesuffix(LEFT) for name in vanishes if name.endswith(LEFT))]
@@ -168,13 +199,13 @@ def _by_bisection(finding: Finding, stage: str) -> str:
 
 
 def vanishing(finding: Finding) -> list[str]:
-    """The single changes under which a finding agrees."""
-    return [name for name, seen in finding.ablation.items() if seen == "agree"]
+    """The single changes under which a finding is gone."""
+    return [name for name, seen in finding.ablation.items() if gone(seen)]
 
 
-def _switches(finding: Finding) -> list[str]:
+def _passes() -> list[str]:
     """Changes that switch one pass off, and no more than that."""
-    return [name for name in finding.ablation if re.fullmatch(r"inductor\.(?!pattern_matcher)\w+=False", name)]
+    return [switch.name for switch in SWITCHES if switch.kind in ("pass", "layout")]
 
 
 def _bisected(finding: Finding) -> tuple[str, str]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from fuzzer.findings.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of, vanishing
+from fuzzer.findings.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of
 from fuzzer.findings.kernel import kernel
+from fuzzer.findings.switches import AGREE, SWITCHES
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
 from fuzzer.language.text import parse
 
 STAGE = "stage "  # before the name of a stage, as the name of an experiment
-AGREE = "agree"
 MOST_QUESTIONS = 2  # of one fault
 MOST_FAULTS = 3  # that a suspect is held against
 
@@ -78,14 +78,17 @@ def kernels_of(text: str) -> set[str]:
 
 def _decisive(finding: Finding) -> list[Question]:
     """A single change that makes the difference vanish and is about what decides it."""
-    kind, _, what = cause_of(finding).decided.partition(" ")
+    decided = cause_of(finding).decided
+    kind, _, what = decided.partition(" ")
     about: dict[str, Callable[[str], bool]] = {
         "operator": lambda name: name.endswith(LEFT) and kernel(name.removesuffix(LEFT)) == what,
         "setting": lambda name: name.endswith(RESET) and name.removesuffix(RESET) in what.split(),
         "pass": lambda name: name == what or name.startswith(f"inductor.{what.removeprefix('inductor_')}="),
         "fp": lambda name: name.startswith("fp fusion") or "contract_flag" in name,
     }
-    return [Question(name, True) for name in vanishing(finding) if kind in about and about[kind](name)][:1]
+    switches = [switch.name for switch in SWITCHES if switch.decided == decided]
+    agree = [name for name, seen in finding.ablation.items() if seen == AGREE]
+    return [Question(n, True) for n in agree if n in switches or (kind in about and about[kind](n))][:1]
 
 
 def _stages(finding: Finding) -> list[Question]:

@@ -81,11 +81,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception: its type, message, and the innermost torch functions of its traceback."""
+    """An exception: its type, message, the innermost torch functions of its traceback, and that itself, whose paths
+    begin at their package."""
 
     kind: str
     message: str
     frames: tuple[str, ...] = ()
+    traceback: str = ""
 
 
 @dataclass

@@ -20,6 +20,17 @@ FINDINGS = CLASSES[: CLASSES.index("agree")]
 # Which side is wrong (`diagnosis.side`): the first words of a diagnosis' line `side`.
 COMPILED, EAGER, BOTH = "compiled wrong", "eager wrong", "both wrong"
 CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
+# The same where it is no question of numbers: eager ran, and did what it always does.
+RAISES, DIES, HANGS, DIFFERS = "compiled raises", "compiled dies", "compiled hangs", "compiled differs"
+_SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic": DIFFERS, "costly": DIFFERS}
+_NUMBERS = ("outputs_agree", "gradients_agree", "no_new_nonfinite", "settings_agree", "zero_signs_agree")
+
+
+def side_by_class(signature: Signature) -> str:
+    """Which side it is where that is no question of numbers; "" where it is one."""
+    if signature.oracle == "compile_does_not_raise":
+        return RAISES
+    return _SIDES.get(signature.verdict, "" if signature.oracle in _NUMBERS else DIFFERS)
 
 # What a ratio of wrong to right numbers is of: all wrong elements, which share it; a tensor's sums; its worst element.
 ELEMENTS, SUMS, WORST = "elements", "sums", "worst element"
@@ -182,8 +193,9 @@ class Finding:
 
     @property
     def side(self) -> str:
-        """Which side is wrong; "" where that was not asked, or is no question of numbers."""
-        return self.diagnosis.get("side", "").partition(":")[0]
+        """Which side is wrong, raised or died: the first words of the diagnosis' line, or what the class alone says."""
+        said = self.diagnosis.get("side", "").partition(":")[0]
+        return said if said not in ("", "none", "not run") else side_by_class(self.signature) or UNDECIDED
 
     @property
     def id(self) -> str:

@@ -28,7 +28,9 @@ counters             torch._dynamo.utils.counters (tried on 2.11.0 and 2.13.0)
 compile_phases       torch._dynamo.utils.ChromiumEventLogger.log_event_{start,end} (tried on 2.11.0 and 2.13.0)
 inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11.0 and 2.13.0)
 without_part         the two above, torch._inductor.lowering.{lowerings, fallback_handler},
-                     torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0)
+                     torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0),
+                     torch._inductor.codegen.cpp.CppScheduling._get_outer_loop_fusion_depth,
+                     torch._functorch._aot_autograd.schemas.AOTConfig.disable_functionalization
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
 cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding
 build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions}
@@ -426,12 +428,14 @@ def inner_graphs(wanted: Callable[[Any, bool], bool]) -> Iterator[None]:
 
 
 FP_FUSION, GRAPHS = "fp fusion", ("forward graph", "backward graph")
+OUTER_LOOPS, FUNCTIONALIZATION = "outer-loop fusion", "functionalization"
 
 
 def without_part(name: str) -> contextlib.AbstractContextManager[None]:
     """Have inductor do without something: to find out what a difference comes from.
 
     name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that one runs uncompiled;
+           OUTER_LOOPS: C++ loops share no outer loop;  FUNCTIONALIZATION: AOTAutograd leaves writes in place alone;
            an ATen overload ("aten.mm.default"): neither decomposed nor lowered, ATen computes it. AttributeError where
            there is none of that name.
 
@@ -439,6 +443,10 @@ def without_part(name: str) -> contextlib.AbstractContextManager[None]:
     """
     if name == FP_FUSION:
         return _without_fp_fusion()
+    if name == OUTER_LOOPS:
+        return _without_outer_loops()
+    if name == FUNCTIONALIZATION:
+        return _without_functionalization()
     if name in GRAPHS:
         return inner_graphs(lambda module, backward: backward != (name == GRAPHS[1]))
     packet, _, overload = name.removeprefix("aten.").rpartition(".")
@@ -459,6 +467,34 @@ def _without_fp_fusion() -> Iterator[None]:
         yield
     finally:
         TritonKernel.triton_meta_common = before
+
+
+@contextlib.contextmanager
+def _without_outer_loops() -> Iterator[None]:
+    from torch._inductor.codegen.cpp import CppScheduling
+
+    before = CppScheduling._get_outer_loop_fusion_depth
+    CppScheduling._get_outer_loop_fusion_depth = lambda self, node1, node2: 0
+    try:
+        yield
+    finally:
+        CppScheduling._get_outer_loop_fusion_depth = before
+
+
+@contextlib.contextmanager
+def _without_functionalization() -> Iterator[None]:
+    from torch._functorch._aot_autograd.schemas import AOTConfig
+
+    before = AOTConfig.__init__
+
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        before(self, *args, **options | {"disable_functionalization": True})
+
+    AOTConfig.__init__ = init
+    try:
+        yield
+    finally:
+        AOTConfig.__init__ = before
 
 
 @contextlib.contextmanager

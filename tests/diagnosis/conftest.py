@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fuzzer.diagnosis.diagnose import Case
+from fuzzer.diagnosis.case import Case
 from fuzzer.execution.pool import Pool
 
 

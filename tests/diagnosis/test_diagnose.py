@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from fuzzer.campaign.canaries import read_program
-from fuzzer.diagnosis import diagnose
-from fuzzer.diagnosis.diagnose import FIELDS, NO_TIME
+from fuzzer.diagnosis import case
+from fuzzer.diagnosis.diagnose import FIELDS
 from fuzzer.diagnosis.diagnose import diagnose as diagnosed
 from fuzzer.diagnosis.evidence import Evidence
 from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
+from fuzzer.findings.diagnosed import DIAGNOSER, NO_TIME, diagnosed_by, is_current
+from fuzzer.judgement.trial import Subject
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.text import parse, show
 from tests.diagnosis.cases import SIGNATURE, TASK, FakePool, finding, run, wrong_if
@@ -53,11 +55,12 @@ def test_the_tensor_that_a_detail_begins_with_is_the_one_that_is_told(detail: st
 
 
 def test_a_piece_that_ran_out_of_time_says_so(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnose, "VARIANT_SECONDS", 0.01)
-    monkeypatch.setattr(diagnose, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(case, "VARIANT_SECONDS", 0.01)
+    monkeypatch.setattr(case, "LOOK_SECONDS", 0.01)
     pool = FakePool(lambda function, task, what: None)
     found = run(pool)
     assert pool.given_up > 10
+    assert diagnosed_by(found) == DIAGNOSER
     assert set(found.diagnosis) == set(FIELDS)
     assert found.stages["aot_eager"] == found.ablation["inductor.max_fusion_size=1"] == "not run: no answer in 0 s"
     assert found.diagnosis["elements"] == "none: no answer in 0 s"
@@ -70,13 +73,14 @@ def test_a_campaign_whose_time_is_up_leaves_the_diagnosis_to_the_command() -> No
     found = run(FakePool(never), expired=lambda: True)
     assert found.stages["aot_eager"] == f"not run: {NO_TIME}"
     assert found.diagnosis["bisector"] == found.diagnosis["memcheck"] == f"not run: {NO_TIME}"
+    assert not is_current(found)
 
 
 def test_what_runs_when_the_time_is_up_is_given_up() -> None:
     pool = FakePool(lambda function, task, what: None)
     looks = iter((False, False, True))
     found = run(pool, expired=lambda: next(looks, True))
-    assert pool.given_up > 5
+    assert pool.given_up == 5  # the stages
     assert found.stages["aot_eager"] == f"not run: {NO_TIME}"
 
 
@@ -150,7 +154,7 @@ def test_wrong_generated_code_under_a_setting_is_diagnosed(pool: Pool) -> None:
         ratio="constant offset 1",
         settings=f"appears under {needed}=accuracy (the program sets 2)",
         vanishes=f"{needed} at its default",
-        bisector="inductor: lowerings",
+        bisector="not run: single changes tell it",
         culprit="aten.relu.default",
         suspect="forward_graph.py line 3: relu",
     )
@@ -208,3 +212,79 @@ def test_a_stride_that_no_kernel_can_write_is_diagnosed(pool: Pool) -> None:
         bisector="slice_scatter_default",
         suspect="backward_graph.py",
     )
+
+
+# ---------------------------------------------------------------- real faults, the whole way
+
+
+HEAD = """program(1)
+route("autograd")
+"""
+# Of each what is at fault, as torch's sources say, and what is only where it shows.
+FAULTS = {
+    "donated buffers": (
+        """x0 = leaf(f32[()], values="ones")
+v0 = polar_parts(x0, x0)
+v1 = elu(v0)
+backward(v1, cotangent(f32[2], values="ones"))
+""",
+        "inductor",
+        ("functorch.donated_buffer=False", "it shows in aten.exp.default"),
+    ),
+    "guessed strides": (
+        """x0 = leaf(f32[64, 4], stride=(1, 1), values="ones")
+v0, v1, v2, v3, v4 = chunk(x0, chunks=5)
+backward(v0, cotangent(f32[13, 4], values="arange"))
+""",
+        "aot_eager_decomp_partition",
+        ("strides of cotangents guessed", "functorch.guess_tangent_strides_as_outputs=False"),
+    ),
+    "functionalization": (
+        """x0 = leaf(f32[()], values="tiny")
+v0 = neg(x0)
+v1 = expand_as(v0, x0)
+v2 = square_(v1)
+backward(v0, cotangent(f32[()], values="ones"))
+""",
+        "inductor",
+        ("functionalization of writes in place",),
+    ),
+    "eager's kernel in a layout": (
+        """x0 = leaf(f32[1, 2, 1, 2, 1], stride=(2, 1, 1, 2, 2), values="ones")
+v0 = batch_norm(x0, running_mean=None, running_var=None, training=True)
+backward(v0, cotangent(f32[1, 2, 1, 2, 1], values="arange"))
+""",
+        "aot_eager_decomp_partition",
+        ("eager's own kernel for", "batch_norm", "with every leaf contiguous both agree"),
+    ),
+    "an operator": (
+        """x0 = leaf(f32[1, 1], values="ones")
+v0 = avg_pool1d(x0, kernel_size=2, ceil_mode=True)
+backward(v0, cotangent(f32[1, 1], values="ones"))
+""",
+        "inductor",
+        ("inductor's code for aten.avg_pool2d_backward.default: left to ATen",),
+    ),
+    "a vectorized operator": (
+        """x0 = leaf(f32[4], values="tiny")
+v0 = expm1(x0)
+backward(v0, cotangent(f32[4], values="ones"))
+""",
+        "inductor",
+        ("inductor's code for aten.expm1.default: left to ATen",),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_torch_is_convicted_and_not_where_it_shows(pool: Pool, name: str) -> None:
+    program, backend, told = FAULTS[name]
+    task = replace(TASK, place=replace(TASK.place, subject=Subject(backend, "cpu")), fresh=True)
+    shown = pool.result(pool.submit(examine, task, HEAD + program), task)
+    if not shown.verdicts:
+        pytest.skip("this torch has it no more")
+    found = diagnosed(finding(HEAD + program, shown.verdicts[0].signature), task, pool, pool.scratch)
+    for part in told:
+        assert part in found.diagnosis["culprit"], found.diagnosis
+    assert found.diagnosis["excludes"]

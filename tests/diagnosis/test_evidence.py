@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fuzzer.diagnosis.ablation import STAGES
+from fuzzer.diagnosis.ablation import LATER, STAGES
 from fuzzer.diagnosis.evidence import Evidence
 from tests.diagnosis.cases import finding
 
@@ -40,7 +40,7 @@ LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
         (evidence(subsystem="post_grad_passes", info="reinplace"), "inductor's pass reinplace (post_grad_passes)"),
         (
             evidence(("inductor.joint_graph_constant_folding=False",), subsystem="joint_graph_passes", info="folding"),
-            "inductor's pass folding (joint_graph_passes), gone with inductor.joint_graph_constant_folding=False",
+            "constants folded in the joint graph (inductor.joint_graph_constant_folding=False): with this change",
         ),
         (evidence(subsystem="lowerings", info="tanh"), "inductor's code for aten.tanh.default: left"),
         (evidence(LEFT[:1]), "inductor's code for aten.tanh.default: left to ATen, the difference is gone"),
@@ -56,6 +56,32 @@ LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
             "the layout of diagonal_scatter (aten.diagonal_scatter.default): no view, yet its elements share memory",
         ),
         (evidence(**{"shared forward_graph.py": "of the other graph"}), "not found beyond the stage inductor"),
+        # what operators share convicts before an operator, which is where it shows
+        (
+            evidence(("functorch.donated_buffer=False", "inductor.inplace_buffers=False", *LEFT)),
+            "donated buffers: saved tensors whose memory the backward may take (functorch.donated_buffer=False) and "
+            "in-place buffers: results written over operands (inductor.inplace_buffers=False): with any of these "
+            "changes the difference is gone; it shows in aten.tanh.default, aten.mul.Tensor",
+        ),
+        (evidence(("inductor.allow_buffer_reuse=False", LEFT[0])), "reuse of the memory of dead buffers"),
+        (evidence(("outer-loop fusion off", "inductor.max_fusion_size=1", LEFT[0])), "outer-loop fusion"),
+        (
+            evidence(("functorch.guess_tangent_strides_as_outputs=False", "every leaf contiguous")),
+            "strides of cotangents guessed from the outputs'",
+        ),
+        # what says more of the cause comes before memory and fusion
+        (
+            evidence(("inductor.emulate_precision_casts=True", "inductor.max_fusion_size=1", LEFT[0])),
+            "half precision kept in float32",
+        ),
+        (
+            evidence((*LEFT[:1], "every leaf contiguous")),
+            "inductor's code for aten.tanh.default: left to ATen, the difference is gone; with every leaf contig",
+        ),
+        (
+            evidence(("every leaf contiguous",), "eager wrong: so"),
+            "eager's own kernel for tanh: what is compiled instead is right; with every leaf contiguous both agree",
+        ),
         (evidence(LEFT[:1], "eager wrong: so"), "eager's own kernel for aten.tanh.default: what is compiled"),
         (
             evidence((), "eager wrong: so", subsystem="decomposition", info="aten.tanh_backward.default"),
@@ -101,3 +127,17 @@ def test_the_picture_says_why_there_is_none() -> None:
     known.finding = replace(known.finding, original="program(1)")
     known.note_difference({}, "", {}, "")
     assert (known.notes["ratio"], known.notes["original"]) == ("none: x0.grad[0]", "none: it was wrong")
+
+
+def test_a_conclusion_says_what_it_excludes_and_what_was_not_asked() -> None:
+    known = evidence(("functorch.donated_buffer=False",))
+    known.tables["ablation"] |= {"inductor.inplace_buffers=False": "wrong", "outer-loop fusion off": "'off' already",
+                                 "fp fusion off": f"not run: it acts at x, {LATER}",
+                                 "aten.mul.Tensor left to ATen": "wrong"}  # fmt: skip
+    known.asked_at, known.proved = "inductor:ir", {"functorch.donated_buffer=False": "agree"}
+    known.summarise()
+    assert known.notes["excludes"] == (
+        "it shows still with inductor.inplace_buffers=False, inductor.max_fusion_size=1, aten.mul.Tensor left to ATen; "
+        "not asked: outer-loop fusion off ('off' already); not asked: 1 that act later than inductor:ir, "
+        "when the difference is there already. Asked at inductor:ir; built: functorch.donated_buffer=False: agree"
+    )

@@ -23,9 +23,17 @@ from fuzzer.diagnosis.matrix import (
 from fuzzer.findings.faults import GONE, SHOWS, Fault, State
 from fuzzer.judgement.verdict import Finding, Natural, Signature
 from tests.diagnosis.cases import finding
-from tests.diagnosis.test_releases import environment
 
 FAULT = Fault("F1", "t", "wrong", "", "", "", "2026", 1, 1, State("new"), ("2.13.0 cpu", "2.11.0 cpu"), ("2.15.0 cpu",))
+
+
+def environment(folder: Path, release: str, script: str) -> Path:
+    """A fake environment of a release, whose Python does what this shell script does."""
+    python = folder / f".venv-{release}" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    return python
 
 
 def row(name: str, verdict: str, *signatures: object, rejected: str = "") -> dict[str, object]:

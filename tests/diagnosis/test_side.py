@@ -8,14 +8,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fuzzer.diagnosis.side import check_gradients, combine, decide
+from fuzzer.diagnosis.dissect import describe_and_decide
+from fuzzer.diagnosis.side import combine, decide, told_side, who_raised
 from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import run_reference
 from fuzzer.judgement.comparison import judge_tensors
-from fuzzer.judgement.trial import RAN, Observation, Place, Subject, Trial
-from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNDECIDED
+from fuzzer.judgement.trial import RAN, Observation, Place, Raised, Subject, Trial
+from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNDECIDED, Signature
 from fuzzer.language.text import parse
+from tests.diagnosis.cases import finding
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
@@ -232,7 +234,7 @@ backward(v0, cotangent(f32[1, 2, 1, 2, 1], values="arange"))
 @pytest.mark.parametrize("text", [HARDSIGMOID, BATCH_NORM])
 def test_faults_of_eager_on_the_cpu_are_eagers(text: str) -> None:
     place = Place(Subject("eager", "cpu"), Subject("aot_eager_decomp_partition", "cpu"))
-    report = check_gradients(Task(place=place, fresh=True), text)
+    report = describe_and_decide(Task(place=place, fresh=True), text)
     side = report.notes["side"]
     assert side.startswith((EAGER, "none: no tensor")), side  # the second: a release has repaired it
 
@@ -251,3 +253,49 @@ v0 = {op}(x0, x1, scale_grad_by_freq=True)
 backward(v0, cotangent(f32[{shape}], values="ones"))
 """)
     assert "no derivatives then" in told(text, lambda g: 3 * g)
+
+
+# ---------------------------------------------------------------- what is no question of numbers
+
+
+def traceback(*files: str) -> str:
+    return "".join(f'  File "{file}", line 1, in run\n' for file in files)
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        (
+            ("fuzzer/language/routes/autograd.py", "torch/_inductor/graph.py"),
+            "_inductor/graph.py, run: the comp",
+        ),
+        (
+            ("torch/_dynamo/eval_frame.py", "torch/_ops.py"),
+            "in torch/_ops.py, run: raised by a kernel that eager",
+        ),
+        (("torch/_inductor/output_code.py", "torch/_ops.py", "cabc.py"), "raised by the code that it wrote"),
+        ((), "TypeError: raised by a kernel"),
+    ],
+)
+def test_an_exception_is_of_the_innermost_of_torchs_files(files: tuple[str, ...], told: str) -> None:
+    said = who_raised(Raised("TypeError", "no", (), traceback(*files)))
+    assert told in said
+    assert said.startswith("TypeError")
+
+
+@pytest.mark.parametrize(
+    ("signature", "side"),
+    [
+        (Signature("compile_does_not_raise", "raises", "forward", "TypeError"), "compiled raises: TypeError in"),
+        (Signature("compile_does_not_raise", "unsupported", "forward", "TypeError"), "compiled raises: TypeError in"),
+        (Signature("worker_survives", "crashes", "backward", "SIGSEGV"), "compiled dies: x0.grad[0]"),
+        (Signature("worker_survives", "hangs", "backward", ""), "compiled hangs: x0.grad[0]"),
+        (Signature("metadata_agrees", "wrong", "forward", "dtype"), "compiled differs: x0.grad[0]"),
+        (Signature("inputs_untouched", "wrong", "forward", "leaf"), "compiled differs: x0.grad[0]"),
+        (Signature("gradients_agree", "wrong", "backward", "other"), ""),
+    ],
+)
+def test_every_class_has_a_side_with_and_without_a_diagnosis(signature: Signature, side: str) -> None:
+    found = finding(signature=signature)
+    assert told_side(found, "TypeError in torch/_inductor/graph.py").startswith(side)
+    assert found.side == (side.partition(":")[0] or UNDECIDED)

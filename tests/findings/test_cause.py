@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.findings.cause import Cause, cause_of, group
+from fuzzer.findings.diagnosed import DIAGNOSER, VERSION, version_line
+from fuzzer.findings.switches import OUTER_LOOPS, SWITCHES
 from fuzzer.judgement.verdict import Comparison, Finding, Signature
 
 HEAD = 'program(1)\nroute("autograd")\n'
@@ -187,3 +189,83 @@ def test_findings_of_one_cause_share_it_whichever_of_inductors_stages_was_asked(
     before = found(text("tanh"))
     asked = {"eager": "agree", "aot_eager_decomp_partition": "agree", "inductor:graph": "agree", "inductor:ir": "wrong"}
     assert cause_of(replace(before, stages={**asked, "inductor": "wrong"})) == cause_of(before)
+
+
+# ---------------------------------------------------------------- switches
+
+
+def anew(before: Finding, *vanishes: str, outcome: str = "agree") -> Finding:
+    """The same diagnosed by this version: what vanished then, and no bisector."""
+    told = version_line(before, cause_of(before).decided)
+    return replace(before, ablation=dict.fromkeys(vanishes, outcome), diagnosis={VERSION: told})
+
+
+DONATED, IN_PLACE, EXP = (
+    "functorch.donated_buffer=False",
+    "inductor.inplace_buffers=False",
+    "aten.exp.default left to ATen",
+)
+
+
+@pytest.mark.parametrize(
+    ("vanishes", "decided"),
+    [
+        ((DONATED, IN_PLACE, EXP), "memory functorch.donated_buffer"),
+        ((IN_PLACE, EXP), "memory inductor.inplace_buffers"),
+        (("outer-loop fusion off", "inductor.max_fusion_size=1", EXP), "fusion outer-loop fusion"),
+        (("inductor.max_fusion_size=1", EXP), "fusion inductor.max_fusion_size"),
+        (
+            ("inductor.emulate_precision_casts=True", "inductor.max_fusion_size=1"),
+            "pass inductor_emulate_precision_casts",
+        ),
+        (("inductor.layout_optimization=False",), "pass inductor_layout_optimization"),
+        (("inductor.shape_padding=False", "inductor.pattern_matcher=False"), "pass inductor.shape_padding=False"),
+        ((EXP,), "operator exp"),
+        (("inductor.fallback_by_default=True",), ""),
+    ],
+)
+def test_what_operators_share_decides_before_an_operator(vanishes: tuple[str, ...], decided: str) -> None:
+    assert cause_of(anew(found(text("exp")), *vanishes)).decided == decided
+
+
+def test_an_older_diagnosis_is_read_as_it_was_made() -> None:
+    old = found(text("exp"), vanishes=(IN_PLACE, "inductor.max_fusion_size=1", EXP))
+    assert cause_of(old).decided == "operator exp"
+
+
+def test_diagnosed_anew_a_finding_keeps_its_fault_although_its_culprit_is_another() -> None:
+    one, other = found(text("exp", "neg"), vanishes=(EXP,)), found(text("exp", "sin"), vanishes=(EXP,))
+    assert cause_of(one).shares(cause_of(other))
+    again = cause_of(anew(one, DONATED))
+    assert again.decided == "memory functorch.donated_buffer"
+    assert again.shares(cause_of(other))
+    assert cause_of(other).shares(again)
+    assert again.shares(cause_of(anew(other, DONATED)))
+
+
+def test_two_causes_that_show_in_one_operator_stay_two() -> None:
+    lowering = anew(found(text("exp", "sin"), vanishes=()), EXP)
+    donated = anew(found(text("exp", "neg"), vanishes=()), DONATED)
+    fused = anew(found(text("exp", "abs"), vanishes=()), "inductor.max_fusion_size=1")
+    assert len(group((name, cause_of(f)) for name, f in zip("abc", (lowering, donated, fused), strict=True))) == 3
+
+
+def test_functionalization_decides_where_only_it_gives_the_outputs_back() -> None:
+    off = anew(found(text("neg", "square_"), "aot_eager"), "functionalization off", outcome="gone: wrong")
+    assert cause_of(off).decided == "functionalization"
+    assert cause_of(off).shares(cause_of(found(text("neg", "square_"), "aot_eager")))
+
+
+def test_parts_are_called_as_the_compiler_is_told_of_them() -> None:
+    from fuzzer.language import private
+
+    parts = {private.FP_FUSION, private.OUTER_LOOPS, private.FUNCTIONALIZATION}
+    assert {switch.part for switch in SWITCHES if switch.part} == parts
+    assert OUTER_LOOPS == private.OUTER_LOOPS
+
+
+def test_the_version_of_a_diagnosis_tells_what_the_one_before_decided() -> None:
+    old = found(text("exp"), vanishes=(EXP,), diagnosis={"stage": "inductor"})
+    again = anew(old, DONATED)
+    assert again.diagnosis[VERSION] == f"{DIAGNOSER}, before it: operator exp"
+    assert version_line(again, "memory functorch.donated_buffer") == again.diagnosis[VERSION]

@@ -1,0 +1,177 @@
+"""One finding under diagnosis: runs what brings evidence, at the cheapest stage that shows the finding."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fuzzer.diagnosis.ablation import STAGES, Ablation, outcome_text, stages
+from fuzzer.diagnosis.dissect import compile_only, describe_and_decide, describe_difference, run_bisector
+from fuzzer.diagnosis.evidence import Evidence
+from fuzzer.diagnosis.side import told_side
+from fuzzer.execution.explore import examine
+from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.verify import matching
+from fuzzer.findings.diagnosed import NO_TIME
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.judgement.verdict import Finding, without_paths
+from fuzzer.language.routes import ROUTES
+from fuzzer.language.text import parse
+
+# Wall seconds that a piece may take. At a stage a program takes 0.2 to 0.5 s on a free core, built 2 to 5 s, and a
+# campaign goes on beside: 40 variants at a stage; a closer look at one built program; 20 runs of the bisector (5
+# backends, 11 subsystems, a few halvings) at a stage.
+VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 120.0, 120.0, 40.0
+
+
+class Case:
+    """One finding under diagnosis.
+
+    task   the program built, where it was found;  at   the same at the cheapest stage that shows the finding.
+    """
+
+    def __init__(self, finding: Finding, task: Task, pool: Pool, scratch: Path, expired: Callable[[], bool]):
+        self.finding, self.task, self.pool, self.scratch, self.expired = finding, task, pool, scratch, expired
+        self.subject, self.at = task.place.subject, task
+        self.evidence = Evidence(finding)
+
+    def run_all(self, asked: Sequence[tuple[Callable[..., Report], Task, Any]], seconds: float) -> list[Report]:
+        """The Reports of function(task, what), run on all workers; what has not ended in time is given up."""
+        if self.expired():
+            return [Report("", rejected=NO_TIME) for _ in asked]
+        return self.results(self.pool, [self.pool.submit(*one) for one in asked], seconds)
+
+    def results(self, pool: Pool, futures: list[Future[Report]], seconds: float) -> list[Report]:
+        until = time.monotonic() + seconds
+        late = set(futures)
+        while late and time.monotonic() < until and not self.expired():
+            _, late = wait(futures, timeout=min(seconds, 0.5))
+        pool.abandon(late)
+        reason = NO_TIME if self.expired() else f"no answer in {seconds:.0f} s"
+        return [Report("", rejected=reason) if f in late else pool.result(f, self.task) for f in futures]
+
+    # ------------------------------------------------------------ variants
+
+    def run_ablations(self, variants: Sequence[Ablation]) -> dict[str, bool]:
+        """Run variants, each different text and task once, and tell each one's class in its table. Gives whether each,
+        by name, shows the finding's very signature."""
+        own, tables = self.finding.signature, self.evidence.tables
+        if not self.outputs_differ():
+            variants = [replace(c, skipped=c.skipped or _SPOILT) if c.brings else c for c in variants]
+        unique = list({(c.task, c.text): None for c in variants if not c.skipped})
+        asked = [(examine, task, text) for task, text in unique]
+        reports = dict(zip(unique, self.run_all(asked, VARIANT_SECONDS), strict=True))
+        same = {}
+        for c in variants:
+            report = None if c.skipped else reports[c.task, c.text]
+            same[c.name] = report is not None and matching(report, own) is not None
+            gone = c.brings and report is not None and _outputs_agree(report)
+            told = without_paths(outcome_text(report, own.verdict, gone)) if report else c.skipped
+            tables[c.table][c.name] = told
+            if c.table == "subset" and same[c.name]:
+                self.evidence.sufficient_settings.append(c.name)
+        return same
+
+    def outputs_differ(self) -> bool:
+        """Whether a tensor that is wrong is no gradient."""
+        names = self.evidence.found.get("tensors", "").split(", ")
+        return any(name and not name.endswith(".grad") for name in names)
+
+    def run_stages(self) -> None:
+        """The stages; what is asked from now on is asked at the first of those from which on all show the finding."""
+        variants = list(stages(parse(self.finding.program), self.task))
+        same = self.run_ablations(variants)
+        for c in reversed(variants):
+            if self.evidence.tables["stage"][c.name].startswith("not run"):
+                continue
+            if not same[c.name]:
+                break
+            self.at = c.task
+        if variants:
+            self.evidence.tables["stage"][self.subject.backend] = self.finding.signature.verdict
+            self.evidence.asked_at = self.at.place.subject.backend
+
+    def prove(self, change: Ablation) -> None:
+        """Ask the built program for what the stage said of a change that convicts; what it says counts."""
+        if self.at == self.task or self.expired():
+            return
+        table = self.evidence.tables[change.table]
+        before = table[change.name]
+        self.run_ablations([change])
+        if table[change.name].startswith("not run"):
+            table[change.name] = before
+        else:
+            self.evidence.proved[change.name] = table[change.name]
+
+    # ------------------------------------------------------------ closer looks
+
+    def describe(self) -> None:
+        """The shape of the error, here and in the original program; graphs and code; which side is wrong."""
+        evidence, finding = self.evidence, self.finding
+        asked: list[tuple[Callable[..., Report], Task, Any]] = [(describe_and_decide, self.task, finding.program)]
+        if finding.original != finding.program:  # larger, and only its picture is wanted
+            asked.append((describe_difference, self.at, finding.original))
+        if self.subject.backend in list(STAGES)[1:-1]:  # inductor gets the graph that these backends run
+            seen_by = Place(self.task.place.reference, Subject("inductor:graph", self.subject.device))
+            asked.append((describe_difference, replace(self.task, place=seen_by), finding.program))
+        here, *others = self.run_all(asked, LOOK_SECONDS)
+        before = others[0] if finding.original != finding.program else here
+        graphs = {k: v for r in others[-1:] for k, v in r.files.items() if k.endswith("_graph.py") and r is not before}
+        died = _failure(here)
+        files = self.run_all([(compile_only, *asked[0][1:])], LOOK_SECONDS)[0].files if died else here.files
+        evidence.files |= files | graphs | ({"stderr.txt": here.stderr} if here.stderr else {})
+        evidence.found |= here.notes
+        evidence.note_difference(here.notes, died, before.notes, _failure(before) or before.notes.get("outcome", ""))
+        side = told_side(finding, here.notes.get("raised", ""))
+        evidence.notes["side"] = side or here.notes.get("side", f"undecided: not run: {died or 'it raised'}")
+
+    def bisect(self) -> None:
+        """PyTorch's bisector, in a process of its own, at the stage."""
+        evidence = self.evidence
+        if cannot := self.why_no_bisector():
+            evidence.notes["bisector"] = f"not run: {cannot}"
+            return
+        what = (self.finding.program, self.finding.signature, BISECT_SECONDS)
+        limit = BISECT_SECONDS + LOOK_SECONDS  # the run that goes on when the time is up ends first
+        with Pool(1, [self.subject.device], limit, self.scratch, fresh=True) as own:
+            report = self.results(own, [own.submit(run_bisector, self.bisected(), what)], limit)[0]
+        evidence.found |= report.notes
+        evidence.notes["bisector"] = report.notes.get("bisector", f"failed: {_failure(report)}")
+
+    def bisected(self) -> Task:
+        """The task that the bisector is given, which takes the backends before it by itself."""
+        return self.at if self.at.place.subject.stage else self.task
+
+    def why_no_bisector(self) -> str:
+        """Why the bisector cannot run; "" where it can."""
+        if self.subject.backend not in list(STAGES)[1:]:
+            return f"{self.subject.backend} is no stage of torch.compile"
+        if self.task.place.reference.device != self.subject.device:
+            return "the two sides are on different devices"
+        route = parse(self.finding.program).route.name
+        if not ROUTES[route].torch_compile:
+            return f"route {route} does not go through torch.compile"
+        if self.finding.signature.verdict in ("crashes", "hangs"):
+            return "the program takes its process with it"
+        if self.at.place.subject.backend in list(STAGES)[:2]:
+            return f"it has nothing to halve at the stage {self.at.place.subject.backend}"
+        return NO_TIME if self.expired() else ""
+
+
+_SPOILT = "not run: only gradients differ, and without it none is right"
+
+
+def _outputs_agree(report: Report) -> bool:
+    """Whether a program ran to its end, and no output of it is wrong."""
+    ended = report.verdict not in ("crashes", "hangs", "raises")
+    return ended and not any(v.signature.direction == "forward" for v in report.verdicts)
+
+
+def _failure(report: Report) -> str:
+    """Why a closer look brought nothing: it did not run, or its worker died; else ""."""
+    return report.rejected or (report.verdicts[0].detail if report.verdicts else "")
