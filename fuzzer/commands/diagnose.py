@@ -12,7 +12,8 @@ import click
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import Sides, db_option, json_option, where_option, workers_option
-from fuzzer.commands.reference import finding_task
+from fuzzer.commands.reference import finding_task, runs_here
+from fuzzer.findings.faults import Fault
 from fuzzer.judgement.verdict import Finding
 
 
@@ -26,7 +27,7 @@ from fuzzer.judgement.verdict import Finding
 def diagnose(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
     """Find out again what is at fault in findings of the ledger, where they were found or on --device, and store it.
 
-    Takes about a minute a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
+    Takes less than a minute a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
     finding or ledger; 3 this machine cannot run it; 130 interrupted.
     """
     from fuzzer.findings.rows import encode
@@ -62,13 +63,56 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
     with Pool(workers or default_workers(devices), devices, scratch=folder) as pool:
-        shown = [matching(r, finding.signature) for r in examine_all(pool, [(task, finding.program)] * RUNS)]
-        return diagnose(finding, task, pool, folder) if any(shown) else None
+
+        def shows(times: int) -> bool:
+            reports = examine_all(pool, [(task, finding.program)] * times)
+            return any(matching(report, finding.signature) for report in reports)
+
+        return diagnose(finding, task, pool, folder) if shows(1) or shows(RUNS - 1) else None
+
+
+def brought_up_to_date(
+    finding: Finding, fault: Fault, db: Path, device: str | None = None
+) -> tuple[Finding, Fault]:
+    """The finding and its fault, diagnosed again and stored where an older version of the diagnosis looked at it, or
+    none; as they are where it cannot run or does not show here. One line on stderr says what is done."""
+    from fuzzer.findings import diagnosed
+    from fuzzer.findings.errors import StoreError
+    from fuzzer.findings.faults import release
+    from fuzzer.findings.store import open_store
+
+    if diagnosed.is_current(finding) or not runs_here(finding, device):
+        return finding, fault
+    import torch
+
+    version, here = diagnosed.diagnosed_by(finding), release(torch.__version__)
+    before = f"was diagnosed by version {version} of the diagnosis" if version else "was not diagnosed"
+    on = (device or finding.place.get("device", "cpu")).split(":")[0]
+    if f"{here} {on}" in fault.gone_on:
+        return finding, fault
+    click.echo(f"{finding.id}: it {before}: diagnosing it (--no-diagnose leaves that)", err=True)
+    found = diagnose_one(finding, device, None)
+    if found is None:
+        click.echo(f"{finding.id}: it does not show here, with torch {here}; its diagnosis stays as it is", err=True)
+        return finding, fault
+    try:
+        with open_store(db) as store:
+            store.set_diagnosis(found)
+            return found, store.fault_of(found.id)
+    except StoreError as error:
+        click.echo(f"{finding.id}: the diagnosis is not stored: {error}", err=True)
+    return found, fault
 
 
 def diagnosis_lines(finding: Finding) -> list[str]:
     """What is at fault, for the terminal."""
+    from fuzzer.findings.diagnosed import DIAGNOSER, TRACEBACK, VERSION, diagnosed_by
+
     if not finding.diagnosis:
         return ["not diagnosed yet: backfuzz diagnose " + finding.id]
-    lines = [f"  {name}: {text}" for name, text in finding.diagnosis.items()]
-    return [*lines, f"  attachments (in `backfuzz export`): {', '.join(finding.attachments) or 'none'}"]
+    lines = [f"  {name}: {text}" for name, text in finding.diagnosis.items() if name != VERSION]
+    made = diagnosed_by(finding)
+    lines.append(f"  {VERSION}: {made}" + (f"; this is version {DIAGNOSER}" if made != DIAGNOSER else ""))
+    lines.append(f"  attachments (in `backfuzz export`): {', '.join(finding.attachments) or 'none'}")
+    told = finding.attachments.get(TRACEBACK, "")
+    return lines + ([f"  {TRACEBACK}:", *(f"    {line}" for line in told.splitlines())] if told else [])

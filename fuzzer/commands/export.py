@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
+from fuzzer.commands.diagnose import brought_up_to_date
 from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, where_option
+from fuzzer.commands.options import db_option, json_option, no_diagnose_option, where_option
+from fuzzer.commands.reference import runs_here
 from fuzzer.findings.demonstration import Demonstration
 from fuzzer.findings.scope import Scope
 from fuzzer.judgement.verdict import Finding
@@ -22,6 +24,7 @@ from fuzzer.judgement.verdict import Finding
 @where_option
 @click.option("--no-natural", is_flag=True, help="The minimal program alone; none is grown.")
 @click.option("--no-vary", is_flag=True, help="Measure no scope; one that is stored is told.")
+@no_diagnose_option
 @click.option("--no-run", is_flag=True, help="Run nothing: the draft says that its script was not run.")
 @db_option
 @json_option
@@ -32,6 +35,7 @@ def export(
     device: str | None,
     no_natural: bool,
     no_vary: bool,
+    no_diagnose: bool,
     no_run: bool,
     db: Path,
     as_json: bool,
@@ -39,7 +43,8 @@ def export(
     """Write the scripts of a fault or a finding (standalone; each exits 1 while the fault is there) and issue.md.
 
     repro.py is of the natural program, which is grown first where that was not done yet; minimal.py of the minimal one.
-    Each is run in a fresh process. The scope of the fault is measured where that was not done yet.
+    Each is run in a fresh process. What an older version of the diagnosis looked at is diagnosed again first; the scope
+    of the fault is measured where that was not done yet.
 
     Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
     no such finding, or the ledger cannot be read or the folder written; 3 this machine cannot run it.
@@ -49,7 +54,9 @@ def export(
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
-    runs = not no_run and _runs_here(_on(finding, device))
+    runs = not no_run and runs_here(finding, device)
+    if runs and not no_diagnose:
+        finding, fault = brought_up_to_date(finding, fault, db, device)
     if no_natural:
         finding = replace(finding, natural=None)
     elif runs and finding.natural is None:
@@ -68,15 +75,6 @@ def export(
     told = "not run" if shown is None else shown.told()
     row = {"id": finding.id, "fault": fault.id, "files": paths, "repro": told}
     click.echo(json.dumps(row) if as_json else "\n".join([*paths, f"repro.py: {told}"]))
-
-
-def _runs_here(finding: Finding) -> bool:
-    """Whether this machine has the devices of both sides."""
-    from fuzzer.commands.place import runs_here
-
-    place = finding.place
-    named = [place.get(side, "").partition("@")[2].partition("/")[0] for side in ("backend", "against")]
-    return all(runs_here(device) for device in [place.get("device", "cpu"), *filter(None, named)])
 
 
 def _on(finding: Finding, device: str | None) -> Finding:

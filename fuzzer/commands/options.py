@@ -29,6 +29,9 @@ db_option = click.option(
     "--db", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True, help="The ledger."
 )
 state_option = click.option("--state", type=click.Choice(STATES), default=None, help="Only of faults in this state.")
+no_diagnose_option = click.option(
+    "--no-diagnose", is_flag=True, help="Show the diagnosis as it is, also where an older version made it, or none."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 device_option = click.option("--device", default=None, help=f"One of {DEVICE_NAMES}. Default: a GPU if there is one.")
 where_option = click.option(

@@ -8,6 +8,7 @@ from typing import Any
 
 from fuzzer.commands.options import Sides
 from fuzzer.commands.place import make_task
+from fuzzer.commands.place import runs_here as device_is_here
 from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.text import ParseError, parse
@@ -61,3 +62,11 @@ def finding_task(finding: Finding | None, sides: Sides) -> Any:
         compared = (side, sides.backend or subject)
         return make_task(where, "inductor", compared, fresh=True, also=sides.also + own_oracle)
     return make_task(sides.device, sides.backend or "inductor", sides.compare, fresh=True, also=sides.also)
+
+
+def runs_here(finding: Finding, device: str | None = None) -> bool:
+    """Whether this machine has the devices of both sides, or the one that both are put on."""
+    own = finding.place
+    named = [own.get(side, "").partition("@")[2].partition("/")[0] for side in ("backend", "against")]
+    wanted = [own.get("device", "cpu"), *filter(None, named)] if device is None else [device]
+    return all(map(device_is_here, wanted))

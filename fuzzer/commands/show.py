@@ -7,22 +7,25 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.diagnose import diagnosis_lines
+from fuzzer.commands.diagnose import brought_up_to_date, diagnosis_lines
 from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.faults import encode_fault
 from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.options import db_option, json_option, no_diagnose_option
 from fuzzer.commands.vary import scope_lines
 from fuzzer.findings.faults import Fault
 
 
 @main.command()
 @click.argument("reference", metavar="ID")
+@no_diagnose_option
 @db_option
 @json_option
 @exit_codes
-def show(reference: str, db: Path, as_json: bool) -> None:
+def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
     """Show one finding: its minimal and its natural program, evidence, diagnosis, scope, stages, ablation, environment.
+
+    What an older version of the diagnosis looked at, or none, is diagnosed first, if it can run and shows here.
 
     Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
     """
@@ -33,6 +36,8 @@ def show(reference: str, db: Path, as_json: bool) -> None:
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
         scopes = store.scopes(finding.id)
+    if not no_diagnose:
+        finding, fault = brought_up_to_date(finding, fault, db)
     if as_json:
         told = {"fault": encode_fault(fault), "scopes": [encode_scope(scope) for scope in scopes]}
         click.echo(json.dumps(encode(finding) | told))

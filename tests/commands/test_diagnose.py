@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from fuzzer.execution.messages import Report
+from fuzzer.findings.diagnosed import DIAGNOSER, TRACEBACK, VERSION
+from fuzzer.findings.store import open_store
 from tests.commands.calls import FINDING, call
 
 
@@ -23,7 +25,10 @@ def test_diagnose_stores_and_tells_what_it_found(db: Path, monkeypatch: pytest.M
     assert done.exit_code == 0
     assert asked == [(FINDING, "cpu", 1)]
     for text in (done.stdout, call("show", FINDING.id, "--db", db).stdout):
-        assert "  ratio: all zero\n  attachments (in `backfuzz export`): x0.grad.txt\n" in text
+        assert (
+            "  ratio: all zero\n  diagnoser: 1; this is version 2\n  attachments (in `backfuzz export`): x0.grad.txt\n"
+            in text
+        )
     [row] = json.loads(call("diagnose", FINDING.id, "--db", db, "--json").stdout)
     assert row["diagnosis"] == {"ratio": "all zero"}
 
@@ -37,3 +42,59 @@ def test_diagnose_of_what_does_not_show_here_exits_2_and_stores_nothing(
     assert done.exit_code == 2
     assert f"{FINDING.id}: it does not show here (found with torch {torch.__version__})" in done.stderr
     assert db.read_bytes() == before
+
+
+NEW = replace(FINDING, diagnosis={"side": "compiled raises: KeyError", VERSION: str(DIAGNOSER)},
+              attachments={TRACEBACK: "Traceback\n  File"})  # fmt: skip
+
+
+@pytest.mark.usefixtures("outdated")
+@pytest.mark.parametrize("command", [("show",), ("export", "--no-natural")])
+def test_what_an_older_version_diagnosed_is_diagnosed_again_when_it_is_shown(
+    command: tuple[str, ...], db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", lambda *given: asked.append(given) or NEW)
+    monkeypatch.setattr("fuzzer.commands.export._scripts", lambda *_: ({"repro.py": ""}, None, ""))
+    verb, *options = command
+    first = call(verb, FINDING.id, "--db", db, *options)
+    assert "was not diagnosed: diagnosing it (--no-diagnose leaves that)" in first.stderr
+    assert call(verb, FINDING.id, "--db", db, *options).stderr == ""
+    assert len(asked) == 1
+    with open_store(db) as store:
+        assert store.get(FINDING.id).diagnosis == NEW.diagnosis
+
+
+@pytest.mark.usefixtures("outdated")
+def test_nothing_is_diagnosed_that_is_not_wanted_cannot_run_or_is_gone(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("it is diagnosed")
+
+    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", never)
+    assert call("show", FINDING.id, "--db", db, "--no-diagnose").exit_code == 0
+    assert call("export", FINDING.id, "--db", db, "--no-run").exit_code == 0
+    monkeypatch.setattr("fuzzer.commands.diagnose.runs_here", lambda *_: False)
+    assert call("show", FINDING.id, "--db", db).exit_code == 0
+    monkeypatch.undo()
+    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", never)
+    with open_store(db) as store:
+        store.note_life(f"F{FINDING.id[:7]}", torch.__version__, "cpu", "gone", "2099")
+    assert call("show", FINDING.id, "--db", db).exit_code == 0
+
+
+@pytest.mark.usefixtures("outdated")
+def test_what_does_not_show_here_keeps_its_diagnosis(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = db.read_bytes()
+    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", lambda *_: None)
+    done = call("show", FINDING.id, "--db", db)
+    assert done.exit_code == 0
+    assert "it does not show here" in done.stderr
+    assert db.read_bytes() == before
+
+
+def test_the_whole_traceback_of_what_raised_is_shown(db: Path) -> None:
+    with open_store(db) as store:
+        store.set_diagnosis(NEW)
+    assert f"  {TRACEBACK}:\n    Traceback\n      File\n" in call("show", FINDING.id, "--db", db).stdout
