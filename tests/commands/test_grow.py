@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from fuzzer.commands.grow import grow_one
+from fuzzer.diagnosis.demonstrate import demonstrate
 from fuzzer.execution.messages import Report
+from fuzzer.findings.script import repro
 from fuzzer.judgement.verdict import Comparison, Natural, Signature
 from fuzzer.language.text import parse
 from minimizer.natural import Growth
@@ -76,3 +78,28 @@ def test_a_write_through_a_view_that_is_off_by_a_millionth_grows_into_nan_for_a_
     assert "values=data([100000000.0, inf, 1.0])" in natural.program
     [far] = natural.comparisons
     assert (round(far.eager, 6), math.isnan(far.compiled)) == (0.1, True)
+
+
+NATIVE = """program(1)
+settings({"inductor.cpp.inject_relu_bug_TESTING_ONLY": "accuracy"})
+route("autograd")
+x0 = leaf(f32[3, 4], seed=1)
+x1 = leaf(f32[4], seed=2)
+x2 = leaf(f32[4], seed=3)
+v0, v1, v2 = native_layer_norm(x0, x1, x2, normalized_shape=(4,), eps=1e-05)
+v3 = relu(v0)
+backward(v3, cotangent(f32[3, 4], seed=4))
+"""
+
+
+@pytest.mark.slow
+def test_a_function_beneath_torch_nn_is_called_by_its_public_name_and_the_script_still_shows_the_fault() -> None:
+    shown = Signature("outputs_agree", "wrong", "forward", "other")
+    place = {"backend": "inductor", "against": "eager", "device": "cpu", "torch": torch.__version__}
+    found = grow_one(finding(NATIVE, signature=shown, comparisons=(), place=place), None, 1)
+    assert found is not None
+    assert "public_op" in found[1]
+    grown = found[0].grown
+    script = repro(grown, drawn=True)
+    assert "F.layer_norm(" in script
+    assert demonstrate(script, grown).shows
