@@ -9,7 +9,7 @@ reduction and diagnosis all go this way.
 from __future__ import annotations
 
 import contextlib
-import warnings
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -165,7 +165,7 @@ class Compiled:
         """The same; where its two runs differ, with what torch says of that. Forgets what was compiled."""
         if seen.again is not None and differing_tensors(trial.named(seen), trial.named(seen.again)):
             with self._circumstances():
-                seen.admitted = _determinism_note(self.program, trial, self.task.place.subject, self.journal)
+                seen.admitted = determinism_note(self.program, trial, self.task.place.subject, self.journal)
         return seen
 
     @contextlib.contextmanager
@@ -180,22 +180,22 @@ class Compiled:
             yield tamper
 
 
-def _determinism_note(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
-    """Of a program whose two runs differ: that they do not under torch.use_deterministic_algorithms, or torch's warning
-    of the operation without a deterministic algorithm; "" for neither."""
+def determinism_note(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
+    """Of a program whose two runs differ: the operation that torch.use_deterministic_algorithms refuses, or that they
+    do not differ under it; "" for neither."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     reset_compiler()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Not warn_only: what a kernel says that torch.ops calls, or autograd's own thread, reaches no Python warning.
+    torch.use_deterministic_algorithms(True)
     try:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            seen = observe(program, subject, journal.phase)
+        seen = observe(program, subject, journal.phase)
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
     if seen.again is not None and not differing_tensors(trial.named(seen), trial.named(seen.again)):
         return "two runs are equal under torch.use_deterministic_algorithms"
-    told = (str(warning.message).partition(".")[0] for warning in said)
-    return next((f"torch says: {text}" for text in told if "deterministic" in text), "")
+    said = seen.raised.message if seen.raised else ""
+    refused = re.search(r"[^\n]*?(?:deterministic implementation|not deterministic)", said)
+    return f"torch says: {refused[0]}" if refused else ""
 
 
 # ---------------------------------------------------------------- the verdict
