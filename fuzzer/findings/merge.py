@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlite_utils import Database
 
 from fuzzer.findings import faults, file
+from fuzzer.findings.diagnosed import diagnosed_by, keep_earlier
 from fuzzer.findings.faults import State
+from fuzzer.findings.rows import DIAGNOSED, decode, from_row, to_row
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ def merge(db: Database, other: Database) -> Merged:
     """Take over what another ledger holds, within the caller's transaction.
 
     A variant joins the fault that its marks tie it to. States that people set there hold where nobody set one here;
-    where both did, ours stays and the history tells theirs. Where both counted a program, the larger count holds.
+    where both did, ours stays and the history tells theirs. Where both counted a program, the larger count holds. Where
+    both diagnosed a finding, the newer version of the diagnosis does.
     """
     before = _counts(db)
     for row in _rows(other, "select * from campaign"):
@@ -39,11 +42,13 @@ def merge(db: Database, other: Database) -> Merged:
             told = other.conn.execute("select mark, probe from mark where variant = ?", [row["id"]]).fetchall()
             marks = [name for name, probe in told if not probe]
             touched.add(faults.join(db, row["id"], row["created"], marks, [name for name, probe in told if probe]))
-        elif row["natural"] != "null":
+            continue
+        if row["natural"] != "null":
             db.conn.execute(
                 "update variant set natural = ? where id = ? and natural = 'null'", [row["natural"], row["id"]]
             )
             touched.add(faults.one(db, "select fault from variant where id = ?", row["id"])[0])
+        _take_diagnosis(db, row)
     for row in _rows(other, "select * from scope"):
         db.conn.execute(
             "insert into scope values (:variant, :torch, :device, :created, :told) "
@@ -61,8 +66,8 @@ def merge(db: Database, other: Database) -> Merged:
     return Merged(*(now - then for now, then in zip(after, before, strict=True)))
 
 
-def _rows(db: Database, question: str) -> list[dict[str, Any]]:
-    cursor = db.conn.execute(question)
+def _rows(db: Database, question: str, *values: str) -> list[dict[str, Any]]:
+    cursor = db.conn.execute(question, values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
@@ -73,6 +78,18 @@ def _holds(db: Database, table: str, name: object) -> bool:
 
 def _counts(db: Database) -> list[int]:
     return [faults.one(db, f"select count(*) from {t}")[0] for t in ("fault", "variant", "occurrence", "campaign")]
+
+
+def _take_diagnosis(db: Database, theirs: dict[str, Any]) -> None:
+    """Of a finding that both hold, the diagnosis of the newer version of the diagnoser; of the same version ours."""
+    [mine] = _rows(db, "select * from variant where id = ?", theirs["id"])
+    if mine["diagnosis"] == theirs["diagnosis"]:
+        return
+    known, told = decode(from_row(mine)), decode(from_row(theirs))
+    if diagnosed_by(told) > diagnosed_by(known):
+        told = replace(told, attachments=keep_earlier(told, known))
+        file.put(db, "variant", {"id": told.id, **to_row({name: getattr(told, name) for name in DIAGNOSED})})
+        faults.assign(db, replace(known, **{name: getattr(told, name) for name in DIAGNOSED}))
 
 
 def _our_faults(db: Database, other: Database) -> dict[str, str]:

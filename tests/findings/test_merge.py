@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from fuzzer.findings.diagnosed import DIAGNOSER, EARLIER, VERSION
 from fuzzer.findings.faults import GONE, State
 from fuzzer.findings.merge import Merged
 from fuzzer.findings.store import CampaignRecord, Store, open_store
@@ -44,6 +45,21 @@ def test_a_natural_program_that_only_the_other_has_is_taken_over(tmp_path: Path)
         ours.merge(theirs)
         theirs.merge(ledger(tmp_path / "c.db", mine))
         assert ours.list() == theirs.list() == [grown]
+
+
+def test_of_two_diagnoses_that_of_the_newer_version_holds_and_keeps_what_the_older_said(tmp_path: Path) -> None:
+    said = {**HERE.diagnosis, "side": "the compiled side is wrong"}
+    newer, older = replace(HERE, diagnosis={**said, VERSION: str(DIAGNOSER)}), HERE
+    assert older.diagnosis
+    with ledger(tmp_path / "a.db", older) as ours, ledger(tmp_path / "b.db", newer) as theirs:
+        theirs.merge(ours)
+        assert theirs.list() == [newer]
+        ours.merge(theirs)
+        [taken] = ours.list()
+        assert taken.diagnosis == newer.diagnosis
+        assert all(f"{name}: {line}" in taken.attachments[EARLIER] for name, line in older.diagnosis.items())
+        ours.merge(theirs)
+        assert ours.list() == [taken]
 
 
 def test_the_newer_scope_of_a_release_holds(tmp_path: Path) -> None:
