@@ -71,9 +71,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
         return diagnose(finding, task, pool, folder) if shows(1) or shows(RUNS - 1) else None
 
 
-def brought_up_to_date(
-    finding: Finding, fault: Fault, db: Path, device: str | None = None
-) -> tuple[Finding, Fault]:
+def brought_up_to_date(finding: Finding, fault: Fault, db: Path, device: str | None = None) -> tuple[Finding, Fault]:
     """The finding and its fault, diagnosed again and stored where an older version of the diagnosis looked at it, or
     none; as they are where it cannot run or does not show here. One line on stderr says what is done."""
     from fuzzer.findings import diagnosed

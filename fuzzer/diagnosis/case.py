@@ -26,7 +26,7 @@ from fuzzer.language.text import parse
 # Wall seconds that a piece may take. At a stage a program takes 0.2 to 0.5 s on a free core, built 2 to 5 s, and a
 # campaign goes on beside: 40 variants at a stage; a closer look at one built program; 20 runs of the bisector (5
 # backends, 11 subsystems, a few halvings) at a stage.
-VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 120.0, 120.0, 40.0
+VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 180.0, 120.0, 40.0
 
 
 class Case:
@@ -39,6 +39,7 @@ class Case:
         self.finding, self.task, self.pool, self.scratch, self.expired = finding, task, pool, scratch, expired
         self.subject, self.at = task.place.subject, task
         self.evidence = Evidence(finding)
+        self.experiments, self.cpu = 0, 0.0  # programs run, and the CPU seconds of all together
 
     def run_all(self, asked: Sequence[tuple[Callable[..., Report], Task, Any]], seconds: float) -> list[Report]:
         """The Reports of function(task, what), run on all workers; what has not ended in time is given up."""
@@ -53,7 +54,10 @@ class Case:
             _, late = wait(futures, timeout=min(seconds, 0.5))
         pool.abandon(late)
         reason = NO_TIME if self.expired() else f"no answer in {seconds:.0f} s"
-        return [Report("", rejected=reason) if f in late else pool.result(f, self.task) for f in futures]
+        reports = [Report("", rejected=reason) if f in late else pool.result(f, self.task) for f in futures]
+        self.experiments += len(reports)
+        self.cpu += sum(report.seconds.get("cpu", 0.0) for report in reports)
+        return reports
 
     # ------------------------------------------------------------ variants
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -41,17 +42,25 @@ def diagnose(
     asked = {change.name: change for change in switch_off(case)}
     for _ in range(_MOST_PROOFS):
         asked |= {change.name: change for change in leave_to_aten(case)}
-        if acquitted_none(case, asked):
+        if holds_when_built(case, asked):
             break
     evidence.summarise()
     evidence.notes["memcheck"] = check_memory(case)
-    evidence.notes["place"] = f"torch {torch.__version__}, {task.place.subject} against {task.place.reference}"
+    place = f"torch {torch.__version__}, {task.place.subject} against {task.place.reference}"
+    evidence.notes["place"] = f"{place}; {case.experiments} programs run in {case.cpu:.0f} CPU seconds"
     evidence.notes[VERSION] = version_line(finding, cause_of(finding).decided)
     notes = {name: without_paths(evidence.notes[name]) for name in FIELDS}
     files = {name: without_paths(text) for name, text in evidence.files.items()}
     found = replace(finding, stages=evidence.tables["stage"], ablation=evidence.tables["ablation"], diagnosis=notes,
                     attachments=files)  # fmt: skip
     return replace(found, attachments=keep_earlier(found, finding))
+
+
+def spent(finding: Finding) -> tuple[int, int]:
+    """(programs run, their CPU seconds) of a diagnosis of this version; the bisector's count as one."""
+    told = re.search(r"(\d+) programs run in (\d+) CPU seconds", finding.diagnosis["place"])
+    assert told is not None
+    return int(told[1]), int(told[2])
 
 
 def switch_off(case: Case) -> list[Ablation]:
@@ -90,8 +99,8 @@ def leave_to_aten(case: Case) -> list[Ablation]:
     return suspects
 
 
-def acquitted_none(case: Case, asked: dict[str, Ablation]) -> bool:
-    """Ask the built program for what convicts; whether it says the same."""
+def holds_when_built(case: Case, asked: dict[str, Ablation]) -> bool:
+    """Ask the built program for what convicts at the stage; whether it says the same."""
     evidence = case.evidence
     guilty = [switch.name for switch in evidence.convicted() if not switch.apart]
     if not evidence.convicted() and len(evidence.culprits()) == 1:

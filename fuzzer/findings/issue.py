@@ -88,11 +88,12 @@ def search_terms(finding: Finding) -> list[str]:
     words = exception[2].strip() if exception else "wrong gradient" if _backward(finding) else "wrong result"
     kind, _, what = cause_of(finding).decided.partition(" ")
     ops = [torch_name(node.op).rpartition(".")[2] for node in parse(finding.grown.program).nodes]
-    decided = [what.rpartition(".")[2]] if kind in ("operator", "setting", "pass") else []
+    decided = [what.rpartition(".")[2]] if kind in _SEARCHED else []
     return [f"{name} {words}" for name in list(dict.fromkeys([*decided, *ops]))[:_MOST_TERMS]]
 
 
 _MOST_TERMS = 3
+_SEARCHED = ("operator", "setting", "pass", "memory", "strides", "fusion", "loops")  # kinds of what decides a fault
 
 
 def _backward(finding: Finding) -> bool:

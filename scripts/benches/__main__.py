@@ -35,6 +35,7 @@ from benches import (
 )
 from benches.agreement import agreement_command
 from benches.cells import cells_command
+from benches.diagnosis import diagnosis_command
 from benches.hearing import hearing_command
 from benches.ledger import ledger_command
 from fuzzer.campaign.schedule import BLIND
@@ -118,6 +119,7 @@ def _options(command: Any) -> Any:
 
 
 main.add_command(agreement_command)
+main.add_command(diagnosis_command)
 main.add_command(hearing_command)
 main.add_command(ledger_command)
 

@@ -8,12 +8,22 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.language.private import FP_FUSION, before_code, bisect, saved_tensor_hooks_kept, without_part
+from fuzzer.language.private import (
+    FP_FUSION,
+    FUNCTIONALIZATION,
+    OUTER_LOOPS,
+    before_code,
+    bisect,
+    saved_tensor_hooks_kept,
+    without_part,
+)
 from fuzzer.language.settings import exists, in_force
 
 
 def test_what_is_left_out_is_put_back() -> None:
+    from torch._functorch._aot_autograd.schemas import AOTConfig
     from torch._inductor import compile_fx, decomposition, lowering
+    from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonKernel
 
     op = torch.ops.aten.tanh_backward.default
@@ -24,11 +34,14 @@ def test_what_is_left_out_is_put_back() -> None:
             TritonKernel.__dict__["triton_meta_common"],
             decomposition.decompositions.get(op),
             lowering.lowerings.get(op),
+            CppScheduling._get_outer_loop_fusion_depth,
+            AOTConfig.__init__,
             dict(decomposition.fast_random_decomps()),
         )
 
     before = state()
-    for name in (FP_FUSION, "forward graph", "backward graph", "aten.tanh_backward.default"):
+    parts = (FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION, "forward graph", "backward graph")
+    for name in (*parts, "aten.tanh_backward.default"):
         with without_part(name):
             assert state() != before
         assert state() == before
