@@ -8,7 +8,7 @@ import pytest
 
 from fuzzer.findings.recognise import STAGE, Known, candidates, known_fault, recognise
 from fuzzer.judgement.verdict import Signature
-from tests.findings.test_cause import DRAWS, RAISES, SETTINGS, WRONG, found, lowering, text
+from tests.findings.test_cause import DRAWS, RAISES, SETTINGS, WRONG, anew, found, lowering, text
 
 MM = "aten.mm.default left to ATen"
 OTHER = Signature("metadata_agrees", "wrong", "backward", "dtype")
@@ -81,3 +81,17 @@ def test_variants_that_other_experiments_tell_are_asked_about_apart() -> None:
         "F6", [variants[0], found(text("sin", head=DRAWS), vanishes=[MM], **lowering("mm"))]
     )
     assert [len(k.kernels) for k in same] == [2]
+
+
+@pytest.mark.parametrize(
+    "name", ["functorch.donated_buffer=False", "inductor.max_fusion_size=1", "outer-loop fusion off", "fp fusion off"]
+)
+def test_a_switch_that_convicts_is_what_a_suspect_is_asked(name: str) -> None:
+    (known,) = known_fault("F5", [anew(found(text("exp")), name, MM)])
+    assert (known.questions[0].name, known.questions[0].agrees, known.telling) == (name, True, True)
+
+
+def test_what_a_suspect_cannot_answer_is_not_asked() -> None:
+    off = anew(found(text("neg", "square_"), "aot_eager"), "functionalization off", outcome="gone: wrong")
+    (known,) = known_fault("F6", [off])
+    assert not known.telling
