@@ -340,6 +340,7 @@ def side_of(trial: Trial) -> str:
 # Where exceptions come from, by the innermost of torch's files on their traceback.
 _COMPILERS = ("_inductor", "_dynamo", "_functorch", "fx", "_subclasses", "_decomp", "_refs", "_prims", "_meta",
               "_higher_order_ops", "_guards", "_library", "utils/_sympy")  # fmt: skip
+_COMPILING = ("_dynamo/output_graph", "_inductor/graph", "_functorch/_aot_autograd/graph_c")  # not when code runs
 _FILE = re.compile(r'File "([^"]+)", line \d+, in (\w+)')
 
 
@@ -351,6 +352,8 @@ def who_raised(raised: Raised) -> str:
     where = f" in torch/{path}, {name}" if path else ""
     if path.startswith(_COMPILERS):
         return f"{raised.kind}{where}: the compiler's own"
+    if any(path.startswith(_COMPILING) for path, _ in torchs):
+        return f"{raised.kind}{where}: met by the compiler while it traced"
     written = files and not files[-1][0].startswith(("torch/", "fuzzer/"))
     of = "the code that it wrote" if written else "a kernel that eager has too, given what eager does not give it"
     return f"{raised.kind}{where}: raised by {of}"

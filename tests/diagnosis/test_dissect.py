@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fuzzer.campaign.canaries import read_program
 from fuzzer.diagnosis import dissect as dissection
 from fuzzer.diagnosis.dissect import describe_difference, run_bisector
 from fuzzer.execution.messages import Report, Task
+from fuzzer.findings.diagnosed import TRACEBACK
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Verdict
 from tests.diagnosis.cases import PROGRAM, SIGNATURE
@@ -30,6 +33,18 @@ def test_of_what_agrees_there_is_no_picture() -> None:
     assert not found.rejected
     assert set(found.notes) == {"shapes"}
     assert not found.files
+
+
+def test_of_what_raises_the_whole_traceback_is_kept_without_this_machines_paths() -> None:
+    place = Place(Subject("eager", "cpu"), Subject("aot_eager_decomp_partition", "cpu"))
+    found = describe_difference(Task(place=place, canary="compiler_raises"), read_program("three_activations"))
+    told = found.files[TRACEBACK]
+    assert told.startswith("Traceback (most recent call last)")
+    assert 'File "torch/_dynamo/' in told
+    assert "site-packages" not in told
+    assert str(Path.cwd()) not in told
+    assert "raised" in found.notes["outcome"]
+    assert found.notes["raised"].partition(" ")[0].rstrip(":") in told
 
 
 def test_what_torch_refuses_is_told() -> None:

@@ -274,6 +274,7 @@ def traceback(*files: str) -> str:
             "in torch/_ops.py, run: raised by a kernel that eager",
         ),
         (("torch/_inductor/output_code.py", "torch/_ops.py", "cabc.py"), "raised by the code that it wrote"),
+        (("torch/_dynamo/output_graph.py", "torch/autograd/graph.py"), "met by the compiler while it traced"),
         ((), "TypeError: raised by a kernel"),
     ],
 )
