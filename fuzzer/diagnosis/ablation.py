@@ -129,18 +129,22 @@ def switched(program: Program, task: Task, first: str) -> Iterator[Ablation]:
             yield Ablation("ablation", switch.name, task, changed, told)
 
 
-def together(program: Program, task: Task, variants: Sequence[Ablation]) -> list[tuple[Ablation, list[Ablation]]]:
-    """All switches of a kind in one change, and those it is made of; for each kind of which several would run."""
+def by_kind(variants: Sequence[Ablation]) -> dict[str, list[Ablation]]:
+    """The switches among variants that would run, by kind."""
     run = {v.name: v for v in variants if v.table == "ablation" and not v.skipped}
-    found = []
-    for kind in dict.fromkeys(switch.kind for switch in (*SWITCHES, *GROUPS)):
-        some = [s for s in (*SWITCHES, *GROUPS) if s.kind == kind and s.name in run]
-        if len(some) > 1:
-            text = _under(program, {**dict(program.settings), **{s.setting: s.value for s in some if s.setting}})
-            parts = tuple(s.part for s in some if s.part)
-            change = Ablation("ablation", f"all of {kind} off", replace(task, lacking=parts), text)
-            found.append((change, [run[s.name] for s in some]))
-    return found
+    kinds: dict[str, list[Ablation]] = {}
+    for switch in (*SWITCHES, *GROUPS):
+        if switch.name in run:
+            kinds.setdefault(switch.kind, []).append(run[switch.name])
+    return kinds
+
+
+def all_off(name: str, program: Program, task: Task, some: Sequence[Ablation]) -> Ablation:
+    """Several switches off in one change."""
+    switches = [switch for switch in (*SWITCHES, *GROUPS) if switch.name in {v.name for v in some}]
+    text = _under(program, {**dict(program.settings), **{s.setting: s.value for s in switches if s.setting}})
+    parts = tuple(s.part for s in switches if s.part)
+    return Ablation("ablation", f"all {name} off", replace(task, lacking=parts), text)
 
 
 def order(stage: str) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from fuzzer.diagnosis.ablation import Ablation, changes, order, together, without_ops
+from fuzzer.diagnosis.ablation import Ablation, all_off, by_kind, changes, order, without_ops
 from fuzzer.diagnosis.case import Case
 from fuzzer.diagnosis.evidence import DIFFERENCE
 from fuzzer.diagnosis.memcheck import memcheck
@@ -19,12 +19,14 @@ from fuzzer.findings.cause import LEFT, cause_of
 from fuzzer.findings.diagnosed import NO_TIME, VERSION, keep_earlier, version_line
 from fuzzer.findings.switches import gone
 from fuzzer.judgement.verdict import Finding, without_paths
+from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 
 # What a diagnosis holds, in the order in which a person asks.
 FIELDS = ("side", "culprit", "excludes", "stage", "graph", *DIFFERENCE, "original", "settings", "vanishes", "bisector",
           "suspect", "memcheck", "place", VERSION)  # fmt: skip
 BUILT = "inductor"  # the stage at which every change takes a build
+Groups = Mapping[str, Sequence[Ablation]]
 _MOST_PROOFS = 3  # changes that a stage convicts and the built program acquits
 
 
@@ -64,17 +66,30 @@ def spent(finding: Finding) -> tuple[int, int]:
 
 
 def switch_off(case: Case) -> list[Ablation]:
-    """Run every single change but those of operators, at the stage; where each has to be built, first all of a kind."""
+    """Run every single change but those of operators, at the stage."""
     program, first = parse(case.finding.program), case.evidence.asked_at
     variants = changes(program, case.at, first)
-    groups = together(program, case.at, variants) if first == BUILT else []
-    later = [v for _, some in groups for v in some]
-    case.run_ablations([v for v in variants if v not in later] + [group for group, _ in groups])
-    own, table = case.finding.signature.verdict, case.evidence.tables["ablation"]
-    still = [replace(v, skipped=f"not run: {g.name}, it shows still") for g, some in groups for v in some
-             if table[g.name] == own]  # fmt: skip
-    case.run_ablations([*still, *(v for g, some in groups for v in some if table[g.name] != own)])
+    kinds = by_kind(variants) if first == BUILT else {}
+    later = [v for some in kinds.values() for v in some]
+    case.run_ablations([v for v in variants if v not in later])
+    take_apart(case, program, {"switches": later}, kinds)
     return variants
+
+
+def take_apart(case: Case, program: Program, whole: Groups, parts: Groups) -> None:
+    """Where each change takes a build: all switches off at once, then those of a kind, then one at a time, as far as
+    that makes the finding vanish."""
+    groups = {name: all_off(name, program, case.at, some) for name, some in whole.items() if some}
+    shows = case.run_ablations(list(groups.values()))
+    for name, group in groups.items():
+        some = whole[name]
+        if shows[group.name]:
+            case.run_ablations([replace(v, skipped=f"not run: {group.name}, it shows still") for v in some])
+        elif parts:
+            take_apart(case, program, {kind: v for kind, v in parts.items() if len(v) > 1}, {})
+            case.run_ablations([v for kind in parts.values() if len(kind) == 1 for v in kind])
+        else:
+            case.run_ablations(some)
 
 
 def leave_to_aten(case: Case) -> list[Ablation]:

@@ -32,6 +32,7 @@ def side_by_class(signature: Signature) -> str:
         return RAISES
     return _SIDES.get(signature.verdict, "" if signature.oracle in _NUMBERS else DIFFERS)
 
+
 # What a ratio of wrong to right numbers is of: all wrong elements, which share it; a tensor's sums; its worst element.
 ELEMENTS, SUMS, WORST = "elements", "sums", "worst element"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fuzzer.diagnosis.ablation import IN_ORDER, STAGES, ablations, changes, together
+from fuzzer.diagnosis.ablation import IN_ORDER, STAGES, ablations, all_off, by_kind, changes
 from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.private import FP_FUSION
@@ -116,8 +116,9 @@ def test_what_acts_after_the_difference_began_is_not_asked_and_says_so() -> None
 
 def test_where_each_change_is_a_build_all_of_a_kind_are_tried_at_once() -> None:
     program = parse(PROGRAM)
-    kinds = together(program, TASK, changes(program, TASK, "inductor"))
-    group, some = next((g, some) for g, some in kinds if g.name == "all of memory off")
+    some = by_kind(changes(program, TASK, "inductor"))["memory"]
+    group = all_off("memory", program, TASK, some)
+    assert group.name == "all memory off"
     assert {"functorch.donated_buffer=False", "inductor.allow_buffer_reuse=False"} < {a.name for a in some}
     settings = dict(parse(group.text).settings)
     assert settings["functorch.donated_buffer"] is settings["inductor.allow_buffer_reuse"] is False
@@ -125,11 +126,19 @@ def test_where_each_change_is_a_build_all_of_a_kind_are_tried_at_once() -> None:
 
 
 def test_a_kind_that_changes_nothing_is_not_taken_apart(quick: None) -> None:
-    pool = wrong_if(lambda task, settings: task.place.subject.backend == "inductor")
-    found = run(pool)
-    assert found.ablation["all of memory off"] == "wrong"
-    assert found.ablation["functorch.donated_buffer=False"] == "not run: all of memory off, it shows still"
+    def built(task: Task, settings: dict[str, Any]) -> bool:
+        return task.place.subject.backend == "inductor"
+
+    found = run(wrong_if(built))
+    assert found.ablation["all switches off"] == "wrong"
+    assert found.ablation["functorch.donated_buffer=False"] == "not run: all switches off, it shows still"
     assert "not found" in found.diagnosis["culprit"]
+    fused = run(
+        wrong_if(lambda task, settings: built(task, settings) and settings.get("inductor.max_fusion_size") != 1)
+    )
+    assert fused.ablation["all switches off"] == fused.ablation["all fusion off"] == "agree"
+    assert fused.ablation["functorch.donated_buffer=False"] == "not run: all memory off, it shows still"
+    assert fused.diagnosis["culprit"].startswith("the fusion of kernels")
 
 
 def test_leaves_that_are_not_in_order_are_tried_in_order() -> None:
