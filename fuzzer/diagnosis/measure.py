@@ -22,6 +22,8 @@ def measure(task: Task, text: str) -> Report:
 
 def _with_ratios(report: Report, trial: Trial) -> Report:
     names = list(dict.fromkeys(c.name for verdict in report.verdicts for c in verdict.comparisons))
+    if not names:
+        return report
     with torch.no_grad():
         found = {judged.name: ratios(judged) for judged in judge_tensors(trial, names)}
     notes = {f"{name} {kind}": repr(ratio) for name, told in found.items() for kind, ratio in told.items()}

@@ -28,6 +28,12 @@ def test_where_eager_is_wrong_its_numbers_are_the_wrong_ones() -> None:
     assert "x0.grad elements" not in found.notes
 
 
+def test_what_raises_is_reported_as_ever() -> None:
+    place = Place(Subject("eager", "cpu"), Subject("aot_eager_decomp_partition", "cpu"))
+    found = measure(Task(place=place, canary="compiler_raises"), PROGRAM.replace("tanh", "sigmoid"))
+    assert (found.verdict, found.notes) == ("raises", {})
+
+
 def test_what_agrees_and_what_torch_refuses_has_no_ratio() -> None:
     assert not measure(LIGHT, PROGRAM).notes
     assert "must be a matrix" in measure(LIGHT, PROGRAM.replace("tanh(x0)", "mm(x0, x0)")).rejected
