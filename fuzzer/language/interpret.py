@@ -119,7 +119,7 @@ def to_source(program: Program, name: str = "f") -> str:
     """The program as a Python function of its leaves that returns the tuple of its outputs."""
     outputs = [o.value for o in program.outputs]
     head = f"def {name}({', '.join(leaf.name for leaf in program.leaves)}):"
-    body = regions.indented([*lines(program.body, outputs), f"return ({', '.join(outputs)},)"])
+    body = regions.indented([*lines(program.body, outputs), f"return ({', '.join(outputs)}{',' * bool(outputs)})"])
     return "\n".join([head, *body]) + "\n"
 
 

@@ -19,6 +19,7 @@ from fuzzer.language.interpret import (
     strided,
     to_function,
     to_source,
+    value_recipes,
 )
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Dtype, Node, Value
@@ -194,3 +195,17 @@ def test_a_property_is_read_an_equation_leads_and_complex_results_are_seen_as_re
     equation = (("equation", "ij,jk->ik"),)
     assert call(Node(("v0",), "einsum", ("x0", "x1"), equation)) == "torch.einsum('ij,jk->ik', x0, x1)"
     assert call(Node(("v0",), "fft", ("x0",))) == "torch.view_as_real(torch.resolve_conj(torch.fft.fft(x0)))"
+
+
+def test_a_program_that_may_overwrite_every_value_runs_and_records_none() -> None:
+    text = """program(1)
+route("autograd")
+x0 = leaf(f32[3], values="ones")
+v0 = neg(x0)
+v1 = expand_as(v0, x0)
+v2 = fill_(v1, value=0.1)
+returns(v0)
+"""
+    assert value_recipes(parse(text)) == {}
+    with pytest.raises(RuntimeError, match="expand"):
+        value_recipes(parse(text.replace("expand_as(v0, x0)", "expand(v0, size=(2,))")))
