@@ -183,7 +183,10 @@ class _Measuring:
 
 
 def _shows(own: Signature, shown: Signature) -> bool:
-    return follows(own, shown) or alike(own, shown)
+    if follows(own, shown) or alike(own, shown):
+        return True
+    # where one graph holds both directions, what raised in the forward raises in the backward
+    return own.verdict == "raises" and replace(shown, direction=own.direction) == own
 
 
 def _row(neighbour: Neighbour, outcome: str, why: str = "") -> Row:

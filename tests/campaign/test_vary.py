@@ -129,6 +129,15 @@ def test_another_fault_is_told_apart_and_what_eager_refuses_cannot_be_said() -> 
     assert rows["f64"].outcome == FAILS
 
 
+def test_what_raises_may_raise_in_the_other_direction() -> None:
+    def told(task: Task, text: str) -> Report:
+        signature = replace(RAISES, direction="forward") if "vjp" in text else RAISES
+        return wrong(text, signature=replace(signature, pattern="KeyError") if "f64" in text else signature)
+
+    rows = by_value(measured(told, finding(SLICED, signature=RAISES)))
+    assert (rows["vjp"].outcome, rows["f64"].outcome) == (FAILS, OTHER)
+
+
 def test_the_natural_program_is_varied_and_the_minimal_one_where_that_alone_shows_it() -> None:
     natural = SLICED.replace("[3]", "[5]")
     grown = replace(FOUND, natural=Natural(natural, FOUND.signature, "it is wrong"))
