@@ -116,7 +116,7 @@ class Rounder:
 
     def _contracted_one(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         moved = value + value * self.noise(value) * (self.scale * ULPS[dtype] * epsilon(dtype))
-        return torch.where(representable(value, dtype), value, moved)
+        return laid_like(torch.where(representable(value, dtype), value, moved), value)
 
     def _moved(
         self,
@@ -139,7 +139,7 @@ class Rounder:
             size = tree.abs().max() if whole and tree.numel() else tree
             if whole and self.pivots_lost:
                 size = torch.where(tree == 0, 0.0, size)  # such a pivot is handed on as it is
-            return torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree)
+            return laid_like(torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree), tree)
         if isinstance(tree, list | tuple):
             moved = [self._moved(t, r, unit, kept, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
             return moved if isinstance(tree, list) else tuple(moved)
@@ -333,6 +333,14 @@ class Rounder:
 def id_of(ref: Ref) -> tuple[int, int]:
     """What names the tensor in its trace: its storage and where it lies there."""
     return ref.storage, ref.offset
+
+
+def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
+    """The value in an operand's strides, which some kernels go by, where these give each element a place of its own."""
+    places = 1 + sum((n - 1) * step for n, step in zip(operand.shape, operand.stride(), strict=True))
+    if value.stride() == operand.stride() or operand.numel() > places:
+        return value
+    return torch.empty_strided(operand.shape, operand.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
 def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

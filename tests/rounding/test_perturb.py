@@ -616,3 +616,12 @@ def test_a_coordinate_that_is_not_rounded_lies_on_one_side_of_an_edge(at: float,
     trial = record_reference(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
     floor = Model(trial.trace, [trial.targets["x0.grad"]]).spread(16).floor(6.0)[0]
     assert bool(floor.max() >= 1) == free
+
+
+def test_a_kernel_that_goes_by_the_strides_of_an_operand_finds_them_in_every_replica() -> None:
+    """Eager's batch_norm takes x.t()[None, :, :, None] for channels_last in its backward, and is wrong."""
+    weights = normal(1, 3, 7, 1)
+    run = gradient(lambda x: F.batch_norm(x, None, None, training=True) * weights)
+    twisted = normal(7, 3).t()[None, :, :, None]
+    [eager], [right] = run(twisted), run(twisted.contiguous())
+    assert floor(run, twisted) < 1e-3 < float((eager - right).abs().max())
