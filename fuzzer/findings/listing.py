@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from fuzzer.findings.cause import KERNELS
@@ -48,7 +49,7 @@ def short_side(fault: Fault) -> str:
     if fault.stage == KERNELS and fault.side in ("", COMPILED, EAGER):
         return "eager"
     if fault.side:
-        return fault.side.removesuffix(" wrong")
+        return re.sub(" (wrong|differs)$", "", fault.side)
     return {"raises": "compiled", UNSUPPORTED: ""}.get(fault.verdict, "?")
 
 

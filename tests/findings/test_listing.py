@@ -24,6 +24,7 @@ def test_a_fault_tells_its_devices_and_the_releases_on_which_it_lives() -> None:
     ("fault", "side"),
     [
         (replace(FAULT, side="compiled wrong"), "compiled"),
+        (replace(FAULT, side="compiled differs"), "compiled"),
         (replace(FAULT, side="neither wrong"), "neither"),
         (replace(FAULT, stage="eager"), "eager"),
         (replace(FAULT, stage="eager", side="compiled wrong"), "eager"),  # another device's
