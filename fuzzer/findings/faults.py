@@ -16,7 +16,7 @@ from fuzzer.findings.cause import cause_of
 from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.rows import decode, from_row
 from fuzzer.findings.title import title
-from fuzzer.judgement.verdict import CLASSES, Finding
+from fuzzer.judgement.verdict import CLASSES, UNDECIDED, Finding
 
 STATES = ("new", "confirmed", "known", "reported", "fixed", "not-a-fault")
 OPEN = STATES[:4]
@@ -190,7 +190,8 @@ def refresh(db: Database, fault: str) -> None:
         return
     finding = representative(db, fault)
     cause = cause_of(finding)
-    side = "" if finding.side == "none" else finding.side  # "none: ..." says why that is no question
+    asked = finding.diagnosis.get("side", "").startswith(UNDECIDED)
+    side = "" if finding.side == UNDECIDED and not asked else finding.side  # "": `backfuzz diagnose` has not told
     values = [title(finding.grown), finding.verdict, side, cause.stage, cause.decided]
     if one(db, "select title, class, side, stage, decided from fault where id = ?", fault) != tuple(values):
         db.conn.execute(

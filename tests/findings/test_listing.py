@@ -28,9 +28,10 @@ def test_a_fault_tells_its_devices_and_the_releases_on_which_it_lives() -> None:
         (replace(FAULT, side="neither wrong"), "neither"),
         (replace(FAULT, stage="eager"), "eager"),
         (replace(FAULT, stage="eager", side="compiled wrong"), "eager"),  # another device's
+        (replace(FAULT, stage="eager", side="compiled raises"), "eager"),
         (replace(FAULT, stage="eager", side="undecided"), "undecided"),
         (APART, ""),
-        (replace(FAULT, verdict="raises", stage="inductor"), "compiled"),
+        (replace(FAULT, side="compiled raises"), "compiled"),
         (FAULT, "?"),
     ],
 )
