@@ -154,7 +154,7 @@ def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
 @pytest.mark.parametrize(
     ("side", "title", "first"),
     [
-        ("eager wrong: at x0[0] it is 1", "# eager: silent: zero ", "**Eager is wrong**: at x0[0] it is 1."),
+        ("eager wrong: at x0[0] it is 1", "# eager: silent: wrong ", "**Eager is wrong**: at x0[0] it is 1."),
         ("both wrong: at x0[0] it is 1", "# [inductor] both eager", "**Both sides are wrong**: at x0[0] it is 1."),
         (
             "subgradient choice: a tie",
