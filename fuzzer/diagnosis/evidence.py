@@ -258,7 +258,11 @@ class Evidence:
 
     def blame_lowering(self) -> str:
         """Whose lowering is at fault; "" where that is not known."""
-        culprits = self.culprits() or ([self.bisected_op()] if self.bisected_op() else [])
+        culprits, op = self.culprits(), self.bisected_op()
+        if op and len(culprits) > 1:
+            others = ", ".join(name for name in culprits if name != op)
+            return f"inductor's code for {op}, on which the bisector ends; gone too with {others} left to ATen"
         if len(culprits) > 1:
             return f"inductor's code that joins {', '.join(culprits)}: with any of them left to ATen they agree"
-        return f"inductor's code for {culprits[0]}: left to ATen, the difference is gone" if culprits else ""
+        name = next(iter([*culprits, op]))
+        return f"inductor's code for {name}: left to ATen, the difference is gone" if name else ""

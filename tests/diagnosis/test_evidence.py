@@ -45,6 +45,10 @@ LEFT = ("aten.tanh.default left to ATen", "aten.mul.Tensor left to ATen")
         (evidence(subsystem="lowerings", info="tanh"), "inductor's code for aten.tanh.default: left"),
         (evidence(LEFT[:1]), "inductor's code for aten.tanh.default: left to ATen, the difference is gone"),
         (evidence(LEFT), "inductor's code that joins aten.tanh.default, aten.mul.Tensor: with any"),
+        (
+            evidence(LEFT, subsystem="lowerings", info="mul"),
+            "inductor's code for aten.mul.Tensor, on which the bisector ends; gone too with aten.tanh.default left",
+        ),
         (evidence(subsystem="inductor_emulate_precision_casts"), "what the bisector calls inductor_emulate_precision"),
         (
             evidence(("fp fusion off", "inductor.emulate_precision_casts=True"), subsystem="lowerings", info="tanh"),
