@@ -92,8 +92,8 @@ def _decisive(finding: Finding) -> list[Question]:
 
 
 def _stages(finding: Finding) -> list[Question]:
-    """The stage where the difference begins shows it, the one before does not."""
-    stage, names = cause_of(finding).stage, list(finding.stages)
+    """The stage where the difference begins shows it, the one before does not; inductor's own stages count as one."""
+    stage, names = cause_of(finding).stage, [name for name in finding.stages if ":" not in name]
     if stage == KERNELS or stage not in names:
         return []
     before = names[names.index(stage) - 1] if names.index(stage) else ""

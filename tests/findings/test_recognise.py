@@ -40,6 +40,13 @@ def test_the_questions_are_what_decides_a_fault_and_where_it_begins() -> None:
     assert known_fault("F4", [replace(found(text("exp")), stages={})]) == []  # nothing can be asked
 
 
+def test_a_variant_that_was_asked_at_the_stages_of_inductor_is_told_as_one_that_was_not() -> None:
+    variant = found(text("exp", "tanh"), **lowering("mm"))
+    inner = {"inductor:graph": "agree", "inductor:ir": "wrong"}  # it begins at the second
+    asked = {name: seen for name, seen in variant.stages.items() if name != "inductor"} | inner | {"inductor": "wrong"}
+    assert known_fault("F1", [replace(variant, stages=asked)]) == known_fault("F1", [variant])
+
+
 @pytest.mark.parametrize(
     ("ops", "answers", "fault"),
     [
