@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fuzzer.findings.diagnosed import decided_before, diagnosed_by
 from fuzzer.findings.kernel import is_composite, kernel
 from fuzzer.findings.switches import SWITCHES, convicting, gone
-from fuzzer.judgement.verdict import COMPILED, EAGER, Comparison, Finding
+from fuzzer.judgement.verdict import COMPILED, EAGER, VALUES, Comparison, Finding
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse
 
@@ -130,8 +130,7 @@ def raised(finding: Finding) -> re.Match[str] | None:
     return re.match(r"the \w* ?raised (\w+): ?([^.;:,\[(]*)", finding.detail)
 
 
-NUMBERS = ("all-zero", "constant-ratio", "scattered", "other")  # patterns of wrong numbers
-VALUES = (*NUMBERS, "nonfinite")  # patterns that other values may turn into one another
+NUMBERS = tuple(pattern for pattern in VALUES if pattern != "nonfinite")
 
 
 def kind_of(finding: Finding) -> str:

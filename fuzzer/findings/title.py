@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from fuzzer.findings.cause import DEMANDED, KERNELS, NUMBERS, VALUES, first_stage, raised
-from fuzzer.judgement.verdict import EAGER, Finding
+from fuzzer.findings.cause import DEMANDED, KERNELS, NUMBERS, first_stage, raised
+from fuzzer.judgement.verdict import EAGER, VALUES, Finding
 from fuzzer.language.program import Region
 from fuzzer.language.text import parse
 

@@ -23,14 +23,16 @@ CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
 # The same where it is no question of numbers: eager ran, and did what it always does.
 RAISES, DIES, HANGS, DIFFERS = "compiled raises", "compiled dies", "compiled hangs", "compiled differs"
 _SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic": DIFFERS, "costly": DIFFERS}
-_NUMBERS = ("outputs_agree", "gradients_agree", "no_new_nonfinite", "settings_agree", "zero_signs_agree")
+VALUES = ("all-zero", "constant-ratio", "scattered", "other", "nonfinite")  # patterns of wrong numbers
 
 
 def side_by_class(signature: Signature) -> str:
     """Which side it is where that is no question of numbers; "" where it is one."""
-    if signature.oracle == "compile_does_not_raise":
-        return RAISES
-    return _SIDES.get(signature.verdict, "" if signature.oracle in _NUMBERS else DIFFERS)
+    if signature.verdict in _SIDES:
+        return _SIDES[signature.verdict]
+    if signature.verdict == "signed-zero" or signature.pattern in VALUES:
+        return ""
+    return RAISES if signature.verdict == UNSUPPORTED else DIFFERS
 
 
 # What a ratio of wrong to right numbers is of: all wrong elements, which share it; a tensor's sums; its worst element.
