@@ -8,6 +8,7 @@ from typing import Any
 
 from fuzzer.findings.cause import KERNELS, cause_of, first_stage, raised, vanishing
 from fuzzer.findings.demonstration import Demonstration, comparisons, expected
+from fuzzer.findings.diagnosed import EARLIER
 from fuzzer.findings.faults import Fault
 from fuzzer.findings.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
 from fuzzer.findings.script import headline, one_line, plainly, repro
@@ -225,7 +226,7 @@ def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
         "Grown into what the script above holds:" if finding.grown is not finding else "",
         _fenced(finding.grown.program) if finding.grown is not finding else "",
     ]
-    files = [(name, text) for name, text in (*others, *finding.attachments.items())]
+    files = [(name, text) for name, text in (*others, *finding.attachments.items()) if name != EARLIER]
     return [
         _folded("Evidence: how it was found and what is at fault", "\n\n".join(part for part in parts if part)),
         *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in files),

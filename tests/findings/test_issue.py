@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.findings.demonstration import Demonstration
+from fuzzer.findings.diagnosed import EARLIER
 from fuzzer.findings.faults import SEARCHED, Fault, State
 from fuzzer.findings.issue import issue, issue_title, search_terms
 from fuzzer.findings.script import repro
@@ -24,13 +25,14 @@ def test_the_issue_folds_the_diagnosis_and_what_is_long() -> None:
             "memcheck": "not run: no GPU",
             "ratio": "all zero",
         },
-        attachments={"backward_graph.py": "class GraphModule: ...", "x0.grad.txt": "[2]\n.#"},
+        attachments={"backward_graph.py": "class GraphModule: ...", "x0.grad.txt": "[2]\n.#", EARLIER: "as it was"},
         ablation={"inductor.max_fusion_size=1": "wrong"},
     )
     text = issue(found)
     assert "| culprit | the decomposition of aten.tanh |" in text
     assert "| suspect | `static_cast<int>(x)` |" in text
     assert "memcheck" not in text
+    assert "as it was" not in text  # what an older diagnosis said is for us
     assert text.index("import torch") < text.index("<details>") < text.index("| ratio | all zero |")
     assert (
         "<details><summary>`backward_graph.py`</summary>\n\n```python\nclass GraphModule: ...\n```\n\n</details>"
