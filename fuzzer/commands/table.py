@@ -11,7 +11,7 @@ from fuzzer.findings.faults import Fault
 from fuzzer.findings.listing import lives, short_issue, short_side, short_title
 
 _COLORS = {"wrong": "red", "crashes": "red", "hangs": "red", "raises": "yellow"}
-_NARROW = 100  # columns of a terminal below which times and counts are left out
+_SIDES, _COUNTS = 100, 140  # columns of a terminal below which the sides, and times and counts, are left out
 
 
 def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: str = "") -> Table:
@@ -20,9 +20,11 @@ def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: st
     for name in ("id", "class", "state"):
         table.add_column(name, no_wrap=True)
     table.add_column("title", ratio=3, min_width=24)
-    wide = width >= _NARROW
-    for name in ("side", "first seen", "seen") if wide else ():
-        table.add_column(name, justify="left" if name == "side" else "right", no_wrap=True)
+    sides, counts = width >= _SIDES, width >= _COUNTS
+    if sides:
+        table.add_column("side", no_wrap=True)
+    for name in ("first seen", "seen") if counts else ():
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("lives on", no_wrap=True)
     table.add_column("issue", ratio=1, min_width=6)
     for f in faults:
@@ -31,7 +33,8 @@ def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: st
             Text(f.verdict, style=_COLORS.get(f.verdict, "")),
             f.state.name,
             Text(short_title(f)),
-            *((short_side(f), f.first_seen[:10], str(f.occurrences)) if wide else ()),
+            *([short_side(f)] if sides else []),
+            *((f.first_seen[:10], str(f.occurrences)) if counts else ()),
             Text("\n".join(lives(f))),
             Text("\n".join(short_issue(url) for url in f.state.issue.split()) or _about(f)),
         )

@@ -9,5 +9,6 @@ FAULT = Fault("F1", "t", "wrong", "", "", "", "2026", 1, 1, State("new"), ("2.13
 
 
 def test_a_narrow_terminal_gets_fewer_columns() -> None:
-    names = {width: [column.header for column in fault_table([FAULT], width).columns] for width in (80, 120)}
-    assert set(names[120]) - set(names[80]) == {"side", "first seen", "seen"}
+    names = {width: [column.header for column in fault_table([FAULT], width).columns] for width in (80, 120, 160)}
+    assert set(names[120]) - set(names[80]) == {"side"}
+    assert set(names[160]) - set(names[120]) == {"first seen", "seen"}
