@@ -37,7 +37,7 @@ class Lines:
 
     def __init__(self, as_json: bool):
         self.stream = sys.stderr if as_json else sys.stdout
-        self.told = time.monotonic()
+        self.told, self.last = time.monotonic(), ""
 
     def __enter__(self) -> Lines:
         return self
@@ -49,9 +49,12 @@ class Lines:
         print(line, file=self.stream, flush=True)
 
     def update(self, campaign: Campaign) -> None:
+        """Say how far it is, now and then, and not twice the same."""
         if time.monotonic() - self.told >= LINE_SECONDS:
             self.told = time.monotonic()
-            self.say(status_line(campaign))
+            if (line := status_line(campaign)) != self.last:
+                self.last = line
+                self.say(line)
 
     def end(self, totals: Totals) -> None:
         self.say(_summary_text(totals))

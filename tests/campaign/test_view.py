@@ -29,6 +29,17 @@ def test_both_views_show_a_campaign_at_every_stage(
         assert "`backfuzz faults` shows them all" in shown
 
 
+def test_plain_lines_say_nothing_twice(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(view, "LINE_SECONDS", 0.0)
+    lines, campaign = view.Lines(False), Campaign(plan, print)
+    for agreed in (1, 1, 2):
+        campaign.totals.classes["agree"] = agreed
+        lines.update(campaign)
+    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["1", "2"]
+
+
 def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.CaptureFixture[str]) -> None:
     totals = Totals(seconds=1.0, minimized=3)
     view.Lines(False).end(totals)
