@@ -15,7 +15,7 @@ from fuzzer.language.private import fake_mode, needs_memory, real_mode
 from fuzzer.language.program import Node, Program, TensorType, extent
 from fuzzer.language.regions import UnknownRegion
 from fuzzer.language.settings import SAME_DRAWS
-from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, UnknownRecipe, fill, integers_of
+from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, UnknownRecipe, fill, range_of
 
 _MOST_ELEMENTS = 2**20  # that a node's operands may have to be run on real tensors
 
@@ -112,7 +112,7 @@ def _check_required(node: Node) -> None:
 
 
 def _check_within(program: Program, types: dict[str, TensorType]) -> None:
-    """Raise IllTyped where a leaf of labels holds one that does not exist (`Operand.within`)."""
+    """Raise IllTyped where a leaf holds what its reader does not take, and does not look for (`Operand.within`)."""
     leaves = {leaf.name: leaf for leaf in program.leaves}
     for node in program.nodes:
         if node.op not in OPS:
@@ -122,13 +122,14 @@ def _check_within(program: Program, types: dict[str, TensorType]) -> None:
             if not operand.within or operand.recipe is None or leaf is None or leaf.base is not None:
                 continue
             known = [types[arg] if isinstance(arg, str) else None for arg in node.args]
-            low, high = integers_of(operand.recipe(Draw(random.Random(0), Limits(), known, dict(node.attrs))))
+            low, high = range_of(operand.recipe(Draw(random.Random(0), Limits(), known, dict(node.attrs))))
             try:
                 held = fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
             except UnknownRecipe as error:
                 raise IllTyped(f"{leaf.name}: {error}") from None
-            if beyond := held[(held < low) | (held > high)].tolist():
-                raise IllTyped(f"{leaf.name}: {node.op} takes labels from {low} to {high}, not {beyond[0]}")
+            greatest = torch.tensor(high, dtype=torch.float64).to(held.dtype)  # as what is drawn is rounded
+            if beyond := held[(held < low) | (held > greatest)].tolist():
+                raise IllTyped(f"{leaf.name}: {node.op} takes values from {low} to {high}, not {beyond[0]}")
 
 
 def check_cotangents(program: Program, types: dict[str, TensorType]) -> None:

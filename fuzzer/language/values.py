@@ -156,10 +156,12 @@ RECIPES_WITH_ARGUMENTS: dict[str, RecipeWithArguments] = {
 GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
 
 
-def integers_of(recipe: Recipe) -> tuple[int, int]:
-    """The least and greatest integer that `below` or `between` can give. Raises ValueError for another recipe."""
+def range_of(recipe: Recipe) -> tuple[float, float]:
+    """The least and greatest number that `below`, `between` or `uniform` can give. Raises ValueError for another."""
     if recipe.name == "between":
         return int(recipe.args[0]), int(recipe.args[1])  # type: ignore[arg-type]
+    if recipe.name == "uniform":
+        return 0.0, 1 - 2**-24
     if recipe.name != "below":
         raise ValueError(f"{recipe.name} has no range")
     return 0, int(recipe.args[0]) - 1  # type: ignore[arg-type]

@@ -97,9 +97,19 @@ def test_labels_that_do_not_exist_are_refused_because_eager_may_read_beyond_them
     numbers = values.replace("[0, 3]", "[0, 0, 0, 0, 0, 3]" if shape == "2, 3" else "[0, 3]")
     text = HEAD + f"x0 = leaf(f32[2, 3])\nx1 = leaf(i64[{shape}], values={{}})\nv0 = {op}(x0, x1)\n"
     text += "backward(v0, cotangent(f32[()]))\n"
-    with pytest.raises(IllTyped, match=f"x1: {op} takes labels from"):
+    with pytest.raises(IllTyped, match=f"x1: {op} takes values from"):
         infer(parse(text.format(numbers)))
     infer(parse(text.format("below(3)")))
+
+
+def test_random_samples_are_those_that_torch_would_draw() -> None:
+    text = HEAD + 'x0 = leaf(f32[1, 2, 2, 2, 5])\nx1 = leaf(f32[1, 2, 3], requires_grad=False, values="{}")\n'
+    text += "v0 = fractional_max_pool3d(x0, x1, kernel_size=(1, 1, 2), output_size=(1, 1, 3))\n"
+    text += "backward(v0, cotangent(f32[1, 2, 1, 1, 3]))\n"
+    infer(parse(text.format("uniform")))
+    for beyond in ("normal", "ones"):
+        with pytest.raises(IllTyped, match="x1: fractional_max_pool3d takes values from"):
+            infer(parse(text.format(beyond)))
 
 
 @pytest.mark.parametrize("values", ["between(0, -1)", "below(0)", "data([0, 1])"])

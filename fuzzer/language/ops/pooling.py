@@ -151,6 +151,7 @@ def _fractional(spatial: int) -> OpSpec:
         recipe=lambda d: Recipe("uniform"),
         keyword="_random_samples",
         fixed=True,
+        within=True,
     )
     name = f"fractional_max_pool{spatial}d"
     params = (operand, _fractional_window(spatial), _fractional_target(spatial), samples)

@@ -93,8 +93,8 @@ class Operand:
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
     fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
-    within    with a recipe: integers outside its range are refused when the program is typed, because eager's kernels
-              do not look at them on every device and read what lies beyond.
+    within    with a recipe: numbers outside its range are refused when the program is typed, because eager's kernels
+              do not look at them on every device, and read what lies beyond or give what nothing promises.
     """
 
     name: str = "x"
