@@ -118,6 +118,21 @@ def check_flag_gems(device: str) -> None:
         raise NoMachine("no flag_gems: pip install 'backfuzz[flag_gems]' brings it")
 
 
+@contextlib.contextmanager
+def _without_interrupt() -> Iterator[None]:
+    """Processes that the main thread starts meanwhile never get Ctrl-C, which a terminal sends to all of a group: the
+    fork server ignores it by itself, but not before it has imported torch. (What is blocked instead of ignored the
+    start of multiprocessing's resource tracker unblocks.)"""
+    if threading.current_thread() is not threading.main_thread():  # it may not set handlers, and the server runs
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
     """Runs first in every worker: its own directory, caches, stderr, memory limit, and one of so many devices of this
     kind, in turn."""
@@ -192,7 +207,7 @@ class Pool:
         self._open()
 
     def _open(self) -> None:
-        with _starting, environment(server_environment()):
+        with _starting, environment(server_environment()), _without_interrupt():
             turns = self.context.Value("i", self.gpu)
             self.pool = ProcessPool(
                 max_workers=self.workers,

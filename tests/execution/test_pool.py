@@ -166,6 +166,24 @@ if __name__ == "__main__":
 """
 
 
+INTERRUPTED = """
+import os, signal
+if __name__ == "__main__":
+    os.setpgrp()
+    signal.signal(signal.SIGINT, lambda *_: print("heard", flush=True))
+    with Pool(1, ["cpu"]) as pool:
+        os.killpg(0, signal.SIGINT)  # the fork server imports now
+        print(pool.result(pool.submit(faults.tell, Task(), "threads"), Task()).stderr)
+"""
+
+
+def test_ctrl_c_is_ours_alone_also_while_the_fork_server_starts() -> None:
+    text = HIDDEN.partition("if __name__")[0] + INTERRUPTED
+    done = subprocess.run([sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["heard", "1"], done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_hidden_switches_do_not_reach_workers() -> None:
     """In a process of its own: the fork server takes its environment once."""
     planted = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "1", "TRITON_INTERPRET": "1", "PLAIN": "kept"}
