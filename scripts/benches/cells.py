@@ -17,15 +17,12 @@ from typing import Any
 import click
 
 from benches.calibrate import stream
-from benches.reach import Tally, reach_summary
+from benches.reach import Tally, drawn_programs, reach_summary
 from benches.triggers import triggered
 from fuzzer.campaign.schedule import BLIND
 from fuzzer.coverage.cells import Possible, cells, possible_cells
 from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.journal import journal
 from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import REFUSED
 from fuzzer.execution.pool import Pool
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.guidance import CELLS
@@ -55,11 +52,8 @@ def fill(task: Task, drawn: Iterable[int]) -> Report:
     nodes: dict[int, int] = {}
     met: dict[str, list[int]] = {}
     refused = 0
-    for index in drawn:
-        journal().begin(f"# program {index} of seed {task.seed}, not drawn yet")
-        try:
-            program = draw_program(task, index)
-        except REFUSED:
+    for index, program in drawn_programs(task, drawn):
+        if program is None:
             refused += 1
             continue
         nodes[index] = len(program.nodes)

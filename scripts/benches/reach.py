@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from fuzzer.execution.pipeline import REFUSED
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import examine_all
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.program import Program
 from fuzzer.language.routes import ANY_BACKEND
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "reach"
@@ -50,16 +51,21 @@ def tally(task: Task, drawn: Iterable[int]) -> Report:
     """The Tally of these program numbers of the task's seed."""
     met: dict[str, list[int]] = {}
     refused = 0
+    for index, program in drawn_programs(task, drawn):
+        refused += program is None
+        for name in triggered(program) if program is not None else ():
+            met.setdefault(name, []).append(index)
+    return Tally("", met={name: tuple(found) for name, found in met.items()}, refused=refused)
+
+
+def drawn_programs(task: Task, drawn: Iterable[int]) -> Iterator[tuple[int, Program | None]]:
+    """These program numbers of the task's seed, each with its program; None where torch refuses what was drawn."""
     for index in drawn:
         journal().begin(f"# program {index} of seed {task.seed}, not drawn yet")
         try:
-            program = draw_program(task, index)
+            yield index, draw_program(task, index)
         except REFUSED:
-            refused += 1
-            continue
-        for name in triggered(program):
-            met.setdefault(name, []).append(index)
-    return Tally("", met={name: tuple(found) for name, found in met.items()}, refused=refused)
+            yield index, None
 
 
 # ---------------------------------------------------------------- the figures

@@ -22,15 +22,8 @@ from fuzzer.language.text import parse
 from minimizer.neighbours import numbers
 from tests.campaign.fakes import FakePool
 from tests.findings.found import finding
+from tests.minimizer.test_neighbours import SLICED
 
-SLICED = """program(1)
-route("autograd")
-x0 = leaf(f32[3])
-x1 = leaf(f32[1], requires_grad=False, seed=1)
-v0 = slice_scatter(x0, x1, end=1)
-v1 = sum(v0)
-backward(v1, cotangent(f32[()], seed=2))
-"""
 FOUND = finding(SLICED)
 RAISES = Signature("compile_does_not_raise", "raises", "backward", "RuntimeError")
 INDUCTOR = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu")))
