@@ -27,8 +27,10 @@ from fuzzer.judgement.verdict import Finding
 def diagnose(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
     """Find out again what is at fault in findings of the ledger, where they were found or on --device, and store it.
 
-    Takes less than a minute a finding. Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such
-    finding or ledger; 3 this machine cannot run it; 130 interrupted.
+    Takes at most a minute of two quiet cores a finding; what it does not ask then is named.
+
+    Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such finding or ledger; 3 this machine
+    cannot run it; 130 interrupted.
     """
     from fuzzer.findings.rows import encode
     from fuzzer.findings.store import open_store

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import matching
-from fuzzer.findings.diagnosed import NO_TIME
+from fuzzer.findings.diagnosed import NO_TIME, TOO_LONG
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, without_paths
 from fuzzer.language.routes import ROUTES
@@ -27,6 +27,9 @@ from fuzzer.language.text import parse
 # campaign goes on beside: 40 variants at a stage; a closer look at one built program; 20 runs of the bisector (5
 # backends, 11 subsystems, a few halvings) at a stage.
 VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 180.0, 120.0, 40.0
+# What a diagnosis may take of two quiet cores, s, so that it is over in 60 with importing torch, two pools that start
+# (4 s each) and the program shown first. The costliest of 75 faults took 55: each experiment builds several kernels.
+ALLOWANCE, QUIET_CORES = 45.0, 2
 
 
 class Case:
@@ -40,24 +43,39 @@ class Case:
         self.subject, self.at = task.place.subject, task
         self.evidence = Evidence(finding)
         self.experiments, self.cpu = 0, 0.0  # programs run, and the CPU seconds of all together
+        self.quiet = 0.0  # the seconds that these take where nothing else runs
 
     def run_all(self, asked: Sequence[tuple[Callable[..., Report], Task, Any]], seconds: float) -> list[Report]:
         """The Reports of function(task, what), run on all workers; what has not ended in time is given up."""
-        if self.expired():
-            return [Report("", rejected=NO_TIME) for _ in asked]
+        if over := self.over():
+            return [Report("", rejected=over) for _ in asked]
         return self.results(self.pool, [self.pool.submit(*one) for one in asked], seconds)
 
     def results(self, pool: Pool, futures: list[Future[Report]], seconds: float) -> list[Report]:
-        until = time.monotonic() + seconds
-        late = set(futures)
-        while late and time.monotonic() < until and not self.expired():
-            _, late = wait(futures, timeout=min(seconds, 0.5))
+        began = time.monotonic()
+        late, done = set(futures), dict[Future[Report], Report]()
+        while late and time.monotonic() < began + seconds and not self.over(self.cost(pool, done.values(), began)):
+            ended, late = wait(late, timeout=min(seconds, 0.5), return_when=FIRST_COMPLETED)
+            done |= {future: pool.result(future, self.task) for future in ended}
         pool.abandon(late)
-        reason = NO_TIME if self.expired() else f"no answer in {seconds:.0f} s"
-        reports = [Report("", rejected=reason) if f in late else pool.result(f, self.task) for f in futures]
-        self.experiments += len(reports)
-        self.cpu += sum(report.seconds.get("cpu", 0.0) for report in reports)
-        return reports
+        self.quiet += self.cost(pool, done.values(), began)
+        reason = self.over() or f"no answer in {seconds:.0f} s"
+        self.experiments += len(done)
+        self.cpu += sum(report.seconds.get("cpu", 0.0) for report in done.values())
+        return [done.get(future, Report("", rejected=reason)) for future in futures]
+
+    def cost(self, pool: Pool, reports: Collection[Report], began: float) -> float:
+        """The seconds in which two quiet cores run these at least; by the clock where programs die, and tell none."""
+        cpu = [report.seconds.get("cpu", 0.0) for report in reports]
+        deaths = {"crashes", "hangs"} & {self.finding.signature.verdict, *(report.verdict for report in reports)}
+        least = time.monotonic() - began if deaths else 0.0
+        return max(sum(cpu) / min(pool.workers, QUIET_CORES), *cpu, least, 0.0)
+
+    def over(self, beside: float = 0.0) -> str:
+        """Why nothing more is run: the campaign's time is up, or the diagnosis' own with what runs beside; else ""."""
+        if self.expired():
+            return NO_TIME
+        return TOO_LONG.format(seconds=ALLOWANCE) if self.quiet + beside >= ALLOWANCE else ""
 
     # ------------------------------------------------------------ variants
 
@@ -102,7 +120,7 @@ class Case:
 
     def prove(self, change: Ablation) -> None:
         """Ask the built program for what the stage said of a change that convicts; what it says counts."""
-        if self.at == self.task or self.expired():
+        if self.at == self.task or self.over():
             return
         table = self.evidence.tables[change.table]
         before = table[change.name]
@@ -140,8 +158,9 @@ class Case:
         if cannot := self.why_no_bisector():
             evidence.notes["bisector"] = f"not run: {cannot}"
             return
-        what = (self.finding.program, self.finding.signature, BISECT_SECONDS)
-        limit = BISECT_SECONDS + LOOK_SECONDS  # the run that goes on when the time is up ends first
+        seconds = min(BISECT_SECONDS, ALLOWANCE - self.quiet)
+        what = (self.finding.program, self.finding.signature, seconds)
+        limit = seconds + LOOK_SECONDS  # the run that goes on when the time is up ends first
         with Pool(1, [self.subject.device], limit, self.scratch, fresh=True) as own:
             report = self.results(own, [own.submit(run_bisector, self.bisected(), what)], limit)[0]
         evidence.found |= report.notes
@@ -164,7 +183,7 @@ class Case:
             return "the program takes its process with it"
         if self.at.place.subject.backend in list(STAGES)[:2]:
             return f"it has nothing to halve at the stage {self.at.place.subject.backend}"
-        return NO_TIME if self.expired() else ""
+        return self.over()
 
 
 _SPOILT = "not run: only gradients differ, and without it none is right"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +15,16 @@ from fuzzer.diagnosis.memcheck import memcheck
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pool import Pool
 from fuzzer.findings.cause import LEFT, cause_of
-from fuzzer.findings.diagnosed import NO_TIME, VERSION, keep_earlier, version_line
+from fuzzer.findings.diagnosed import VERSION, keep_earlier, version_line
 from fuzzer.findings.switches import gone
 from fuzzer.judgement.verdict import Finding, without_paths
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 
+PROGRAMS, CPU_SECONDS = "programs run", "their CPU seconds"  # those of the bisector count as one
 # What a diagnosis holds, in the order in which a person asks.
 FIELDS = ("side", "culprit", "excludes", "stage", "graph", *DIFFERENCE, "original", "settings", "vanishes", "bisector",
-          "suspect", "memcheck", "place", VERSION)  # fmt: skip
+          "suspect", "memcheck", "place", PROGRAMS, CPU_SECONDS, VERSION)  # fmt: skip
 BUILT = "inductor"  # the stage at which every change takes a build
 Groups = Mapping[str, Sequence[Ablation]]
 _MOST_PROOFS = 3  # changes that a stage convicts and the built program acquits
@@ -33,7 +33,8 @@ _MOST_PROOFS = 3  # changes that a stage convicts and the built program acquits
 def diagnose(
     finding: Finding, task: Task, pool: Pool, scratch: Path, expired: Callable[[], bool] = lambda: False
 ) -> Finding:
-    """The finding with stages, ablation, diagnosis and attachments. Pieces that `expired` leaves no time for say so.
+    """The finding with stages, ablation, diagnosis and attachments. Pieces that `expired`, or what a diagnosis may take
+    (`case.ALLOWANCE`), leaves no time for say so.
 
     task   where to run it;  scratch   a folder for the bisector's process.
     """
@@ -48,21 +49,14 @@ def diagnose(
             break
     evidence.summarise()
     evidence.notes["memcheck"] = check_memory(case)
-    place = f"torch {torch.__version__}, {task.place.subject} against {task.place.reference}"
-    evidence.notes["place"] = f"{place}; {case.experiments} programs run in {case.cpu:.0f} CPU seconds"
+    evidence.notes["place"] = f"torch {torch.__version__}, {task.place.subject} against {task.place.reference}"
+    evidence.notes |= {PROGRAMS: str(case.experiments), CPU_SECONDS: f"{case.cpu:.0f}"}
     evidence.notes[VERSION] = version_line(finding, cause_of(finding).decided)
     notes = {name: without_paths(evidence.notes[name]) for name in FIELDS}
     files = {name: without_paths(text) for name, text in evidence.files.items()}
     found = replace(finding, stages=evidence.tables["stage"], ablation=evidence.tables["ablation"], diagnosis=notes,
                     attachments=files)  # fmt: skip
     return replace(found, attachments=keep_earlier(found, finding))
-
-
-def spent(finding: Finding) -> tuple[int, int]:
-    """(programs run, their CPU seconds) of a diagnosis of this version; the bisector's count as one."""
-    told = re.search(r"(\d+) programs run in (\d+) CPU seconds", finding.diagnosis["place"])
-    assert told is not None
-    return int(told[1]), int(told[2])
 
 
 def switch_off(case: Case) -> list[Ablation]:
@@ -129,8 +123,8 @@ def holds_when_built(case: Case, asked: dict[str, Ablation]) -> bool:
 
 def check_memory(case: Case) -> str:
     """What a memory checker says, where it can add something: nothing that single changes decide is out of bounds."""
-    if case.expired():
-        return f"not run: {NO_TIME}"
+    if over := case.over():
+        return f"not run: {over}"
     signature = case.finding.signature
     if case.evidence.convicted() and signature.verdict not in ("crashes", "nondeterministic"):
         return "not run: single changes tell what is at fault"

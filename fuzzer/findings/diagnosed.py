@@ -11,6 +11,7 @@ DIAGNOSER = 2
 VERSION = "diagnoser"  # the line of a diagnosis that says it
 EARLIER, TRACEBACK = "earlier_diagnosis.txt", "traceback.txt"  # attachments
 NO_TIME = "no time was left; `backfuzz diagnose` runs it"
+TOO_LONG = "the {seconds:.0f} s that a diagnosis may take were spent"
 
 
 def diagnosed_by(finding: Finding) -> int:

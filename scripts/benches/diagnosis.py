@@ -14,7 +14,7 @@ import click
 
 from fuzzer.commands.diagnose import diagnose_one
 from fuzzer.commands.reference import runs_here
-from fuzzer.diagnosis.diagnose import spent
+from fuzzer.diagnosis.diagnose import CPU_SECONDS, PROGRAMS
 from fuzzer.findings.cause import cause_of
 from fuzzer.findings.store import Store, open_store
 from fuzzer.judgement.verdict import Finding
@@ -31,11 +31,10 @@ def one(finding: Finding, device: str | None, workers: int) -> tuple[Finding | N
     if found is None:
         return None, row | {"shows": False}
     before, after = cause_of(finding), cause_of(found)
-    experiments, cpu = spent(found)
     return found, row | {
         "shows": True,
-        "cpu": cpu,
-        "experiments": experiments,
+        "cpu": int(found.diagnosis[CPU_SECONDS]),
+        "experiments": int(found.diagnosis[PROGRAMS]),
         "culprit_before": finding.diagnosis.get("culprit", ""),
         "culprit": found.diagnosis["culprit"],
         "changed": (before.stage, before.decided) != (after.stage, after.decided),

@@ -8,6 +8,7 @@ import pytest
 from benches import diagnosis
 from benches.diagnosis import one, summary
 
+from fuzzer.diagnosis.diagnose import CPU_SECONDS, PROGRAMS
 from fuzzer.findings.diagnosed import DIAGNOSER, VERSION
 from tests.findings.found import RELU, finding
 
@@ -15,7 +16,7 @@ BEFORE = finding(RELU.replace("settings", "# settings"), diagnosis={"culprit": "
 
 
 def test_a_row_tells_seconds_and_whether_the_culprit_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"culprit": "donated", "place": "torch; 30 programs run in 12 CPU seconds", VERSION: str(DIAGNOSER)}
+    told = {"culprit": "donated", PROGRAMS: "30", CPU_SECONDS: "12", VERSION: str(DIAGNOSER)}
     anew = replace(BEFORE, diagnosis=told, ablation={"functorch.donated_buffer=False": "agree"})
     monkeypatch.setattr(diagnosis, "diagnose_one", lambda *_: anew)
     found, row = one(BEFORE, None, 1)

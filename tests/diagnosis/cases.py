@@ -33,6 +33,8 @@ def finding(program: str = PROGRAM, signature: Signature = SIGNATURE, **fields: 
 class FakePool:
     """Answers at once, or never."""
 
+    workers = 2
+
     def __init__(self, answer: Callable[[Any, Task, Any], Report | None]):
         self.answer, self.given_up = answer, 0
 

@@ -14,11 +14,11 @@ from fuzzer.diagnosis.diagnose import FIELDS
 from fuzzer.diagnosis.diagnose import diagnose as diagnosed
 from fuzzer.diagnosis.evidence import Evidence
 from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report
+from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.findings.diagnosed import DIAGNOSER, NO_TIME, diagnosed_by, is_current
+from fuzzer.findings.diagnosed import DIAGNOSER, NO_TIME, TOO_LONG, diagnosed_by, is_current
 from fuzzer.judgement.trial import Subject
-from fuzzer.judgement.verdict import Finding, Signature
+from fuzzer.judgement.verdict import Finding, Signature, Verdict
 from fuzzer.language.text import parse, show
 from tests.diagnosis.cases import SIGNATURE, TASK, FakePool, finding, run, wrong_if
 
@@ -82,6 +82,22 @@ def test_what_runs_when_the_time_is_up_is_given_up() -> None:
     found = run(pool, expired=lambda: next(looks, True))
     assert pool.given_up == 5  # the stages
     assert found.stages["aot_eager"] == f"not run: {NO_TIME}"
+
+
+def test_a_diagnosis_takes_no_more_than_two_quiet_cores_do_in_its_time(quick: None) -> None:
+    ran: list[Any] = []
+
+    def answer(function: Any, task: Task, what: Any) -> Report:
+        ran.append(what)
+        shows = function is examine and task.place.subject.backend == "inductor"
+        return Report(what, (Verdict(SIGNATURE, "it is wrong"),) if shows else (), seconds={"cpu": 12.0})
+
+    found = run(FakePool(answer))
+    over = TOO_LONG.format(seconds=case.ALLOWANCE)
+    assert 12.0 * len(ran) / 2 >= case.ALLOWANCE  # what had begun together ended together
+    assert found.ablation["inductor.max_fusion_size=1"] == found.diagnosis["memcheck"] == f"not run: {over}"
+    assert f" ({over})" in found.diagnosis["excludes"]
+    assert is_current(found)  # the next one would take as long
 
 
 def test_a_death_is_not_given_to_the_bisector() -> None:
