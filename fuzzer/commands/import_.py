@@ -33,18 +33,22 @@ def import_(reference: str, out: Path | None) -> None:
     path, _, wanted = reference.partition(":")
     name, function, inputs = _user_function(path, wanted)
     try:
-        program, drawn = transcribe(function, inputs)
+        found = transcribe(function, inputs)
     except Inexpressible as error:
         for call in error.calls:
             click.echo(f"cannot be expressed: {call}", err=True)
         raise UsageError(
             f"{reference}: {len(error.calls)} call(s) that no op says; `backfuzz ops` lists the ops"
         ) from None
-    told = (f"{', '.join(drawn)} hold drawn values, not those of the function's inputs.",) if drawn else ()
+    told = []
+    if found.drawn:
+        told.append(f"{', '.join(found.drawn)} hold drawn values, not those of the function's inputs.")
+    if found.constants:
+        told.append(f"Inputs here, made within the function: {', '.join(found.constants)}.")
     target = out or Path(f"{name}.prog")
     if out is None and target.exists():
         raise UsageError(f"{target} exists; --out names another file, or this one to replace it")
-    target.write_text(show(replace(program, comment=(f"The function {name} of {Path(path).name}.", *told))))
+    target.write_text(show(replace(found.program, comment=(f"The function {name} of {Path(path).name}.", *told))))
     click.echo(str(target))
 
 

@@ -38,6 +38,7 @@ build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch
 forget_sizes         torch._dynamo.pgo.reset_code_state
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
+in_transform         torch._C._functorch.peek_interpreter_stack
 passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
@@ -611,6 +612,11 @@ def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:
 def backward_is_running() -> bool:
     """Whether autograd is going backwards in this thread."""
     return int(torch._C._current_graph_task_id()) != -1
+
+
+def in_transform() -> bool:
+    """Whether a transform of torch.func (vmap, grad, jvp) is at work on what is called now."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def negated(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,8 +2,9 @@
 
 The calls are seen as the user wrote them (torch functions, methods and operators), before autograd or a compiler takes
 them apart. A call becomes the first op whose table entry takes its arguments and which gives the same result, bit by
-bit, on the same tensors: what stands in the program is what ran. Regions are not seen: calls under autocast are
-refused, those under a checkpoint written without it.
+bit, on the same tensors: what stands in the program is what ran. Regions are not seen: calls under autocast, without
+gradients or within torch.func are refused, those under a checkpoint written without it. What only autograd knows of (a
+Function's own backward, a hook) is refused by name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fuzzer.language.infer import IllTyped, type_of
 from fuzzer.language.interpret import apply
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import REQUIRED, OpSpec
-from fuzzer.language.private import schema_parameters
+from fuzzer.language.private import in_transform, schema_parameters
 from fuzzer.language.program import (
     DIFFERENTIABLE,
     NORMAL,
@@ -44,6 +45,8 @@ _MOST_VALUES = 64
 _MOST_RESULTS = 64  # of an op whose number of results is not in its table
 # Calls that turn a tensor into a Python value: what follows may depend on it, and the program would not say so.
 _LEAVES_TORCH = frozenset("item tolist numpy __bool__ __float__ __int__ __index__ __array__ backward".split())
+# Calls that give autograd something to do that is no operation.
+_HOOKS = frozenset("register_hook register_post_accumulate_grad_hook".split())
 # Calls that change nothing a program could show.
 _HARMLESS = frozenset("requires_grad_ retain_grad".split())
 
@@ -67,6 +70,8 @@ class _Transcript(TorchFunctionMode):
     drawn: list[str] = field(default_factory=list)  # leaves whose values are a recipe's, not the user's
     missing: list[str] = field(default_factory=list)
     unknown: list[torch.Tensor] = field(default_factory=list)  # results of what is missing
+    made: dict[int, tuple[torch.Tensor, str]] = field(default_factory=dict)  # by id: what calls without operands made
+    constants: list[str] = field(default_factory=list)  # leaves that are such results, with the call
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -92,7 +97,7 @@ class _Transcript(TorchFunctionMode):
         """Write down the first reading of the call that gives what it gave; whether there is one."""
         if not found or not call.tensors or self.lost(call):
             return False
-        if torch.is_autocast_enabled(found[0].device.type):
+        if _context(found):
             return False
         for spec, args, attrs in _matches(call):
             with torch.random.fork_rng(devices=[]):
@@ -110,13 +115,14 @@ class _Transcript(TorchFunctionMode):
 
     def give_up(self, call: _TorchCall, found: list[torch.Tensor]) -> None:
         """Note what no node says; what depends on it is not noted again."""
-        if call.writes or call.name in _LEAVES_TORCH:
+        if call.writes or call.name in _LEAVES_TORCH | _HOOKS:
             self.missing.append(str(call))
-        elif call.tensors and any(id(t) not in self.names for t in found):
+        elif call.tensors and call.name not in _HARMLESS and any(id(t) not in self.names for t in found):
             if not self.lost(call):
-                under = " under autocast" if torch.is_autocast_enabled(found[0].device.type) else ""
-                self.missing.append(f"{call}{under}")
+                self.missing.append(f"{call}{_context(found)}")
             self.unknown += found
+        elif not call.tensors:
+            self.made |= {id(t): (t, call.name) for t in found}
 
     def lost(self, call: _TorchCall) -> bool:
         return any(t is u for t in call.tensors for u in self.unknown)
@@ -153,8 +159,33 @@ class _Transcript(TorchFunctionMode):
             recipe, exact = recipe_of(tensor)
             leaf = replace(leaf, values=recipe, seed=0 if exact else seed)
             self.drawn += [] if exact else [name]
+        if id(tensor) in self.made:
+            self.constants.append(f"{name} ({self.made[id(tensor)][1]})")
         self.leaves.append(leaf)
         self.bind(name, tensor)
+
+
+def _context(found: Sequence[torch.Tensor]) -> str:
+    """What is around a call with these results that no node says, "" for nothing."""
+    if in_transform():
+        return " within torch.func"
+    if not torch.is_grad_enabled():
+        return " without gradients"
+    return " under autocast" if torch.is_autocast_enabled(found[0].device.type) else ""
+
+
+def _own_backwards(results: Sequence[torch.Tensor]) -> list[str]:
+    """The custom Functions in the graph behind these results, whose backward is not that of their forward's calls."""
+    todo, seen = [t.grad_fn for t in results], set[Any]()
+    found: dict[str, None] = {}
+    while todo:
+        node = todo.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            todo += [before for before, _ in node.next_functions]
+            if isinstance(node, torch.autograd.function.BackwardCFunction):
+                found[f"the backward of the Function {node.name().removesuffix('Backward')}"] = None
+    return list(found)
 
 
 def _evaluate(
@@ -407,8 +438,21 @@ def _as_value(value: Any) -> Value:
 # ---------------------------------------------------------------- the function
 
 
-def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> tuple[Program, list[str]]:
-    """The program of one call function(*inputs), and the leaves whose values are a recipe's instead of the user's.
+@dataclass(frozen=True)
+class Transcribed:
+    """What `transcribe` made.
+
+    drawn      the leaves whose values are a recipe's instead of the user's.
+    constants  the leaves that are no inputs or parameters but what the function made, each with the call: "x2 (zeros)".
+    """
+
+    program: Program
+    drawn: tuple[str, ...]
+    constants: tuple[str, ...]
+
+
+def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Transcribed:
+    """The program of one call function(*inputs).
 
     Tensors that the function finds elsewhere (parameters, constants) become leaves after the inputs. Where no input
     requires grad, every floating one does. Every floating result that depends on a leaf which does is differentiated:
@@ -426,7 +470,7 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
             results = _tensors_in(function(*inputs))
     except IllTyped as error:
         raise Inexpressible([*transcript.missing, str(error)]) from None
-    missing = list(dict.fromkeys(transcript.missing))
+    missing = list(dict.fromkeys([*transcript.missing, *_own_backwards(results)]))
     if not results and not missing:
         missing = ["a function that returns no tensor"]
     if missing:
@@ -437,7 +481,8 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
         outputs[name] = Output(name, _cotangent_of(tensor, len(transcript.leaves) + len(outputs) + 1))
     if not any(o.cotangent for o in outputs.values()):
         raise Inexpressible(["a function none of whose results has a gradient"])
-    return Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values())), transcript.drawn
+    program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()))
+    return Transcribed(program, tuple(transcript.drawn), tuple(transcript.constants))
 
 
 def _none_requires_grad(inputs: Sequence[torch.Tensor]) -> bool:

@@ -48,7 +48,7 @@ def drawn_programs(wanted: int) -> list[Program]:
 def comes_back(program: Program) -> bool:
     leaves = interpret.materialise(program.leaves)
     try:
-        found, _ = transcribe(interpret.to_function(program), list(leaves.values()))
+        found = transcribe(interpret.to_function(program), list(leaves.values())).program
     except Inexpressible:
         return False
     return body(found) == body(program)
@@ -73,10 +73,10 @@ REPROS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 @pytest.mark.parametrize("name", REPROS)
 def test_a_reported_repro_becomes_the_seed_program(name: str) -> None:
     function, shapes = REPROS[name]
-    found, drawn = transcribe(function, [torch.randn(shape, requires_grad=True) for shape in shapes])
+    made = transcribe(function, [torch.randn(shape, requires_grad=True) for shape in shapes])
     seed = parse((SEEDS / f"{name}.prog").read_text())
-    assert show(found) == show(replace(seed, comment=()))
-    assert drawn == ["x0", "x1"]
+    assert show(made.program) == show(replace(seed, comment=()))
+    assert made.drawn == ("x0", "x1")
 
 
 def test_a_model_brings_its_parameters_and_numbers_become_attributes_or_leaves() -> None:
@@ -87,8 +87,8 @@ def test_a_model_brings_its_parameters_and_numbers_become_attributes_or_leaves()
         best, where = y.max(dim=1)
         return F.interpolate(y[None, None], scale_factor=2.0), best.index_select(0, index), where
 
-    found, drawn = transcribe(step, (torch.randn(6, 8), torch.tensor([1, 2, 2])))
-    text = show(found)
+    made = transcribe(step, (torch.randn(6, 8), torch.tensor([1, 2, 2])))
+    found, text = made.program, show(made.program)
     for line in (
         "x1 = leaf(i64[3], values=data([1, 2, 2]))",
         "v0 = linear(x0, x2, x3)",
@@ -101,7 +101,7 @@ def test_a_model_brings_its_parameters_and_numbers_become_attributes_or_leaves()
         "returns(v6)",
     ):
         assert line in text
-    assert drawn == []
+    assert made.drawn == made.constants == ()
     outputs = interpret.to_function(found)(*interpret.materialise(found.leaves).values())
     torch.manual_seed(0)
     assert outputs[0].shape == (1, 1, 12, 8)
@@ -113,7 +113,7 @@ def layouts() -> tuple[torch.Tensor, ...]:
 
 
 def test_leaves_keep_type_layout_sharing_and_values() -> None:
-    found, _ = transcribe(lambda a, b, c: a.sum() + b.sum() + c.sum(), layouts())
+    found = transcribe(lambda a, b, c: a.sum() + b.sum() + c.sum(), layouts()).program
     lines = show(found).splitlines()
     numbers = ", ".join(str(float(3 + 8 * i + 2 * j)) for i in range(2) for j in range(3))
     assert lines[2] == f"x0 = leaf(f32[2, 3], stride=(8, 2), offset=3, values=data([{numbers}]))"
@@ -146,12 +146,52 @@ def autocast(x: torch.Tensor) -> torch.Tensor:
         return torch.mm(column, row)
 
 
+class Halved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gs: torch.Tensor) -> Any:
+        return gs[0] / 2
+
+
+class Passed(Halved):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def without_gradients(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        y = x.sin()
+    return y * x
+
+
+def hooked(x: torch.Tensor) -> torch.Tensor:
+    y = x.sin()
+    y.register_hook(lambda g: g / 2)
+    return y
+
+
 MISSING: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "all of it at once": (
         lambda x: several(x.clone()),
         ["special_bessel_j0(f32[4])", "__setitem__(f32[4], 0, 1.0)", "item("],
     ),
     "a region": (autocast, ["mm(f32[4, 1], f32[1, 4]) under autocast"]),
+    "a custom Function": (
+        lambda x: Halved.apply(x).sin(),
+        ["clone(f32[4]) without gradients", "the backward of the Function Halved"],
+    ),
+    "a Function that only changes gradients": (
+        lambda x: Passed.apply(x).sin(),
+        ["view_as(f32[4], f32[4]) without gradients", "the backward of the Function Passed"],
+    ),
+    "no_grad": (without_gradients, ["sin(f32[4]) without gradients"]),
+    "a hook": (hooked, ["register_hook(f32[4]"]),
+    "vmap": (lambda x: torch.vmap(torch.sin)(x[None]), ["sin(f32[4]) within torch.func"]),
+    "grad": (torch.func.grad(lambda x: x.sin().sum()), ["sin(f32[4]) within torch.func"]),
     "no tensor": (lambda x: 3, ["a function that returns no tensor"]),
     "no gradient": (lambda x: x > 0, ["a function none of whose results has a gradient"]),
 }
@@ -167,8 +207,14 @@ def test_what_cannot_be_expressed_is_named_all_of_it(function: Callable[..., Any
 
 def test_a_function_of_complex_numbers_comes_back() -> None:
     x = torch.complex(torch.ones(3), torch.arange(3.0)).conj().requires_grad_()
-    found, drawn = transcribe(lambda x: torch.fft.fft(x).abs(), (x,))
-    lines = show(found).splitlines()
+    made = transcribe(lambda x: torch.fft.fft(x).abs(), (x,))
+    lines = show(made.program).splitlines()
     assert lines[2] == "x0 = leaf(c64[3], conj=True, values=data([1.0, 0.0, 1.0, 1.0, 1.0, 2.0]))"
-    assert [node.op for node in found.nodes] == ["fft_complex", "abs"]
-    assert not drawn
+    assert [node.op for node in made.program.nodes] == ["fft_complex", "abs"]
+    assert not made.drawn
+
+
+def test_constants_that_the_function_makes_are_told_from_its_inputs() -> None:
+    made = transcribe(lambda x: x * torch.arange(4.0) + torch.ones(4), (torch.rand(4, requires_grad=True),))
+    assert made.constants == ("x1 (arange)", "x2 (ones)")
+    assert [leaf.requires_grad for leaf in made.program.leaves] == [True, False, False]
