@@ -135,7 +135,10 @@ _FIRST = ("start",)  # None is 0 there, as in Python's slices
 
 
 def _value(attribute: Attribute, node: Node) -> Value:
-    value: Value = dict(node.attrs).get(attribute.name, attribute.default)
+    return _or_first(attribute, dict(node.attrs).get(attribute.name, attribute.default))
+
+
+def _or_first(attribute: Attribute, value: Value) -> Value:
     return 0 if value is None and attribute.name in _FIRST else value
 
 
@@ -170,7 +173,8 @@ def size(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
 
 
 def attribute(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """Each attribute: an integer one more, alone or with the others of its op; a flag, choice or dimension another."""
+    """Each attribute: an integer one more, and at its default, alone or with the others of its op; a flag, choice or
+    dimension another."""
     for node in program.nodes:
         for held in _attributes(node):
             value = _value(held, node)
@@ -183,19 +187,24 @@ def attribute(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
                 other = value + 1 if value >= 0 else value - 1
                 yield f"{held.name}={other}", _with(program, node, {held.name: other})
             elif any(_integers(held, node)):
-                yield "", _moved(program, node, held.name)
+                yield "", _moved(program, node, held.name, 1)
+                usual = _or_first(held, held.default)
+                if type(value) is int and type(usual) is int and value != usual:
+                    yield "", _moved(program, node, held.name, usual - value)
 
 
-def _moved(program: Program, node: Node, name: str) -> Iterator[Program]:
-    """One integer of a node one more: alone, then with another one, then with all."""
-    more = {a.name: _more(_value(a, node)) for a in _attributes(node) if any(_integers(a, node))}
-    together = [(name,), *((name, other) for other in more if other != name), tuple(more)]
+def _moved(program: Program, node: Node, name: str, by: int) -> Iterator[Program]:
+    """One integer of a node so many more: alone, then with another one, then with all."""
+    moved = {a.name: _more(_value(a, node), by) for a in _attributes(node) if any(_integers(a, node))}
+    together = [(name,), *((name, other) for other in moved if other != name), tuple(moved)]
     for names in dict.fromkeys(together):
-        yield from _with(program, node, {key: more[key] for key in names})
+        yield from _with(program, node, {key: moved[key] for key in names})
 
 
-def _more(value: Value) -> Value:
-    return tuple(map(_more, value)) if isinstance(value, tuple) else value + 1 if isinstance(value, int) else value
+def _more(value: Value, by: int) -> Value:
+    if isinstance(value, tuple):
+        return tuple(_more(one, by) for one in value)
+    return value + by if isinstance(value, int) else value
 
 
 def _with(program: Program, node: Node, values: dict[str, Value]) -> Iterator[Program]:

@@ -22,6 +22,7 @@ from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import TORCH_DTYPES
 from minimizer.natural import Growth, grow
+from minimizer.reduce import typed
 from minimizer.same import margin
 
 
@@ -51,13 +52,30 @@ def grow_finding(
     least, error = margin(known.error), visible_error(known, program)
     growth = grow(program, error, ask, expired=expired)
     text = show(growth.program)
-    if not growth.history:
-        return replace(finding, natural=minimal), growth
-    verified = verify(text, task, shown[text].signature, pool.workers, task.place.devices, folder)
-    if verified.reproduced < verified.runs or verified.verdict is None:
-        return replace(finding, natural=minimal), growth
-    v = verified.verdict
-    return replace(finding, natural=Natural(text, v.signature, without_paths(v.detail), v.comparisons)), growth
+    natural = _verified(text, shown[text], task, pool, folder) if growth.history else None
+    return replace(finding, natural=natural or minimal), growth
+
+
+def with_program(finding: Finding, text: str, task: Task, pool: Pool, folder: Path) -> Finding | None:
+    """The finding with a program that a person wrote as its natural one; None where that does not show its fault in all
+    fresh processes."""
+    found = typed(parse(text))
+    if found is None:
+        return None
+    cache = CandidateCache(pool, replace(task, fresh=True), final=True)
+    list(cache([found[0]]))
+    verdict = _same_fault(finding, show(found[0]), cache)
+    natural = None if verdict is None else _verified(show(found[0]), verdict, task, pool, folder)
+    return None if natural is None else replace(finding, natural=natural)
+
+
+def _verified(text: str, shown: Verdict, task: Task, pool: Pool, folder: Path) -> Natural | None:
+    """The program as a natural one, with what the last of several fresh processes showed; None where not all did."""
+    told = verify(text, task, shown.signature, pool.workers, task.place.devices, folder)
+    if told.reproduced < told.runs or told.verdict is None:
+        return None
+    verdict = told.verdict
+    return Natural(text, verdict.signature, without_paths(verdict.detail), verdict.comparisons)
 
 
 def visible_error(verdict: Verdict, program: Program) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign import natural as growing
-from fuzzer.campaign.natural import grow_finding, visible_error
+from fuzzer.campaign.natural import grow_finding, visible_error, with_program
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.verify import Verification
 from fuzzer.judgement.verdict import Comparison, Finding, Signature, Verdict
@@ -86,6 +86,26 @@ def test_the_minimal_program_is_natural_where_others_show_it_faintly_or_not_each
         assert kept.natural is not None
         assert kept.natural.program == TINY
         assert kept.grown is kept
+
+
+def test_a_program_that_a_person_wrote_is_natural_where_it_shows_the_fault_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = finding(TINY, comparisons=off(1.0, 2.0))
+    own = f"# of a report\n{PROGRAM.replace('[4]', '[3, 7]')}"
+
+    def held(answer: Any, reproduced: int = 3) -> Finding | None:
+        monkeypatch.setattr(
+            growing, "verify", lambda text, task, own, *_: Verification(reproduced, 3, Verdict(own, "wrong"))
+        )
+        pool: Any = FakePool(answer)
+        return with_program(found, own, TASK, pool, Path())
+
+    shown = held(shows(found.signature))
+    assert shown is not None
+    assert shown.grown.program == PROGRAM.replace("[4]", "[3, 7]")
+    assert held(shows(found.signature), reproduced=2) is None
+    assert held(lambda task, text: Report(text)) is None
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,28 @@ def test_grow_stores_the_natural_program_beside_the_minimal_one(db: Path, monkey
     monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *given: asked.append(given) or found)
     done = call("grow", FINDING.id[:4], "--device", "cpu", "--workers", "1", "--db", db)
     assert done.exit_code == 0
-    assert asked == [(FINDING, "cpu", 1)]
+    assert asked == [(FINDING, "cpu", 1, "")]
     assert done.stdout.startswith(f"{FINDING.id}: usual_sizes (3 programs asked)\nx0.grad[0]: compiled 7, eager 1\n")
     shown = call("show", FINDING.id, "--db", db).stdout
     assert f"the natural program: x0.grad[0]: compiled 7, eager 1\n\n{WIDE}" in shown
     assert RELU in shown
     [row] = json.loads(call("grow", FINDING.id, "--db", db, "--json").stdout)
     assert (row["natural"]["program"], row["steps"]) == (WIDE, ["usual_sizes"])
+
+
+def test_grow_takes_the_program_that_a_person_wrote_for_one_finding(
+    db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.prog").write_text(WIDE)
+    own = replace(FINDING, natural=Natural(WIDE, FINDING.signature, "x0.grad[0]: compiled 7, eager 1"))
+    asked: list[str] = []
+    monkeypatch.setattr("fuzzer.campaign.natural.with_program", lambda found, text, *_: asked.append(text) or own)
+    done = call("grow", FINDING.id, "--program", tmp_path / "own.prog", "--workers", "1", "--db", db)
+    assert (done.exit_code, asked) == (0, [WIDE])
+    assert done.stdout.startswith(f"{FINDING.id}: as a person wrote it (1 programs asked)\n")
+    done = call("grow", FINDING.id, FINDING.id, "--program", tmp_path / "own.prog", "--db", db)
+    assert done.exit_code == 2
+    assert "--program is of one finding, and there are 2" in done.stderr
 
 
 def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:

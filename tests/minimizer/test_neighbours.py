@@ -80,6 +80,9 @@ def test_integers_move_together_where_alone_they_do_not_fit() -> None:
 
     found = [neighbour.value for neighbour in neighbours(parse(SLICED), (attribute,), runs)]
     assert "start=1, end=2" in found
+    middle = SLICED.replace("end=1)", "start=1, end=2)")
+    found = [neighbour.value for neighbour in neighbours(parse(middle), (attribute,), runs)]
+    assert {"start=2, end=3", "start=0, end=1"} <= set(found)
     assert along(attribute, POOLED).keys() >= {"ceil_mode=False", "count_include_pad=False", "stride=3"}
 
 
