@@ -200,8 +200,11 @@ def strided(values: torch.Tensor, stride: Sequence[int], offset: int = 0, room: 
     storage = torch.zeros(max(extent(shape, tuple(stride), offset), room), dtype=values.dtype)
     view = torch.as_strided(storage, shape, tuple(stride), offset)
     if not writable(TensorType(DTYPE_NAMES[values.dtype], shape, tuple(stride))):
-        positions = torch.as_strided(torch.arange(storage.numel()), shape, tuple(stride), offset)
-        storage[positions.flatten()] = values.flatten()
+        positions = torch.as_strided(torch.arange(storage.numel()), shape, tuple(stride), offset).flatten()
+        last = torch.full((storage.numel(),), -1)  # the value that each element takes: an index_put of several threads
+        last.scatter_reduce_(0, positions, torch.arange(positions.numel()), "amax")  # lets any of them win
+        taken = last >= 0
+        storage[taken] = values.flatten()[last[taken]]
     else:
         view.copy_(values)
     return view

@@ -209,3 +209,15 @@ returns(v0)
     assert value_recipes(parse(text)) == {}
     with pytest.raises(RuntimeError, match="expand"):
         value_recipes(parse(text.replace("expand_as(v0, x0)", "expand(v0, size=(2,))")))
+
+
+def test_of_values_that_share_an_element_the_last_one_stands_on_any_number_of_threads() -> None:
+    values = torch.randn(5, 12, 640)
+    before = torch.get_num_threads()
+    try:
+        for count in (1, 4):
+            torch.set_num_threads(count)
+            found = strided(values, (1, 0, 0))
+            assert torch.equal(found[:, 0, 0], values[:, -1, -1])
+    finally:
+        torch.set_num_threads(before)
