@@ -42,6 +42,7 @@ def diagnose(references: Sequence[str], device: str | None, workers: int | None,
         found = diagnose_one(finding, device, workers)
         if found is None:
             click.echo(f"{finding.id}: it does not show here (found with torch {finding.place.get('torch')})", err=True)
+            _note_gone(finding, device, db)
             continue
         with open_store(db) as store:
             store.set_diagnosis(found)
@@ -71,6 +72,22 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
             return any(matching(report, finding.signature) for report in reports)
 
         return diagnose(finding, task, pool, folder) if shows(1) or shows(RUNS - 1) else None
+
+
+def _note_gone(finding: Finding, device: str | None, db: Path) -> None:
+    """Store of what was not diagnosed and does not show here that it is gone where it was found; nothing where that is
+    another release or device."""
+    import torch
+
+    from fuzzer.findings.diagnosed import is_current, shows_no_more
+    from fuzzer.findings.faults import release
+    from fuzzer.findings.store import open_store
+
+    found, here = finding.place.get("device", "cpu"), release(torch.__version__)
+    if is_current(finding) or (device or found) != found or here != release(finding.place.get("torch", "")):
+        return
+    with open_store(db) as store:
+        store.set_diagnosis(shows_no_more(finding, here, found))
 
 
 def brought_up_to_date(finding: Finding, fault: Fault, db: Path, device: str | None = None) -> tuple[Finding, Fault]:

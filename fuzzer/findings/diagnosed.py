@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fuzzer.judgement.verdict import Finding
+from dataclasses import replace
+
+from fuzzer.judgement.verdict import UNDECIDED, Finding
 
 # 1: stages, ablations of the built program, the bisector; what a fallback to ATen made vanish was convicted.
 # 2: switches of memory, layout, passes and fusion before the operator, at the cheapest stage, proved on the built
@@ -11,6 +13,7 @@ DIAGNOSER = 2
 VERSION = "diagnoser"  # the line of a diagnosis that says it
 EARLIER, TRACEBACK = "earlier_diagnosis.txt", "traceback.txt"  # attachments
 NO_TIME = "no time was left; `backfuzz diagnose` runs it"
+NO_MORE = f"{UNDECIDED}: it shows no more"  # how the side is told of what is gone where it was found
 TOO_LONG = "the {seconds:.0f} s that a diagnosis may take were spent"
 
 
@@ -35,8 +38,17 @@ def decided_before(finding: Finding) -> str:
 
 
 def is_current(finding: Finding) -> bool:
-    """Whether this version diagnosed it, and was given the time."""
+    """Whether this version diagnosed it, and was given the time; or cannot, as it shows no more."""
+    if finding.diagnosis.get("side", "").startswith(NO_MORE):
+        return True
     return diagnosed_by(finding) >= DIAGNOSER and not any(text.endswith(NO_TIME) for text in finding.diagnosis.values())
+
+
+def shows_no_more(finding: Finding, torch: str, device: str) -> Finding:
+    """The finding, which this version could not diagnose, told to be gone where it was found: a release and a device.
+    Another fault of its cause, or the rounding model, may have hidden it; what is known of it stays."""
+    side = f"{NO_MORE} on torch {torch}, {device}, where it was found"
+    return replace(finding, diagnosis=finding.diagnosis | {"side": side})
 
 
 def keep_earlier(finding: Finding, before: Finding) -> dict[str, str]:

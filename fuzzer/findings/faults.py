@@ -13,10 +13,11 @@ from typing import Any
 from sqlite_utils import Database
 
 from fuzzer.findings.cause import cause_of
+from fuzzer.findings.diagnosed import NO_MORE
 from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.rows import decode, from_row
 from fuzzer.findings.title import title
-from fuzzer.judgement.verdict import CLASSES, UNDECIDED, Finding
+from fuzzer.judgement.verdict import CLASSES, Finding
 
 STATES = ("new", "confirmed", "known", "reported", "fixed", "not-a-fault")
 OPEN = STATES[:4]
@@ -190,38 +191,40 @@ def refresh(db: Database, fault: str) -> None:
         return
     finding = representative(db, fault)
     cause = cause_of(finding)
-    asked = finding.diagnosis.get("side", "").startswith(UNDECIDED)
-    side = "" if finding.side == UNDECIDED and not asked else finding.side  # "": `backfuzz diagnose` has not told
-    values = [title(finding.grown), finding.verdict, side, cause.stage, cause.decided]
+    values = [title(finding.grown), finding.verdict, finding.side, cause.stage, cause.decided]
     if one(db, "select title, class, side, stage, decided from fault where id = ?", fault) != tuple(values):
         db.conn.execute(
             "update fault set title = ?, class = ?, side = ?, stage = ?, decided = ? where id = ?", [*values, fault]
         )
 
 
-_RANKED = "select case when unsupported = '' then class else 'unsupported' end, length(program), created, id, fault "
+_RANKED = (
+    "select case when unsupported = '' then class else 'unsupported' end, "
+    f"coalesce(json_extract(diagnosis, '$.side') like '{NO_MORE}%', 0), length(program), created, id, fault "
+)
 
 
 def representative(db: Database, fault: str) -> Finding:
-    """The simplest variant of a fault: of those of the worst class the one with the shortest program."""
-    return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[3])
+    """The simplest variant of a fault: of those of the worst class, first of those that still show, the one with the
+    shortest program."""
+    return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[4])
 
 
 def variants(db: Database, fault: str) -> list[Finding]:
     """The variants of a fault, the simplest first."""
     ranked = sorted(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)
-    return [_variant(db, row[3]) for row in ranked]
+    return [_variant(db, row[4]) for row in ranked]
 
 
 def representatives(db: Database) -> dict[str, Finding]:
     """The simplest variant of each fault, by the fault's id."""
     ranked = sorted(db.conn.execute(f"{_RANKED} from variant"), key=_rank, reverse=True)
-    return {fault: _variant(db, name) for fault, name in {row[4]: row[3] for row in ranked}.items()}
+    return {fault: _variant(db, name) for fault, name in {row[5]: row[4] for row in ranked}.items()}
 
 
 def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
     """What rows of _RANKED are ordered by, the simplest first."""
-    return CLASSES.index(row[0]), *row[1:4]
+    return CLASSES.index(row[0]), *row[1:5]
 
 
 def _variant(db: Database, name: str) -> Finding:

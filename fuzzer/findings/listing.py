@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fuzzer.findings.cause import KERNELS
 from fuzzer.findings.faults import OPEN, STATES, Fault
-from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED
+from fuzzer.judgement.verdict import CLASSES, UNASKED, UNSUPPORTED
 
 
 def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
@@ -42,15 +42,10 @@ def lives(fault: Fault) -> list[str]:
 
 
 def short_side(fault: Fault) -> str:
-    """Who is wrong, in a word: where eager is held against eager, eager.
-
-    "?" where no diagnosis has told, "" where nothing is promised.
-    """
-    if fault.stage == KERNELS and fault.side.partition(" ")[0] in ("", "compiled", "eager"):
+    """Who is wrong, in a word, or why nobody can say: where eager is held against eager, eager."""
+    if fault.stage == KERNELS and (fault.side == UNASKED or fault.side.startswith(("compiled ", "eager "))):
         return "eager"
-    if fault.side:
-        return re.sub(" (wrong|differs|raises|dies|hangs)$", "", fault.side)
-    return "" if fault.verdict == UNSUPPORTED else "?"
+    return re.sub(" (wrong|differs|raises|dies|hangs)$", "", fault.side)
 
 
 def short_issue(url: str) -> str:

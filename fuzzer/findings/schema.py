@@ -11,6 +11,7 @@ from typing import cast
 from sqlite_utils import Database
 from sqlite_utils.db import Table
 
+from fuzzer.findings.faults import refresh
 from fuzzer.findings.upgrade import fill_faults, join_anew
 
 Migration = Callable[[Database], None]
@@ -113,6 +114,13 @@ def _add_scopes(db: Database) -> None:
     """Which neighbours of a variant's program show its fault, by release and device; JSON (`scope.encode_scope`)."""
     for statement in _SCOPES:
         db.conn.execute(statement)
+
+
+@_migration
+def _tell_every_side(db: Database) -> None:
+    """A side of each fault, be it that nobody asked."""
+    for (name,) in db.conn.execute("select id from fault").fetchall():
+        refresh(db, name)
 
 
 def _table(db: Database, name: str) -> Table:

@@ -23,6 +23,7 @@ CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
 # The same where it is no question of numbers: eager ran, and did what it always does.
 RAISES, DIES, HANGS, DIFFERS = "compiled raises", "compiled dies", "compiled hangs", "compiled differs"
 _SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic": DIFFERS, "costly": DIFFERS}
+UNASKED = "not diagnosed"  # where numbers differ, and nobody has asked which are wrong
 VALUES = ("all-zero", "constant-ratio", "scattered", "other", "nonfinite")  # patterns of wrong numbers
 
 
@@ -196,9 +197,14 @@ class Finding:
 
     @property
     def side(self) -> str:
-        """Which side is wrong, raised or died: the first words of the diagnosis' line, or what the class alone says."""
-        said = self.diagnosis.get("side", "").partition(":")[0]
-        return said if said not in ("", "none", "not run") else side_by_class(self.signature) or UNDECIDED
+        """Which side is wrong, raised or died, or that none is told: the first words of the diagnosis' line, else what
+        the class alone says. Never ""."""
+        told = self.diagnosis.get("side", "")
+        said = told.partition(":")[0]
+        if said not in ("", "none", "not run"):
+            return said
+        legal = NEITHER if self.signature.verdict == "rounding-sensitive" else ""
+        return side_by_class(self.signature) or legal or (UNDECIDED if told else UNASKED)
 
     @property
     def id(self) -> str:

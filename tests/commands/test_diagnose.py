@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fuzzer.execution.messages import Report
-from fuzzer.findings.diagnosed import DIAGNOSER, TRACEBACK, VERSION
+from fuzzer.findings.diagnosed import DIAGNOSER, TRACEBACK, VERSION, is_current
 from fuzzer.findings.store import open_store
 from tests.commands.calls import FINDING, call
 
@@ -33,15 +33,27 @@ def test_diagnose_stores_and_tells_what_it_found(db: Path, monkeypatch: pytest.M
     assert row["diagnosis"] == {"ratio": "all zero"}
 
 
-def test_diagnose_of_what_does_not_show_here_exits_2_and_stores_nothing(
+@pytest.mark.usefixtures("outdated")
+def test_diagnose_of_what_does_not_show_here_exits_2_and_stores_that_where_it_was_found(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = db.read_bytes()
+    elsewhere = replace(FINDING, program=WIDER, place=FINDING.place | {"torch": "2.1.0"})
+    with open_store(db) as store:
+        store.add(elsewhere)
+        assert {fault.side for fault in store.faults()} == {"not diagnosed"}
     monkeypatch.setattr("fuzzer.execution.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
-    done = call("diagnose", FINDING.id, "--workers", "1", "--db", db)
+    done = call("diagnose", FINDING.id, elsewhere.id, "--workers", "1", "--db", db)
     assert done.exit_code == 2
     assert f"{FINDING.id}: it does not show here (found with torch {torch.__version__})" in done.stderr
-    assert db.read_bytes() == before
+    with open_store(db) as store:
+        gone = store.get(FINDING.id)
+        assert gone.diagnosis["side"].startswith("undecided: it shows no more on torch ")
+        assert is_current(gone)
+        assert store.get(store.fault_of(FINDING.id).id).id == elsewhere.id  # which may show still
+        assert not store.get(elsewhere.id).diagnosis
+
+
+WIDER = FINDING.program.replace("f32[4]", "f32[4, 3]")
 
 
 NEW = replace(FINDING, diagnosis={"side": "compiled raises: KeyError", VERSION: str(DIAGNOSER)},

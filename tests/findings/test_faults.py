@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuzzer.findings.cause import cause_of, group
+from fuzzer.findings.diagnosed import shows_no_more
 from fuzzer.findings.faults import State
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
@@ -68,6 +69,17 @@ def test_a_fault_is_told_by_its_simplest_finding_and_a_campaign_by_what_it_met(t
         }
         assert longer.id not in {finding.id for finding in told.values()}
         assert store.met_in("c1") == {store.fault_of(ALONE[0].id).id: (1, "2026-01-01")}
+
+
+def test_a_finding_that_shows_no_more_stands_for_a_fault_only_where_no_other_does(tmp_path: Path) -> None:
+    longer = verified(found(text("relu", "relu"), "aot_eager"), 4)
+    with open_store(tmp_path / "findings.db") as store:
+        for finding in (ALONE[0], longer):
+            store.add(finding)
+        assert list(store.representatives().values()) == [store.get(ALONE[0].id)]
+        store.set_diagnosis(shows_no_more(ALONE[0], "2.13.0", "cpu"))
+        [fault] = store.faults()
+        assert (store.get(fault.id).id, store.variants(fault.id)[-1].id) == (longer.id, ALONE[0].id)
 
 
 def test_the_faults_of_a_ledger_are_the_groups_of_its_causes_in_any_order(tmp_path: Path) -> None:

@@ -26,13 +26,12 @@ def test_a_fault_tells_its_devices_and_the_releases_on_which_it_lives() -> None:
         (replace(FAULT, side="compiled wrong"), "compiled"),
         (replace(FAULT, side="compiled differs"), "compiled"),
         (replace(FAULT, side="neither wrong"), "neither"),
-        (replace(FAULT, stage="eager"), "eager"),
+        (replace(FAULT, stage="eager", side="not diagnosed"), "eager"),
         (replace(FAULT, stage="eager", side="compiled wrong"), "eager"),  # another device's
         (replace(FAULT, stage="eager", side="compiled raises"), "eager"),
         (replace(FAULT, stage="eager", side="undecided"), "undecided"),
-        (APART, ""),
         (replace(FAULT, side="compiled raises"), "compiled"),
-        (FAULT, "?"),
+        (replace(APART, side="not diagnosed"), "not diagnosed"),
     ],
 )
 def test_a_fault_tells_who_is_wrong_or_that_nobody_asked(fault: Fault, side: str) -> None:

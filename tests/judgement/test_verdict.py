@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from fuzzer.judgement.verdict import Signature, parse_signature, without_paths
+from fuzzer.judgement.verdict import (
+    DIFFERS,
+    EAGER,
+    NEITHER,
+    RAISES,
+    UNASKED,
+    UNDECIDED,
+    Signature,
+    parse_signature,
+    without_paths,
+)
+from tests.findings.found import RELU, finding
 
 
 @pytest.mark.parametrize(
@@ -20,6 +33,23 @@ from fuzzer.judgement.verdict import Signature, parse_signature, without_paths
 )
 def test_paths_of_the_machine_are_scrubbed_and_nothing_else(text: str, told: str) -> None:
     assert without_paths(text) == told
+
+
+@pytest.mark.parametrize(
+    ("verdict", "pattern", "told", "side"),
+    [
+        ("wrong", "scattered", "", UNASKED),
+        ("wrong", "scattered", "none: no tensor lies outside its floor", UNDECIDED),
+        ("wrong", "scattered", "eager wrong: at x0[0]", EAGER),
+        ("wrong", "dtype", "", DIFFERS),
+        ("raises", "KeyError", "none: it raised", RAISES),
+        ("rounding-sensitive", "other", "", NEITHER),
+        ("eager-suspect", "other", "", UNASKED),
+    ],
+)
+def test_every_finding_has_a_side_or_says_why_none_is_told(verdict: str, pattern: str, told: str, side: str) -> None:
+    shown = finding(RELU, signature=Signature("gradients_agree", verdict, "backward", pattern))
+    assert replace(shown, diagnosis={"side": told} if told else {}).side == side
 
 
 def test_a_signature_is_read_back_from_its_text() -> None:
