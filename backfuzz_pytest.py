@@ -82,8 +82,7 @@ class Programs:
         from fuzzer.commands.options import Sides
         from fuzzer.commands.replay import ask
         from fuzzer.execution.explore import examine
-        from fuzzer.execution.pool import NoMachine
-        from fuzzer.judgement.trial import UsageError
+        from fuzzer.language.errors import NoMachine, UsageError
 
         alone = hasattr(self.config, "workerinput")
         tests = [test] if alone else [item for item in test.session.items if isinstance(item, ProgramTest)]

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()
 HOW, VERBS, BENCH = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("how-it-works", "commands", "bench"))
-COMMANDS: dict[str, click.Command] = dict(main.commands)
+COMMANDS = {name: main.get_command(click.Context(main), name) for name in main.modules}
 SEEDS = sorted((ROOT / "corpus" / "seeds").glob("*.prog"))
 
 

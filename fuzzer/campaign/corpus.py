@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from fuzzer.coverage.frontier import Frontier, KeptProgram, packed, set_cover
 from fuzzer.execution.messages import Report
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import identify, parse
 
 INDEX_FILE, STATE_FILE = "index.jsonl", "state.json"

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.coverage.cells import possible_cells
 from fuzzer.coverage.features import feature_id
-from fuzzer.generation.generate import drawable
-from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.language.ops.spec import Limits
 
 _NAMED = 6  # empty cells that a line names
@@ -41,6 +38,10 @@ def filled(corpus: Corpus, state: Mapping[str, Any]) -> dict[str, Family]:
     another. state: of the campaign (`Corpus.state`)."""
     if not state.get("cells"):
         return {}
+    from fuzzer.coverage.cells import possible_cells  # what they need takes longer than all else that `status` does
+    from fuzzer.generation.generate import drawable
+    from fuzzer.generation.vocabulary import vocabulary
+
     bounds: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in state["limits"].items()}
     limits = Limits(**bounds)
     ops = drawable(vocabulary(limits, tuple(state["ops"])), tuple(state["routes"]), portable=False)

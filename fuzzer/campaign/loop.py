@@ -24,11 +24,12 @@ from fuzzer.campaign.totals import Totals
 from fuzzer.campaign.triage import Triage
 from fuzzer.execution.batch import left_over
 from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import NoMachine, Pool
+from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import INTERNAL_ERROR
 from fuzzer.findings.store import CampaignRecord as Record
 from fuzzer.findings.store import StoreError, open_store
 from fuzzer.judgement.verdict import FINDINGS, without_paths
+from fuzzer.language.errors import NoMachine
 
 # Programs that still run this long after an interrupt are given up: nothing about them is stored yet.
 _STOP_SECONDS = 5.0

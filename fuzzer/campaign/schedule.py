@@ -19,7 +19,7 @@ from fuzzer.execution.batch import Batch, explore_batch
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.settings import parse_assignment
 
@@ -81,10 +81,6 @@ def submit_numbers(pool: Pool, task: Task, numbers: Sequence[int]) -> Future[Any
     return pool.submit(explore_batch, task, Batch(tuple(numbers), pool.deadline), len(numbers))
 
 
-BLIND = "blind"  # the guidance that is none, and that is shipped (measured: docs/guidance.md)
-# About half of the CPU time each: a program takes 0.55 CPU seconds at the stage (docs/stages.md) and 1.48 where it is
-# built, 16 at a time (docs/speed.md); 1.48 / (0.55 + 1.48) = 0.73. On a GPU it would be 0.67.
-STAGED = 0.75
 _SAVE_EVERY = 32  # programs
 
 

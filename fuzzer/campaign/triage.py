@@ -14,11 +14,12 @@ from fuzzer.campaign.plan import Plan, environment_of
 from fuzzer.campaign.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.execution.pipeline import without_settings
-from fuzzer.execution.pool import NoMachine, Pool
+from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import examine_all
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import StoreError, open_store
 from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
+from fuzzer.language.errors import NoMachine
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 

@@ -10,12 +10,10 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-import torch
-
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.coverage.features import LINES, feature_id
 from fuzzer.coverage.lines import compiler_files, line_word
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -57,6 +55,8 @@ def audit(corpus: Corpus) -> list[File]:
 
     Raises UsageError where no lines were recorded, or those of another torch.
     """
+    import torch
+
     if (other := corpus.place.get("torch")) != torch.__version__:
         raise UsageError(f"{corpus.folder} was made with torch {other}, this is {torch.__version__}, of other lines")
     known = corpus.frontier.best

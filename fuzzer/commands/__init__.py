@@ -3,12 +3,6 @@
 A new verb is one new module here, whose function is decorated with `@main.command()`.
 """
 
-import importlib
-import pkgutil
-
 from fuzzer.commands.group import main
 
 __all__ = ["main"]
-
-for _found in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_found.name}")

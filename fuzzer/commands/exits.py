@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
 
-from fuzzer.judgement.trial import UsageError
-from fuzzer.language.text import ParseError
+from fuzzer.language.errors import NoMachine, UsageError
 
 DIFFERS, COULD_NOT_RUN, NO_MACHINE, INTERRUPTED = 1, 2, 3, 130
+UNREAD = 141  # as a shell tells of a program that SIGPIPE ended
 
 
 class Refusal(click.ClickException):
@@ -30,25 +32,15 @@ def exit_codes(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        from fuzzer.execution.pool import NoMachine
-        from fuzzer.findings.errors import StoreError
-        from fuzzer.findings.script import ExportError
-        from fuzzer.language.infer import IllTyped
-        from fuzzer.language.interpret import UnknownOp
-        from fuzzer.language.regions import UnknownRegion
-        from fuzzer.language.routes import UnknownRoute
-        from fuzzer.language.settings import UnknownSetting
-        from fuzzer.language.values import UnknownRecipe
-
         try:
             return command(*args, **kwargs)
         except NoMachine as error:
             raise Refusal(str(error), NO_MACHINE) from None
-        except (
-            UsageError, ParseError, StoreError, ExportError, IllTyped, UnknownOp, UnknownRegion, UnknownRoute,
-            UnknownSetting, UnknownRecipe,
-        ) as error:  # fmt: skip
+        except UsageError as error:
             raise Refusal(str(error)) from None
+        except BrokenPipeError:  # the reader had enough: `| head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed at the end
+            sys.exit(UNREAD)
         except OSError as error:  # a folder or file that cannot be written
             raise Refusal(f"{error.filename or 'the machine'}: {error.strerror or error}") from None
         except KeyboardInterrupt:

@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.schedule import BLIND, STAGED
-from fuzzer.commands.exits import DIFFERS, INTERRUPTED, exit_codes
+from fuzzer.campaign.plan import BLIND, STAGED
+from fuzzer.commands.exits import DIFFERS, INTERRUPTED, Refusal, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import (
     also_option,
@@ -28,8 +28,18 @@ from fuzzer.commands.options import (
 )
 from fuzzer.commands.place import make_task
 from fuzzer.findings.checkout import regressions
-from fuzzer.guidance import ARMS, CELLS, CHOSEN_FROM, CODE, UNBUILT
-from fuzzer.judgement.trial import UsageError
+from fuzzer.guidance import CELLS, CHOSEN_FROM, CODE, NAMES, UNBUILT
+from fuzzer.language.errors import UsageError
+
+
+def _named_ops(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """The ops of --ops; none means all. Asked first, before anything that takes long. Raises Refusal."""
+    from fuzzer.generation.sets import parse_ops
+
+    try:
+        return () if text is None else parse_ops(text)
+    except UsageError as error:
+        raise Refusal(str(error)) from None
 
 
 @main.command()
@@ -54,11 +64,12 @@ from fuzzer.judgement.trial import UsageError
     "ops_",
     default=None,
     metavar="NAMES",
+    callback=_named_ops,
     help="Ops to draw from, with commas: names, or `core` (42 that most models are made of). Default: all.",
 )
 @click.option(
     "--guidance",
-    type=click.Choice([BLIND, *ARMS]),
+    type=click.Choice([BLIND, *NAMES]),
     default=None,
     help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
     f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
@@ -117,7 +128,7 @@ def fuzz(
     backend: str,
     compare: tuple[str, str] | None,
     routes: str | None,
-    ops_: str | None,
+    ops_: tuple[str, ...],
     guidance: str | None,
     unguided: bool,
     resume: bool,
@@ -146,7 +157,6 @@ def fuzz(
     from fuzzer.commands.source import find_source, share_of_lines
     from fuzzer.execution.batch import usual_batch
     from fuzzer.execution.capacity import default_workers
-    from fuzzer.generation.vocabulary import parse_ops
     from fuzzer.language import settings
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
@@ -155,9 +165,7 @@ def fuzz(
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
-    task = replace(
-        task, staged=_share_staged(staged, task, guidance), **({} if ops_ is None else {"ops": parse_ops(ops_)})
-    )
+    task = replace(task, ops=ops_, staged=_share_staged(staged, task, guidance))
     _check_routes(task)
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)

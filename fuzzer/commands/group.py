@@ -1,11 +1,40 @@
-"""The command `backfuzz`, to which every verb adds itself."""
+"""The command `backfuzz`: a module a verb, imported when that verb is asked for."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from pathlib import Path
+
 import click
 
+# Modules of this folder that are no verbs: what verbs share.
+SHARED = {
+    "exits", "group", "junit", "options", "place", "reference", "replayed", "screen", "source", "table",
+}  # fmt: skip
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+def _verbs() -> dict[str, str]:
+    """The module of each verb; one whose name is a word of Python's ends in an underscore."""
+    found = {module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])}
+    return {name.rstrip("_"): name for name in sorted(found - SHARED)}
+
+
+class Verbs(click.Group):
+    """A group that imports the module of a verb when it is asked for: `backfuzz list` pays for no other."""
+
+    modules = _verbs()
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(self.modules)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name in self.modules and name not in self.commands:
+            importlib.import_module(f"fuzzer.commands.{self.modules[name]}")
+        return super().get_command(context, name)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="backfuzz", prog_name="backfuzz")
 def main() -> None:
     """Fuzz the backward pass of compiled PyTorch."""

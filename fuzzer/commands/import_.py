@@ -11,7 +11,7 @@ import click
 
 from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 
 @main.command(name="import")

@@ -14,7 +14,7 @@ from fuzzer.commands.faults import encode_fault
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option, workers_option
 from fuzzer.findings.faults import GONE, SHOWS, Fault
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 
 @main.command()

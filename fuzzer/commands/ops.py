@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import json_option
+
+if TYPE_CHECKING:
+    from fuzzer.language.ops.spec import OpSpec
 
 
 @main.command()
@@ -21,12 +25,12 @@ def ops(complex_: bool, as_json: bool) -> None:
 
     Exit codes: 0 always.
     """
-    from fuzzer.generation.vocabulary import SETS, complex_form
+    from fuzzer.generation.sets import SETS
     from fuzzer.language.ops import OPS
     from fuzzer.language.ops.spec import SAME
 
     rows: list[dict[str, Any]] = []
-    for spec in filter(lambda s: s.takes_complex, map(complex_form, OPS)) if complex_ else OPS.values():
+    for spec in _taking_complex() if complex_ else OPS.values():
         first = spec.operands[0].dtypes
         rows.append(
             {
@@ -47,3 +51,11 @@ def ops(complex_: bool, as_json: bool) -> None:
         sets = " ".join(row["sets"])
         click.echo(f"{row['family']:14} {row['name']:24} {sets:5} {row['source']}({', '.join(row['attributes'])})")
     click.echo(f"{len(rows)} op(s), {sum(bool(r['differentiable']) for r in rows)} differentiable")
+
+
+def _taking_complex() -> Iterator[OpSpec]:
+    """The ops that take complex numbers, of which the running torch is asked."""
+    from fuzzer.generation.vocabulary import complex_form
+    from fuzzer.language.ops import OPS
+
+    return filter(lambda spec: spec.takes_complex, map(complex_form, OPS))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fuzzer.judgement.trial import UNCOMPILED, Place, Subject, UsageError, parse_subject
+from fuzzer.judgement.trial import UNCOMPILED, Place, Subject, parse_subject
 from fuzzer.language.devices import DEVICE_NAMES, is_device
+from fuzzer.language.errors import UsageError
 
 
 def pick_device(device: str | None) -> str:
@@ -32,14 +33,10 @@ def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> P
         place = Place(parse_subject(compare[0], device), parse_subject(compare[1], device))
     else:
         place = Place(parse_subject("eager", device), parse_subject(backend, device))
-    import torch
-
-    known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
     for side in (place.reference, place.subject):
         if not is_device(side.device):
             raise UsageError(f"a device is one of {DEVICE_NAMES}, not {side.device!r}")
-        if side.compiler not in known:
-            raise UsageError(f"no backend {side.compiler!r}; this torch has {', '.join(sorted(known))}")
+        _check_backend(side)
         if side.backend != side.compiler:
             _check_stage(side)
     if place.reference.backend != "eager":
@@ -49,6 +46,17 @@ def _make_place(device: str, backend: str, compare: tuple[str, str] | None) -> P
     if place.subject.backend == "flag_gems":
         check_flag_gems(place.subject.device)
     return place
+
+
+def _check_backend(side: Subject) -> None:
+    """Raises UsageError where this torch has no backend that a side names."""
+    if side.compiler in (*UNCOMPILED, "inductor"):
+        return  # no need to ask torch, whose list imports most of its compiler
+    import torch
+
+    known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
+    if side.compiler not in known:
+        raise UsageError(f"no backend {side.compiler!r}; this torch has {', '.join(sorted(known))}")
 
 
 def _check_stage(side: Subject) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from fuzzer.commands.options import Sides
 from fuzzer.commands.place import make_task
 from fuzzer.commands.place import runs_here as device_is_here
-from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import ParseError, parse
 
 

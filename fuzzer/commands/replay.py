@@ -18,8 +18,8 @@ from fuzzer.commands.exits import COULD_NOT_RUN, DIFFERS, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import Sides, db_option, json_option, sides_options, workers_option
 from fuzzer.commands.reference import finding_task, load_program, with_files_below
-from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import CLASSES
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import ParseError, parse
 
 

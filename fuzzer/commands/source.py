@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzzer.campaign.corpus import Corpus, resume_corpus
-from fuzzer.campaign.plan import Plan, corpus_environment
-from fuzzer.campaign.schedule import BLIND, BySeed, BySeedWithCorpus, Schedule, restore_drawing_settings
+from fuzzer.campaign.plan import BLIND, Plan, corpus_environment
+from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule, restore_drawing_settings
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.messages import Task
 from fuzzer.guidance import ARMS, FromLog, Guidance, guided, read_log, restore_guidance
-from fuzzer.judgement.trial import UNCOMPILED, UsageError
+from fuzzer.judgement.trial import UNCOMPILED
+from fuzzer.language.errors import UsageError
 
 
 @dataclass(frozen=True)

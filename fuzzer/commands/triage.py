@@ -12,7 +12,7 @@ from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option
 from fuzzer.findings.faults import STATES, State
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 
 @main.command()

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Mapping
-
-import torch
+from typing import TYPE_CHECKING
 
 from fuzzer.language.ops.spec import writable
 from fuzzer.language.program import TensorType, contiguous, extent
-from fuzzer.language.values import DTYPE_NAMES
-from fuzzer.rounding.trace import Ref, Step, Trace
+
+if TYPE_CHECKING:  # they need torch
+    from fuzzer.rounding.trace import Ref, Step, Trace
 
 Words = Mapping[str, frozenset[str]]  # by family
 Features = Mapping[str, frozenset[int]]
@@ -64,6 +65,8 @@ TRACE_FAMILIES = tuple(TRACE_WORDS)
 
 
 def _kind(ref: Ref) -> str:
+    from fuzzer.language.values import DTYPE_NAMES  # it needs torch
+
     return tensor_words(DTYPE_NAMES.get(ref.dtype, str(ref.dtype)), len(ref.shape), _layout_of(ref))
 
 
@@ -98,7 +101,7 @@ def _order(shape: tuple[int, ...], stride: tuple[int, ...]) -> str:
         return "contiguous"
     if not writable(TensorType("f32", sizes, steps)):
         return "overlapping"
-    return "permuted" if extent(sizes, steps) == torch.Size(sizes).numel() else "gaps"
+    return "permuted" if extent(sizes, steps) == math.prod(sizes) else "gaps"
 
 
 @functools.lru_cache(maxsize=1 << 17)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fuzzer.generation.vocabulary import SETS
+from fuzzer.generation.sets import SETS
 from fuzzer.generation.wish import AFTER, BESIDE, Wish
 from fuzzer.language.classes import (
     DEFAULT,

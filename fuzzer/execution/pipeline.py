@@ -26,8 +26,8 @@ from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, verdicts
 from fuzzer.judgement.trial import PENDING, RAN, Observation, Subject, Trial
 from fuzzer.language import routes
+from fuzzer.language.errors import UnknownOp
 from fuzzer.language.infer import IllTyped, check_draws
-from fuzzer.language.interpret import UnknownOp
 from fuzzer.language.private import output_code, reset_compiler, without_part
 from fuzzer.language.program import Attributes, Program
 from fuzzer.language.regions import UnknownRegion

@@ -37,6 +37,7 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.oracles import worker_survives
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Place, Trial
 from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
+from fuzzer.language.errors import NoMachine
 from fuzzer.language.text import ParseError, parse
 
 # What changes a compile from outside the program's text.
@@ -64,10 +65,6 @@ _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then th
 
 _IMPORT_FOLDER = Path(__file__).resolve().parents[2]
 _starting = threading.Lock()  # the environment is the process's, and pools are made from several threads
-
-
-class NoMachine(RuntimeError):
-    """The machine cannot run what was asked for; one line for people."""
 
 
 def clean_environment() -> dict[str, str]:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fuzzer.language.errors import UsageError
 
-class StoreError(ValueError):
+
+class StoreError(UsageError):
     """A store that cannot do what was asked; the message is one line for people."""
 
 

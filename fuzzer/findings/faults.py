@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
-
-from sqlite_utils import Database
+from typing import TYPE_CHECKING, Any
 
 from fuzzer.findings.cause import cause_of
 from fuzzer.findings.diagnosed import NO_MORE
@@ -18,6 +16,9 @@ from fuzzer.findings.query import Wanted, read_rows
 from fuzzer.findings.rows import decode, from_row
 from fuzzer.findings.title import title
 from fuzzer.judgement.verdict import CLASSES, Finding
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database  # slow to import, and only a type here
 
 STATES = ("new", "confirmed", "known", "reported", "fixed", "not-a-fault")
 OPEN = STATES[:4]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlite_utils import Database
+if TYPE_CHECKING:
+    from sqlite_utils import Database  # slow to import, and only a type here
 
 
 @dataclass(frozen=True)

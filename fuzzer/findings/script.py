@@ -15,6 +15,7 @@ from fuzzer.findings.sides import Sides
 from fuzzer.findings.title import title
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Finding, Signature
 from fuzzer.language import tuning
+from fuzzer.language.errors import UsageError
 from fuzzer.language.interpret import python_value
 from fuzzer.language.private import CONFIGS
 from fuzzer.language.program import Program, Value, canonical
@@ -24,7 +25,7 @@ from fuzzer.language.settings import ONE_CONFIG
 from fuzzer.language.text import parse
 
 
-class ExportError(ValueError):
+class ExportError(UsageError):
     """A finding that has no form as a script; the message says why."""
 
 

@@ -17,49 +17,13 @@ import torch
 
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.nodes import draw_node
-from fuzzer.language.interpret import UnknownOp, apply, materialise
+from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.spec import REQUIRED, Limits, OpSpec
 from fuzzer.language.program import COMPLEX, Node
 
-# Ops under one name. core: what most models are made of, each backward formula and layout of a kind once; every op that
-# may close a program is in it.
-SETS: dict[str, tuple[str, ...]] = {
-    "core": (
-        "exp", "log", "sigmoid", "tanh", "pow_scalar",
-        "relu", "gelu", "silu",
-        "add", "sub", "mul", "div", "maximum",
-        "where",
-        "sum", "mean", "amax", "var",
-        "softmax",
-        "layer_norm",
-        "matmul", "linear",
-        "conv2d",
-        "max_pool2d", "avg_pool2d",
-        "gather", "index_select",
-        "slice_scatter", "scatter_add", "index_add",
-        "reshape", "transpose", "permute", "expand", "narrow", "select",
-        "cat",
-        "pad",
-        "cumsum",
-        "embedding",
-        "flip",
-        "cross_entropy",
-    ),
-}  # fmt: skip
-
 # An op is drawn until so many draws ran, or so many were refused: of nearly every op torch refuses none or all.
 _MIN_RAN, _MAX_REFUSED = 3, 6
-
-
-def parse_ops(text: str) -> tuple[str, ...]:
-    """The ops that a list with commas names: sets and single ops. Raises UnknownOp."""
-    found: list[str] = []
-    for name in (part.strip() for part in text.split(",")):
-        if name not in SETS and name not in OPS:
-            raise UnknownOp(f"no op or set of ops {name!r}; sets are {', '.join(SETS)}, `backfuzz ops` lists the ops")
-        found += SETS.get(name, (name,))
-    return tuple(dict.fromkeys(found))
 
 
 def vocabulary(limits: Limits, names: Sequence[str] = ()) -> dict[str, OpSpec]:

@@ -25,6 +25,7 @@ from fuzzer.guidance.bandit import (
 from fuzzer.guidance.candidates import CANDIDATES, CandidateSpec, Choice
 from fuzzer.guidance.cost import CostModel
 from fuzzer.guidance.mutate import MUTATOR_NAMES as MUTATORS
+from fuzzer.guidance.names import CELLS, CODE
 from fuzzer.guidance.parents import CountingCorpus
 from fuzzer.language.ops import OPS
 
@@ -52,7 +53,6 @@ class Guidance:
 
 
 # What is compared (docs/guidance.md); each has what stands before it and one level more, but for the last three.
-CODE, CELLS = "code", "cells"
 ARMS: dict[str, Guidance] = {
     "trace": Guidance(),
     "compile": Guidance(credits=(*TRACE_FAMILIES, *COMPILED_FAMILIES)),

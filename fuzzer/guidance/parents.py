@@ -14,7 +14,7 @@ from fuzzer.coverage.frontier import KeptProgram
 from fuzzer.coverage.structure import LOOPS
 from fuzzer.execution.messages import Report
 from fuzzer.guidance.novelty import FeatureCounts
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 SEEN_FILE, SHOWN_FILE, BUILT_FILE = "seen", "shown", "built"
 _GOALS = 16  # features, the rarest of which is the goal of a mutation

@@ -7,20 +7,12 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fuzzer.campaign.schedule import STAGED
 from fuzzer.coverage.features import Features
 from fuzzer.coverage.structure import LOOPS
 from fuzzer.execution.batch import Batch
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.sift import Sifted, explore_sifted
 from fuzzer.guidance.novelty import FeatureCounts, novelty
-
-# The share of programs that are judged at the stage alone, so that half of the CPU time goes to building. Blind, half
-# does where STAGED is d / (c + d), of c seconds at the stage and d of a build; here all programs take c, so that the
-# share that is built is c / d.
-UNBUILT = round(1 - (1 - STAGED) / STAGED, 2)
-# Programs that a worker has at once at least, also where building them together saves nothing: five are chosen.
-CHOSEN_FROM = 16
 
 
 class Asked(NamedTuple):

@@ -25,7 +25,7 @@ from fuzzer.guidance.candidates import CandidateSpec, Choice, LoggedChoice, expl
 from fuzzer.guidance.cost import CostModel
 from fuzzer.guidance.parents import BuiltCorpus, CountingCorpus
 from fuzzer.guidance.rarest import Asked, explore_rarest
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 LOG_FILE, CREDITS_FILE = "choices.jsonl", "credits.json"
 

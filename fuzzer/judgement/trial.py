@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuzzer.language.devices import DEVICES, HOST, device_row
+from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Program
-from fuzzer.rounding.floors import Model
-from fuzzer.rounding.trace import Ref, Trace
+
+if TYPE_CHECKING:  # they need torch
+    from fuzzer.rounding.floors import Model
+    from fuzzer.rounding.trace import Ref, Trace
 
 RAN, RAISED, DIED, TIMED_OUT, PENDING = "ran", "raised", "died", "timed out", "not run yet"
-
-
-class UsageError(ValueError):
-    """A command line that asks for what does not exist; one line for people."""
 
 
 # Backends that compile nothing: eager, and eager with FlagGems' Triton operators in place of ATen's.
@@ -158,6 +157,8 @@ class Trial:
     @functools.cached_property
     def model(self) -> Model:
         """The rounding model of the reference's trace. Raises Unreplayable."""
+        from fuzzer.rounding.floors import Model
+
         assert self.trace is not None
         devices = (self.place.reference.device, self.place.subject.device)
         device = next((d for d in devices if device_row(d) is not HOST), devices[0])

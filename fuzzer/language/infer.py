@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from fuzzer.language.interpret import UnknownOp, apply, run_each
+from fuzzer.language.errors import UnknownOp, UsageError
+from fuzzer.language.interpret import apply, run_each
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import REQUIRED, Draw, Limits
 from fuzzer.language.private import fake_mode, needs_memory, real_mode
@@ -20,7 +21,7 @@ from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, UnknownRecipe, fil
 _MOST_ELEMENTS = 2**20  # that a node's operands may have to be run on real tensors
 
 
-class IllTyped(ValueError):
+class IllTyped(UsageError):
     """A program that torch refuses; the message names the node and gives torch's own reason."""
 
 

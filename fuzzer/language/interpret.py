@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from fuzzer.language import regions
+from fuzzer.language.errors import UnknownOp
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import writable
 from fuzzer.language.program import (
@@ -43,10 +44,6 @@ PROPERTIES = frozenset(
     for spec in OPS.values()
     if spec.source.startswith("torch.Tensor.") and not callable(getattr(torch.Tensor, spec.source[13:]))
 )
-
-
-class UnknownOp(ValueError):
-    """A program names an op that stands in no table."""
 
 
 def python_value(value: Value) -> str:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
+from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Dtype, Region, Value
 from fuzzer.language.text import show_value
 from fuzzer.language.values import TORCH_DTYPES
 
 
-class UnknownRegion(ValueError):
+class UnknownRegion(UsageError):
     """A program names a region that does not exist, or gives it other attributes than it takes."""
 
 

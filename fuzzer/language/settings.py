@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from fuzzer.language.devices import DEVICES, devices_with_code
+from fuzzer.language.errors import UsageError
 from fuzzer.language.private import CONFIGS, config_module, config_type
 from fuzzer.language.program import Attributes, Value
 from fuzzer.language.tuning import ALL
 
 
-class UnknownSetting(ValueError):
+class UnknownSetting(UsageError):
     """A setting that the running torch does not have, or a value that it cannot hold."""
 
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from fuzzer.language.errors import UsageError
 from fuzzer.language.program import (
     DTYPES,
     NORMAL,
@@ -37,7 +38,7 @@ from fuzzer.language.program import (
 _VERSION = 1
 
 
-class ParseError(ValueError):
+class ParseError(UsageError):
     """A text that is no program. The message gives line, column and what was expected."""
 
     def __init__(self, line: int, column: int, expected: str):

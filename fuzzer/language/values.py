@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Recipe, Shape, Value
 
 TORCH_DTYPES = {
@@ -167,7 +168,7 @@ def range_of(recipe: Recipe) -> tuple[float, float]:
     return 0, int(recipe.args[0]) - 1  # type: ignore[arg-type]
 
 
-class UnknownRecipe(ValueError):
+class UnknownRecipe(UsageError):
     """A recipe that does not exist, or with the wrong number of arguments."""
 
 

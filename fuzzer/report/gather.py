@@ -15,8 +15,8 @@ from fuzzer.findings.listing import by_promise, urgency
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.scope import Scope
 from fuzzer.findings.store import CampaignRecord, Store
-from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.errors import UsageError
 from fuzzer.language.pairs import pairs
 
 CAMPAIGNS = Path(".backfuzz") / "campaigns"  # where `backfuzz fuzz` keeps their folders

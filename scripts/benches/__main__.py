@@ -38,14 +38,13 @@ from benches.cells import cells_command
 from benches.diagnosis import diagnosis_command
 from benches.hearing import hearing_command
 from benches.ledger import ledger_command
-from fuzzer.campaign.schedule import BLIND
+from fuzzer.campaign.plan import BLIND
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import NoMachine
 from fuzzer.execution.stages import STAGES
-from fuzzer.generation.vocabulary import parse_ops
-from fuzzer.judgement.trial import Place, Subject, UsageError, parse_subject
-from fuzzer.language.interpret import UnknownOp
+from fuzzer.generation.sets import parse_ops
+from fuzzer.judgement.trial import Place, Subject, parse_subject
+from fuzzer.language.errors import NoMachine, UsageError
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import DIFFERENTIABLE
 from fuzzer.language.routes import ANY_BACKEND
@@ -469,5 +468,5 @@ def minimize_command(
 if __name__ == "__main__":
     try:
         main(prog_name="scripts/bench")
-    except (NoMachine, UnknownOp, UsageError) as error:
+    except (NoMachine, UsageError) as error:
         sys.exit(f"backfuzz: {error}")

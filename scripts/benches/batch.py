@@ -18,7 +18,7 @@ from fuzzer.campaign.schedule import submit_numbers
 from fuzzer.execution.batch import left_over
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 SIZES = "1,4,8,16"
 

@@ -19,7 +19,7 @@ import click
 from benches.calibrate import stream
 from benches.reach import Tally, drawn_programs, reach_summary
 from benches.triggers import triggered
-from fuzzer.campaign.schedule import BLIND
+from fuzzer.campaign.plan import BLIND
 from fuzzer.coverage.cells import Possible, cells, possible_cells
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Report, Task

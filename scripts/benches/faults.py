@@ -22,8 +22,8 @@ import torch
 from benches import rare
 from benches.race import SERIOUS, Judge, Lane, Look, Race, Run
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.plan import corpus_environment, environment_of
-from fuzzer.campaign.schedule import BLIND, STAGED, BySeedWithCorpus
+from fuzzer.campaign.plan import BLIND, STAGED, corpus_environment, environment_of
+from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.batch import usual_batch

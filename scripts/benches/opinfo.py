@@ -21,11 +21,12 @@ from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.observe import observe
-from fuzzer.execution.pool import NoMachine, Pool
+from fuzzer.execution.pool import Pool
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.generate import generate
 from fuzzer.generation.nodes import draw_node, run_node
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.errors import NoMachine
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.excluded import EXCLUDED
 from fuzzer.language.ops.spec import Limits, OpSpec

@@ -35,7 +35,7 @@ from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.accelerator import count_devices
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 SHIPPED_ARM, UNGUIDED_ARM = "shipped", "unguided"
 _DEADLINE_SECONDS = 30.0  # shorter than a campaign's: every round waits for its last program

@@ -6,7 +6,7 @@ import pytest
 from benches.batch import Arm, arm_named, batch_figures
 
 from fuzzer.execution.messages import Report
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 
 def report(cpu: float, **told: object) -> Report:

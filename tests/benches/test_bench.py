@@ -25,8 +25,9 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import nonzero_gradients, run_both
 from fuzzer.execution.pool import Pool
 from fuzzer.judgement.oracles import verdicts
-from fuzzer.judgement.trial import Place, Subject, Trial, UsageError
+from fuzzer.judgement.trial import Place, Subject, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import parse
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))

@@ -19,7 +19,8 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.observe import thread_count
 from fuzzer.execution.pipeline import report_program
 from fuzzer.execution.pool import Pool
-from fuzzer.judgement.trial import Place, Subject, UsageError, parse_subject
+from fuzzer.judgement.trial import Place, Subject, parse_subject
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import parse
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))

@@ -12,7 +12,8 @@ from fuzzer.campaign.corpus import INDEX_FILE, STATE_FILE, Corpus, distil, index
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.coverage.frontier import STALL_PROGRAMS
 from fuzzer.execution.messages import Report, Task
-from fuzzer.judgement.trial import Place, Subject, UsageError
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import identify, parse
 from tests.campaign.kept import HERE, shown, text
 

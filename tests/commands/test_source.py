@@ -21,7 +21,8 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.guidance.candidates import CANDIDATES
 from fuzzer.guidance.parents import CountingCorpus
 from fuzzer.guidance.schedule import LOG_FILE
-from fuzzer.judgement.trial import Place, Subject, UsageError
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.errors import UsageError
 
 EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))
 

@@ -23,9 +23,10 @@ from fuzzer.execution.accelerator import (
     query_devices,
     use_device,
 )
-from fuzzer.execution.pool import NoMachine, check_devices, check_flag_gems
+from fuzzer.execution.pool import check_devices, check_flag_gems
 from fuzzer.execution.usage import Peak
 from fuzzer.language.devices import DEVICES, HOST
+from fuzzer.language.errors import NoMachine
 
 ACCELERATORS = [name for name in DEVICES if name != HOST.type]
 

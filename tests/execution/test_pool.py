@@ -16,7 +16,8 @@ import pytest
 from fuzzer.execution import pool as pool_module
 from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import NoMachine, Pool, check_devices, clean_environment, environment
+from fuzzer.execution.pool import Pool, check_devices, clean_environment, environment
+from fuzzer.language.errors import NoMachine
 from tests.execution import worker_faults as faults
 from tests.execution.asked import ROOT, TASK, ask
 

@@ -11,7 +11,7 @@ import pytest
 from fuzzer.campaign.corpus import STATE_FILE, load_corpus, resume_corpus
 from fuzzer.execution.messages import Report
 from fuzzer.guidance.parents import SEEN_FILE, SHOWN_FILE, CountingCorpus
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 HERE = {"torch": "2.13.0", "backend": "inductor", "device": "cpu"}
 

@@ -21,8 +21,8 @@ from fuzzer.execution.explore import draw_program, explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.sift import SiftedReport
 from fuzzer.generation.knobs import Knobs
-from fuzzer.guidance import candidates
-from fuzzer.guidance.arms import ARMS, CELLS, CODE, CandidateSource
+from fuzzer.guidance import CELLS, CODE, candidates
+from fuzzer.guidance.arms import ARMS, CandidateSource
 from fuzzer.guidance.candidates import (
     CANDIDATES,
     CandidateSpec,
@@ -44,8 +44,9 @@ from fuzzer.guidance.schedule import (
     read_log,
     restore_guidance,
 )
-from fuzzer.judgement.trial import Place, Subject, UsageError
+from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import show
 from tests.guidance.eager import EAGER, texts
 

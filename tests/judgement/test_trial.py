@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fuzzer.judgement.comparison import FIRST_LOOK, spread
-from fuzzer.judgement.trial import Place, Subject, UsageError, parse_subject
+from fuzzer.judgement.trial import Place, Subject, parse_subject
+from fuzzer.language.errors import UsageError
 from tests.judgement.trials import ROUNDED, trial
 
 

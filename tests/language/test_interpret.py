@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from fuzzer.language.errors import UnknownOp
 from fuzzer.language.interpret import (
-    UnknownOp,
     apply,
     call,
     cotangents,

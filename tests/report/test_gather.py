@@ -8,7 +8,7 @@ import pytest
 
 from fuzzer.campaign.progress import PAIRS_FILE, PROGRESS_FILE
 from fuzzer.findings.store import open_store
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 from fuzzer.language.pairs import LEAF
 from fuzzer.report.gather import moment, of_campaign, of_ledger
 from tests.report.reported import APART, RAISES, WRONG, filled

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import pkgutil
-
-import torch
 
 from fuzzer.language.ops import complex
 from fuzzer.language.ops.spec import OpSpec
@@ -13,10 +12,19 @@ from fuzzer.language.ops.spec import OpSpec
 
 def _available(spec: OpSpec) -> bool:
     """Whether the running torch has this op."""
-    running = torch.__version__.split(".")
-    return [int(part) for part in spec.since.split(".") if part] <= [int(part) for part in running[:2]]
+    return [int(part) for part in spec.since.split(".") if part] <= _RUNNING
 
 
+def _running() -> list[int]:
+    """Major and minor number of the torch that is installed, which is not imported for that where its metadata say."""
+    try:
+        release = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:  # a torch on the path that nobody installed
+        release = importlib.import_module("torch").__version__
+    return [int(part) for part in release.split(".")[:2]]
+
+
+_RUNNING = _running()
 OPS: dict[str, OpSpec] = {}
 
 for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name not in ("spec", "excluded")):

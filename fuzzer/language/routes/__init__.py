@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Program, Region, Route, statements
 from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes.spec import Call, Compile, Results, RouteSpec, gradient_leaves, no_compile, no_phase
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 
-class UnknownRoute(ValueError):
+class UnknownRoute(UsageError):
     """A program names a route that does not exist, or an option that the route does not have."""
 
 
