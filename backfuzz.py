@@ -29,8 +29,11 @@ for name in PACKAGES:
 
 def main() -> None:
     """Run the command with the process's arguments."""
-    from fuzzer import commands
-
+    try:
+        from fuzzer import commands
+    except KeyboardInterrupt:  # in the first moment; later the command tells of it
+        print("backfuzz: interrupted", file=sys.stderr)
+        sys.exit(130)
     commands.main(prog_name="backfuzz")
 
 

@@ -18,6 +18,7 @@ from fuzzer.campaign.plan import BLIND, STAGED
 from fuzzer.commands.exits import DIFFERS, INTERRUPTED, Refusal, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import (
+    Number,
     also_option,
     backend_option,
     compare_option,
@@ -43,7 +44,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 
 @main.command()
-@click.option("--minutes", type=click.FloatRange(min=0), default=None, help="Stop drawing after this time.")
+@click.option("--minutes", type=Number(0), default=None, help="Stop drawing after this time.")
 @click.option("--programs", type=click.IntRange(1), default=None, help="Stop after drawing this many programs.")
 @click.option(
     "--seed",
@@ -90,7 +91,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 )
 @click.option(
     "--staged",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=None,
     metavar="SHARE",
     help="The share of programs that are judged at inductor:ir, before code is built, by seed and number; with "

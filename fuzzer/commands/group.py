@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from pathlib import Path
+from typing import Any
 
 import click
+
+from fuzzer.commands.exits import INTERRUPTED, Refusal
 
 # Modules of this folder that are no verbs: what verbs share.
 SHARED = {
@@ -32,6 +35,12 @@ class Verbs(click.Group):
         if name in self.modules and name not in self.commands:
             importlib.import_module(f"fuzzer.commands.{self.modules[name]}")
         return super().get_command(context, name)
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt:  # while a verb is imported; what a verb interrupts, `exit_codes` tells
+            raise Refusal("interrupted", INTERRUPTED) from None
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})

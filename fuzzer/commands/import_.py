@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def import_(reference: str, out: Path | None) -> None:
     path, _, wanted = reference.partition(":")
     name, function, inputs = _user_function(path, wanted)
     try:
-        found = transcribe(function, inputs)
+        with _running(f"{path}:{name}", but=Inexpressible):
+            found = transcribe(function, inputs)
     except Inexpressible as error:
         for call in error.calls:
             click.echo(f"cannot be expressed: {call}", err=True)
@@ -52,6 +54,20 @@ def import_(reference: str, out: Path | None) -> None:
     click.echo(str(target))
 
 
+@contextmanager
+def _running(what: str, but: type[Exception] | None = None) -> Iterator[None]:
+    """The person's own code runs. Raises UsageError for whatever it raises, and where it exits."""
+    try:
+        yield
+    except SystemExit as error:
+        raise UsageError(f"{what} exits, with {error.code!r}") from None
+    except Exception as error:
+        if but is not None and isinstance(error, but):
+            raise
+        told = " ".join(str(error).split())
+        raise UsageError(f"{what} raised {type(error).__name__}: {told}") from None
+
+
 def _user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tuple[Any, ...]]:
     """(name, function, inputs) of a Python file. Raises UsageError."""
     import runpy
@@ -60,17 +76,18 @@ def _user_function(path: str, wanted: str) -> tuple[str, Callable[..., Any], tup
 
     if not Path(path).is_file():
         raise UsageError(f"{path}: no such file; `backfuzz import` takes FILE.py or FILE.py:FUNCTION")
-    try:
+    with _running(path):
         space = runpy.run_path(path, run_name="backfuzz_import")
-    except Exception as error:  # the user's own code
-        raise UsageError(f"{path} raised {type(error).__name__}: {error}") from None
     inputs = space.get("inputs")
     if not (isinstance(inputs, tuple | list) and inputs and all(isinstance(t, torch.Tensor) for t in inputs)):
         raise UsageError(f"{path}: it has no tuple of tensors called `inputs` to call the function with")
-    own = [key for key, v in space.items() if callable(v) and getattr(v, "__module__", "") == "backfuzz_import"]
+    defined = [key for key, v in space.items() if callable(v) and getattr(v, "__module__", "") == "backfuzz_import"]
+    own = [key for key in defined if not isinstance(space[key], type)]
     if not wanted and len(own) != 1:
         raise UsageError(f"{path} defines {', '.join(own) or 'no function'}: name one, {path}:FUNCTION")
     function = space.get(wanted or own[0])
     if not callable(function):
         raise UsageError(f"{path}: no function {wanted!r}; it defines {', '.join(own) or 'none'}")
+    if isinstance(function, type):
+        raise UsageError(f"{path}: {wanted} is a class; make an object of it there, and name that")
     return wanted or own[0], function, tuple(inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,16 @@ def _known_oracles(context: click.Context, parameter: click.Parameter, names: tu
         if unknown:
             raise click.BadParameter(f"{unknown[0]!r} is none that is silent unless asked for: {', '.join(ASKED)}")
     return names
+
+
+class Number(click.FloatRange):
+    """A float of a range, but for nan, which compares with nothing, and inf: leave the option out instead."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number.", param, ctx)
+        return number
 
 
 db_option = click.option(

@@ -12,7 +12,15 @@ import click
 
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import Sides, db_option, json_option, references_argument, where_option, workers_option
+from fuzzer.commands.options import (
+    Number,
+    Sides,
+    db_option,
+    json_option,
+    references_argument,
+    where_option,
+    workers_option,
+)
 from fuzzer.commands.reference import finding_task, load_program
 from fuzzer.findings.scope import Scope
 from fuzzer.judgement.verdict import FINDINGS, Finding
@@ -26,7 +34,7 @@ _SECONDS = 90.0  # 40 programs at a stage take 20 s of CPU time, what is built 3
 @workers_option
 @click.option(
     "--seconds",
-    type=click.FloatRange(1),
+    type=Number(1),
     default=_SECONDS,
     show_default=True,
     help="For each program; what is left then is not tried.",

@@ -64,7 +64,7 @@ def migrated_copy(db: Database, path: Path) -> Database:
 def is_current(db: Database, path: Path) -> bool:
     """Whether the schema is the newest. Raises CorruptStore for a file that is not ours, NewerStore."""
     version = _pragma(db, "user_version")
-    if _pragma(db, "application_id") != _APPLICATION_ID and (version or _pragma(db, "schema_version")):
+    if _pragma(db, "application_id") != _APPLICATION_ID and (version or db.table_names()):
         raise CorruptStore(f"{path} is a database of some other program, not a store of findings")
     if version > len(schema.MIGRATIONS):
         raise NewerStore(

@@ -85,6 +85,7 @@ class Store:
 
     def get(self, prefix: str) -> Finding:
         """The finding with this id, or whose id alone begins like this; of a fault's id its simplest variant."""
+        prefix = self._meant(prefix)
         with self._reading() as db:
             if prefix.startswith("F") and db is not None:
                 return faults.representative(db, self.fault(prefix).id)
@@ -94,6 +95,7 @@ class Store:
 
     def fault_of(self, prefix: str) -> Fault:
         """The fault of a finding, or with this id of its own."""
+        prefix = self._meant(prefix)
         if prefix.startswith("F"):
             return self.fault(prefix)
         name = self.get(prefix).id
@@ -154,6 +156,7 @@ class Store:
         with self._reading() as db:
             if db is None:
                 return ()
+            prefix = self._meant(prefix)
             by_fault = prefix.startswith("F")
             name = self.fault(prefix).id if by_fault else self.get(prefix).id
             which = "variant in (select id from variant where fault = ?)" if by_fault else "variant = ?"
@@ -176,7 +179,7 @@ class Store:
     def fault(self, prefix: str) -> Fault:
         """The fault with this id, or whose id alone begins like this."""
         with self._reading() as db:
-            name = self._find(db, "fault", prefix, "F[0-9a-f]{0,7}")
+            name = self._find(db, "fault", self._meant(prefix), "F[0-9a-f]{0,7}")
         return next(fault for fault in self.faults() if fault.id == name)
 
     def fault_alike(self, finding: Finding) -> str | None:
@@ -245,6 +248,16 @@ class Store:
         return tuple(CampaignRecord(**from_row(row) | {"seed": int(row["seed"])}) for row in rows)
 
     # ------------------------------------------------------------ the file
+
+    def _meant(self, reference: str) -> str:
+        """An id as it is stored, however its letters were written: a fault's begins with F, and f does where no
+        finding begins like that."""
+        name = reference.lower()
+        if not re.fullmatch("f[0-9a-f]{0,7}", name):
+            return name if re.fullmatch("[0-9a-f]+", name) else reference
+        with self._reading() as db:
+            found = db.conn.execute("select 1 from variant where id glob ?", [name + "*"]).fetchone() if db else None
+        return name if found and not reference.startswith("F") else f"F{name[1:]}"
 
     def _find(self, db: Database | None, table: str, prefix: str, ids: str) -> str:
         """The only id of a table that begins like this."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from fuzzer.findings import file
 from fuzzer.findings.schema import MIGRATIONS
-from tests.commands.calls import EAGER, FINDING, SEED, call, refused
+from tests.commands.calls import EAGER, FINDING, ROOT, SEED, call, refused
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,7 @@ from tests.commands.calls import EAGER, FINDING, SEED, call, refused
         (("fuzz", "--device", "moon"), "'moon'"),
         (("fuzz", "--device", "cuda:x"), "'cuda:x'"),
         (("fuzz", "--known", "other.db"), "there is no other.db"),
+        (("fuzz", "--ops", "slice_scater"), "did you mean slice_scatter?"),
         (("replay", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
         (("minimize", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
         (("doctor", "--device", "moon"), "'moon'"),
@@ -98,3 +102,33 @@ def test_a_locked_ledger_is_told_and_loses_nothing(
     other.execute("rollback")
     other.close()
     assert db.read_bytes() == before
+
+
+@pytest.mark.parametrize("minutes", ["nan", "inf", "-1"])
+def test_minutes_are_a_number(minutes: str) -> None:
+    done = call("fuzz", "--minutes", minutes)
+    assert done.exit_code == 2
+    assert minutes in done.stderr.splitlines()[-1]
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+AT = sys.argv.pop()
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == AT:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+import backfuzz
+backfuzz.main()
+"""
+
+
+@pytest.mark.parametrize("module", ["fuzzer.commands", "fuzzer.commands.fuzz", "fuzzer.campaign.loop", "torch"])
+def test_ctrl_c_in_the_first_second_is_one_line(module: str) -> None:
+    """As it comes while modules are imported, the last of them before the campaign that takes the signal over."""
+    command = [sys.executable, "-c", INTERRUPTED_AT, "fuzz", "--programs", "1", "--ops", "add", module]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "backfuzz: interrupted\n")

@@ -42,6 +42,16 @@ REFUSED = {
     "broken.py": ("1 / 0", "broken.py raised ZeroDivisionError: division by zero"),
     "bare.py": ("def f(x): pass", "bare.py: it has no tuple of tensors called `inputs` to call the function with"),
     "two.py": (FILE + "def g(x): pass", "two.py defines step, g: name one, two.py:FUNCTION"),
+    "leaves.py": ("import sys; sys.exit('bye')", "leaves.py exits, with 'bye'"),
+    "f.py:f": (
+        "import torch\ninputs = (torch.ones(3),)\ndef f(x): raise ValueError('no\\nway')",
+        "f.py:f raised ValueError: no way",
+    ),
+    "e.py": ("import torch\ninputs = (torch.ones(3),)\ndef f(x): raise SystemExit(3)", "e.py:f exits, with 3"),
+    "c.py:C": (
+        "import torch\ninputs = (torch.ones(3),)\nclass C(torch.nn.Module): pass",
+        "c.py: C is a class; make an object of it there, and name that",
+    ),
     "one.py:g": (FILE, "one.py: no function 'g'; it defines step"),
     "j.py": (
         "import torch\ninputs = (torch.ones(3),)\ndef f(x): return torch.special.bessel_j0(x) * x",

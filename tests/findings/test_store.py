@@ -86,6 +86,18 @@ def test_a_unique_prefix_is_an_id(path: Path) -> None:
         assert opened.get(finding().id[:1]).id == finding().id
 
 
+def test_an_id_is_known_however_its_letters_are_written(path: Path) -> None:
+    with open_store(path) as opened:
+        for number in range(9):
+            opened.add(finding(number))
+        fault, told = opened.faults()[0].id, opened.list()[0].id
+        assert {opened.fault_of(name).id for name in (fault, fault.upper(), fault.lower())} == {fault}
+        assert opened.fault(fault.upper()).id == fault
+        assert opened.get(told.upper()).id == told
+        begins = next((one.id for one in opened.list() if one.id.startswith("f")), "")
+        assert not begins or opened.get(begins[:5]).id == begins
+
+
 def test_an_ambiguous_prefix_names_the_ids_it_could_be(path: Path) -> None:
     with open_store(path) as opened:
         for number in range(9):
@@ -222,6 +234,16 @@ def test_a_damaged_store_is_refused_and_left_alone(path: Path) -> None:
     with pytest.raises(errors.CorruptStore), open_store(path) as opened:
         opened.list()
     assert path.read_bytes() == damaged
+
+
+def test_an_empty_file_is_an_empty_ledger(path: Path) -> None:
+    """`touch` makes one, and so does a disk that was full."""
+    path.write_bytes(b"")
+    with open_store(path, create=False) as opened:
+        assert opened.list() == []
+    assert path.read_bytes() == b""
+    with open_store(path) as opened:
+        assert opened.add(finding())
 
 
 def test_the_database_of_another_program_is_refused(path: Path) -> None:
