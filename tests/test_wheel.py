@@ -130,7 +130,7 @@ def test_modules_of_our_names_in_the_working_folder_and_on_pythonpath_are_not_im
     installed: Path, tmp_path: Path
 ) -> None:
     here, there, marker = tmp_path / "here", tmp_path / "there", tmp_path / "imported"
-    for folder, names in ((here, ("fuzzer", "minimizer", "torch", "pebble")), (there, ("fuzzer", "minimizer"))):
+    for folder, names in ((here, ("fuzzer", "minimizer", "torch", "rich")), (there, ("fuzzer", "minimizer"))):
         folder.mkdir()
         for name in names:
             (folder / f"{name}.py").write_text(MARKED.format(marker=str(marker)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,12 @@ def default_workers(devices: Sequence[str] = ("cpu",)) -> int:
     if found:
         room.append(free_memory(found.type) // _WORKER_GPU_MEMORY)
     return max(1, min(room))
+
+
+def most_workers() -> int:
+    """More than this is a mistake: 16 a core, and of descriptors, of which each takes three, half."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(16 * cores(), descriptors // 6))
 
 
 def cores() -> int:

@@ -130,7 +130,7 @@ class Side:
         except NotBuilt:
             self.seconds, self.cpu_seconds = spent()
             raise
-        except Exception as error:  # whatever the code under test raises is its outcome
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # whatever the code under test raises
             raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
             global _lost
             _lost = _lost or not context_is_usable(self.subject.device)

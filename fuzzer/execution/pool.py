@@ -1,7 +1,7 @@
-"""A pool of isolated worker processes, on pebble's ProcessPool.
+"""A pool of isolated worker processes.
 
-pebble gives deadlines, restarts and recycling. Added here: a fork server that has torch in memory (a worker starts in
-a fraction of a second, and a replacement is warm), a scrubbed environment, private cache directories removed
+The executor gives deadlines, restarts and recycling. Added here: a fork server that has torch in memory (a worker
+starts in a fraction of a second, and a replacement is warm), a scrubbed environment, private cache directories removed
 afterwards, GPUs used in turn, a journal and the tail of stderr for the worker that died.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib.util
-import itertools
 import multiprocessing
 import multiprocessing.util
 import os
@@ -22,18 +21,21 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, TimeoutError
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from pebble import ProcessExpired, ProcessPool
-
 from fuzzer.execution import worker
 from fuzzer.execution.accelerator import can_fork, count_devices, use_device
+from fuzzer.execution.executor import CLOSED, DEADLINE, Executor, WorkerEnded
+from fuzzer.execution.folders import Folder
 from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.usage import resident_bytes
 from fuzzer.judgement.oracles import worker_survives
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Place, Trial
 from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
@@ -59,12 +61,19 @@ _PROGRAMS_PER_WORKER = 200
 DEADLINE_SECONDS = 90.0
 # Address space for data of one CPU worker. A runaway allocation becomes an exception instead of the machine's end.
 _WORKER_BYTES = 12 * 2**30
+# Resident, after which a worker is replaced: ten times what 200 programs leave (`bench slopes`).
+_GROWN_BYTES = 4 * 2**30
 _STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
 _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 
 
 _IMPORT_FOLDER = Path(__file__).resolve().parents[2]
 _starting = threading.Lock()  # the environment is the process's, and pools are made from several threads
+
+
+# The name of a socket has 107 characters at most; multiprocessing and `_session` take 50 of them.
+_LONGEST = 55
+_session: list[Folder] = []  # temporary files of the fork server, those of its start too
 
 
 def clean_environment() -> dict[str, str]:
@@ -130,9 +139,34 @@ def _without_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
-    """Runs first in every worker: its own directory, caches, stderr, memory limit, and one of so many devices of this
-    kind, in turn."""
+def _start_server() -> None:
+    """Have the fork server run, in a clean environment: it takes that once."""
+    with _starting:
+        if not _session:
+            _session.append(Folder(Path("/tmp") if len(tempfile.gettempdir()) > _LONGEST else None, "backfuzz-"))
+            # after multiprocessing's own folder, which lies in it, at -100
+            multiprocessing.util.Finalize(None, _session[0].remove, exitpriority=-200)
+        folder, before = str(_session[0].path), tempfile.tempdir
+        with environment(server_environment() | {"TMPDIR": folder}), _without_interrupt():
+            tempfile.tempdir = folder  # the socket's
+            try:
+                forkserver.ensure_running()
+            finally:
+                tempfile.tempdir = before
+
+
+def _server() -> list[int]:
+    """The fork server's process id, if it runs."""
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)  # type: ignore[attr-defined]
+    return [] if pid is None else [pid]
+
+
+def start_worker(scratch: str, number: int, kind: str, there: int, limit: int = _WORKER_BYTES) -> None:
+    """Runs first in every worker: its own directory, caches, stderr, memory limit, and of so many devices of this kind
+    that of its number."""
+    os.setpgid(0, 0)  # with the compilers that it starts; and what a terminal sends is not for it
+    worker.end_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for fatal in (signal.SIGTERM, signal.SIGALRM):  # the second is a program's own deadline
         signal.signal(fatal, signal.SIG_DFL)
     own = Path(scratch) / f"worker-{os.getpid()}"
@@ -148,7 +182,7 @@ def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
         "MALLOC_PERTURB_", None
     )  # in force here since the fork server started; the C++ compiler need not pay
     if device_row(kind).limited:
-        resource.setrlimit(resource.RLIMIT_DATA, (_WORKER_BYTES, _WORKER_BYTES))
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable(all_threads=False)
     warnings.simplefilter("ignore")
@@ -163,9 +197,6 @@ def start_worker(scratch: str, turns: Any, kind: str, there: int) -> None:
     print_native_stacks()
     torch.set_num_threads(1)
     if there:
-        with turns.get_lock():
-            number = turns.value
-            turns.value += 1
         use_device(device_row(kind), number, there)
     use_journal(own / "journal")
     # a worker that ends by itself leaves nothing; what it left when it died is read by the parent
@@ -177,7 +208,7 @@ class Pool:
 
     workers   processes kept running;  scratch  a directory for what they write, removed at the end.
     fresh     every task in a process of its own (verification);  gpu  that of the first worker, the others follow.
-    batch     programs that most tasks have.
+    batch     programs that most tasks have;  memory  bytes of the host for all workers together.
     """
 
     def __init__(
@@ -189,34 +220,31 @@ class Pool:
         fresh: bool = False,
         gpu: int = 0,
         batch: int = 1,
+        memory: int | None = None,
     ):
         check_devices(devices)
-        self.workers, self.deadline, self.fresh, self.gpu, self.batch = workers, deadline, fresh, gpu, batch
+        self.workers, self.deadline, self.gpu = workers, deadline, gpu
+        self.most = min(_GROWN_BYTES, memory // workers if memory else _GROWN_BYTES)
+        self.limit = min(_WORKER_BYTES, memory or _WORKER_BYTES)
         self.kind = (accelerator(devices) or HOST).type
-        self.scratch = Path(tempfile.mkdtemp(prefix="pool-", dir=scratch)).resolve()  # g++ runs elsewhere
+        self.there = count_devices(self.kind)
+        self.folder = Folder(scratch, "pool-")
+        self.scratch = self.folder.path
         self.context = multiprocessing.get_context("forkserver")
         # `backfuzz`: whoever imports it first gets our `fuzzer`
         self.context.set_forkserver_preload(["backfuzz", *(["fuzzer.execution.preload"] if can_fork() else [])])
         self.deaths = 0
-        self.tokens = itertools.count()
-        self.owners: dict[Future[Any], tuple[str, Callable[..., Any], Any, int]] = {}
-        self.lock = threading.Lock()
-        self._open()
+        self.owners: dict[Future[Any], int] = {}
+        _start_server()
+        tasks_each = 1 if fresh else -(-_PROGRAMS_PER_WORKER // batch)
+        self.executor = Executor(workers, self._start, tasks_each, self._bury, _server, self._grown)
 
-    def _open(self) -> None:
-        with _starting, environment(server_environment()), _without_interrupt():
-            turns = self.context.Value("i", self.gpu)
-            self.pool = ProcessPool(
-                max_workers=self.workers,
-                max_tasks=1 if self.fresh else -(-_PROGRAMS_PER_WORKER // self.batch),
-                initializer=start_worker,
-                initargs=(str(self.scratch), turns, self.kind, count_devices(self.kind)),
-                context=self.context,  # type: ignore[arg-type]
-            )
-            # the fork server takes its environment from here, once
-            from multiprocessing import forkserver
-
-            forkserver.ensure_running()
+    def _start(self, number: int, pipe: Connection) -> BaseProcess:
+        _start_server()  # the one that there was may have died
+        arguments = (str(self.scratch), self.gpu + number, self.kind, self.there, self.limit)
+        process = self.context.Process(target=worker.serve, args=(pipe, start_worker, arguments), daemon=True)
+        process.start()
+        return process
 
     def __enter__(self) -> Pool:
         return self
@@ -225,46 +253,37 @@ class Pool:
         self.close(kill=kind is not None)
 
     def submit(self, function: Callable[..., Any], task: Task, what: Any, programs: int = 1) -> Future[Any]:
-        """Run function(task, what), for so many programs, in a worker; from any thread. A broken pool is replaced by a
-        new one."""
-        with self.lock:
-            token = str(next(self.tokens))
-            arguments = (token, function, task, what)
-            # each program of several keeps its own deadline in the worker, and so does what they have in common
-            timeout = self.deadline if programs == 1 else 2 * programs * self.deadline
-            try:
-                future = self.pool.schedule(worker.run_task, args=arguments, timeout=timeout)
-            except (BrokenProcessPool, RuntimeError):
-                self.pool.stop()
-                self._open()
-                future = self.pool.schedule(worker.run_task, args=arguments, timeout=timeout)
-            self.owners[future] = token, function, what, programs
-            return future
+        """Run function(task, what), for so many programs, in a worker; from any thread. Raises Stopped."""
+        # each program of several keeps its own deadline in the worker, and so does what they have in common
+        seconds = self.deadline if programs == 1 else 2 * programs * self.deadline
+        future = self.executor.schedule(worker.run_task, (function, task, what), seconds)
+        self.owners[future] = programs
+        return future
 
     def result(self, future: Future[Any], task: Task) -> Report:
-        """The Report of a finished future of one program; a death or a deadline is one too."""
+        """The Report of a finished future of one program; a death or a deadline is one too. Raises Stopped."""
         (found,) = self.results(future, task)
         assert found is not None, "who is alone in a worker is at fault"
         return found
 
     def results(self, future: Future[Any], task: Task) -> list[Report | None]:
         """The Reports of a finished future's programs, in order; of a worker that died, that of the program whose turn
-        it was, and None for those that are to run again."""
-        token, function, what, programs = self.owners.pop(future)
+        it was, and None for those that are to run again. Raises Stopped."""
+        found = self._results(future, task)
+        _spend(sum(report.seconds.get("cpu", 0.0) for report in found if report is not None))
+        return found
+
+    def _results(self, future: Future[Any], task: Task) -> list[Report | None]:
+        programs = self.owners.pop(future)
         try:
             found = future.result()
-        except ProcessExpired as death:
+        except WorkerEnded as end:
             self.deaths += 1
-            if death.exitcode == worker.CONTEXT_LOST:  # its device was lost before; this task never began
-                return self.results(self.submit(function, task, what, programs), task)
-            if death.exitcode == -signal.SIGALRM:  # a program's own deadline
-                return self._obituary(task, token, programs, TIMED_OUT, "")
-            return self._obituary(task, token, programs, DIED, _signal_name(death.exitcode))
-        except TimeoutError:
-            self.deaths += 1
-            return self._obituary(task, token, programs, TIMED_OUT, "")
-        except BrokenProcessPool as error:
-            return [Report("", rejected=f"the pool broke: {error}") for _ in range(programs)]
+            # SIGALRM: a program's own deadline
+            late = end.why == DEADLINE or end.code == -signal.SIGALRM
+            _spend(self.deadline if late else 0.0)
+            name = "" if late else CLOSED if end.why == CLOSED else _signal_name(end.code)
+            return _obituary(task, programs, TIMED_OUT if late else DIED, name, end.left)
         if programs == 1:
             return [found]
         return found if isinstance(found, list) else [None] * programs
@@ -275,40 +294,58 @@ class Pool:
             future.cancel()
             self.owners.pop(future, None)
 
-    def _owner(self, token: str) -> Path:
-        """The directory of the worker that held this task when it died."""
-        for own in self.scratch.glob("worker-*"):
-            if (own / "owner").exists() and (own / "owner").read_text() == token:
-                return own
-        return self.scratch / "worker-unknown"
+    def _grown(self, pid: int) -> bool:
+        return resident_bytes(pid) > self.most
 
-    def _obituary(self, task: Task, token: str, programs: int, outcome: str, name: str) -> list[Report | None]:
-        own = self._owner(token)
+    def health(self) -> dict[str, int]:
+        """Workers that run, how many died, and the bytes of the host that they take."""
+        pids = self.executor.pids()
+        return {"workers": len(pids), "worker_deaths": self.deaths, "memory_bytes": sum(map(resident_bytes, pids))}
+
+    def _bury(self, pid: int) -> _Left:
+        own = self.scratch / f"worker-{pid}"
         journal = (own / "journal").read_text() if (own / "journal").exists() else ""
-        stderr = _tail(own / "stderr")
-        frame = top_frame(_tail(own / "stderr", _STACKS_TAIL))
+        left = _Left(journal, _tail(own / "stderr"), top_frame(_tail(own / "stderr", _STACKS_TAIL)))
         shutil.rmtree(own, ignore_errors=True)
-        found: list[Report | None] = [None] * programs
-        turn = read_turn(journal) if programs > 1 else 0
-        if turn is not None:
-            observed = Observation(outcome, signal=name, frame=frame, stderr=stderr)
-            found[turn] = _report_of_death(task.place, observed, *read_journal(journal))
-        return found
-
-    def sweep(self) -> None:
-        """Remove the directories of workers that are gone (recycled ones leave theirs)."""
-        for own in self.scratch.glob("worker-*"):
-            if not _alive(int(own.name.rpartition("-")[2])):
-                shutil.rmtree(own, ignore_errors=True)
+        return left
 
     def close(self, kill: bool = False) -> None:
         """Stop the workers (running tasks end first unless `kill`) and remove what they wrote."""
-        if kill:
-            self.pool.stop()
-        else:
-            self.pool.close()
-        self.pool.join()
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.executor.stop() if kill else self.executor.close()
+        self.executor.join()
+        self.folder.remove()
+
+
+_spent = [0.0]
+_spending = threading.Lock()
+
+
+def _spend(seconds: float) -> None:
+    with _spending:
+        _spent[0] += seconds
+
+
+def spent_seconds() -> float:
+    """CPU seconds that the workers of this process told of so far; of a task that met its deadline, that."""
+    return _spent[0]
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What a worker left: its journal, the tail of its stderr, the native function in which it died."""
+
+    journal: str
+    stderr: str
+    frame: str
+
+
+def _obituary(task: Task, programs: int, outcome: str, name: str, left: _Left) -> list[Report | None]:
+    found: list[Report | None] = [None] * programs
+    turn = read_turn(left.journal) if programs > 1 else 0
+    if turn is not None:
+        observed = Observation(outcome, signal=name, frame=left.frame, stderr=left.stderr)
+        found[turn] = _report_of_death(task.place, observed, *read_journal(left.journal))
+    return found
 
 
 def _report_of_death(place: Place, observed: Observation, text: str, phase: str) -> Report:
@@ -322,17 +359,6 @@ def _report_of_death(place: Place, observed: Observation, text: str, phase: str)
         return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
     verdict = worker_survives(Trial(program, place, Observation("ran"), replace(observed, phase=phase)))
     return Report(text, (verdict,) if verdict else (), stderr=stderr)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    state = Path(f"/proc/{pid}/stat")
-    return not (state.exists() and state.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def _signal_name(code: int | None) -> str:

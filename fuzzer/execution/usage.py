@@ -19,6 +19,14 @@ def cpu_seconds() -> float:
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
+def resident_bytes(pid: int) -> int:
+    """Bytes of the host that a process has in memory; 0 where there is none, or that cannot be measured."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError):
+        return 0
+
+
 class Peak:
     """Peak memory of a `with` block beyond what was in use before it, in `bytes`.
 

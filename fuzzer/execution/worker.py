@@ -5,10 +5,16 @@ Workers record and never decide what to do next. The broad `except` is a process
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import multiprocessing
 import os
+import pickle
+import signal
+import threading
 import traceback
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from fuzzer.execution.journal import journal, read_journal
@@ -18,19 +24,55 @@ from fuzzer.execution.usage import cpu_seconds
 from fuzzer.language.text import ParseError
 
 # The exit status of a worker that lost its device (illegal access, device-side assert): it reports what happened, and
-# ends as soon as it is given another task, which the pool gives to another worker.
+# ends.
 CONTEXT_LOST = 75
 INTERNAL_ERROR = "backfuzz itself failed"
 
 
-def run_task(token: str, function: Callable[[Task, Any], Any], task: Task, what: Any) -> Any:
-    """Every task enters here: note whose it is, so that a death finds its owner. What the function gives: a Report, or
-    one for each of several programs; their CPU seconds are together all that the task took."""
-    if context_lost():
-        os._exit(CONTEXT_LOST)
-    log = journal().path
-    if log is not None:
-        log.with_name("owner").write_text(token)
+def serve(pipe: Connection, start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    """A worker: start(*arguments), then every call that comes through the pipe, until that is closed."""
+    start(*arguments)
+    pipe.send(None)
+    while True:
+        try:
+            function, given = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(None)  # it began: whatever ends this worker from now on is this call's
+        try:
+            told = True, function(*given)
+        except BaseException as error:  # the process boundary; a SystemExit of code under test ends no worker
+            error.add_note(traceback.format_exc())
+            told = False, error
+        try:
+            pipe.send(told)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            pipe.send((False, RuntimeError(f"it cannot be told: {error!r}")))
+        if context_lost():
+            os._exit(CONTEXT_LOST)
+
+
+def end_with_parent() -> None:
+    """Have this process and what it starts killed as soon as its parent is gone, whatever it is at: on Linux by the
+    kernel, when the parent's end of a pipe closes."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, -os.getpgid(0))
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, fcntl.fcntl(parent.sentinel, fcntl.F_GETFL) | os.O_ASYNC)
+    threading.Thread(target=_follow, args=(parent,), daemon=True).start()  # it may be gone already
+
+
+def _follow(parent: Any) -> None:
+    parent.join()
+    os.killpg(0, signal.SIGKILL)
+
+
+def run_task(function: Callable[[Task, Any], Any], task: Task, what: Any) -> Any:
+    """What the function gives: a Report, or one for each of several programs; their CPU seconds are together all that
+    the task took."""
     started = cpu_seconds()
     found = to_report(lambda: function(task, what))
     reports = [found] if isinstance(found, Report) else found
@@ -52,7 +94,7 @@ def to_report(work: Callable[[], _T]) -> _T | Report:
         raise
     except MemoryError:
         return Report("", rejected="the worker ran out of memory")
-    except Exception as error:  # the process boundary: a fault of ours costs one program, and is told
+    except BaseException as error:  # the process boundary: a fault of ours costs one program, and is told
         if isinstance(error, RuntimeError) and "memory" in str(error):  # torch's allocators
             return Report("", rejected=f"the worker ran out of memory: {str(error).splitlines()[0]}")
         log = journal().path

@@ -127,8 +127,6 @@ def stream(
             return [(what, report) for (_, what), report in sorted(found, key=lambda pair: pair[0][0])]
         for future in wait(pending, return_when=FIRST_COMPLETED).done:
             found.append((pending.pop(future), pool.result(future, task)))
-        if len(found) % 256 == 0:
-            pool.sweep()
 
 
 def measure_calibration(

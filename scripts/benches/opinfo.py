@@ -162,7 +162,6 @@ def compiled(names: list[str], place: Place, workers: int, seed: int = 0) -> Ite
                 if shows(report, name):
                     left.remove(name)
                 yield name, number, report
-            pool.sweep()
 
 
 # ---------------------------------------------------------------- the command

@@ -27,7 +27,6 @@ from fuzzer.judgement.verdict import FINDINGS
 
 CPU = "cpu"  # the phase of a Report that holds all of its CPU seconds
 SERIOUS = ("crashes", "hangs", "wrong", "raises")  # what counts where nothing planted explains it
-_SWEPT_EVERY = 256  # programs
 
 
 @dataclass(frozen=True)
@@ -194,8 +193,6 @@ class Race:
         run.classes[report.verdict] += 1
         run.built += not (report.stage or report.rejected)
         run.schedule.learn(number, report)
-        if run.programs % _SWEPT_EVERY == 0:
-            lane.pool.sweep()
 
     def _judge(self, lane: Lane, run: Run, report: Report) -> None:
         said = str(report.verdicts[0].signature) if report.verdicts else ""

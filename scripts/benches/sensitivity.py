@@ -217,7 +217,6 @@ def measure_sensitivity(task: Task, programs: int, workers: int) -> dict[str, An
             batch = {pool.submit(_hear, task, index): index for index in range(drawn, drawn + short)}
             drawn += short
             reports += [pool.result(future, task) for future in as_completed(batch)]
-            pool.sweep()
     return sensitivity_summary(reports) | {"seconds": round(time.perf_counter() - started, 1)}
 
 

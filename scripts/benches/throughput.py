@@ -16,6 +16,7 @@ what a program costs on a busy one too.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import tempfile
 import time
@@ -79,14 +80,14 @@ class Bare:
     def __init__(self, pool: Pool, task: Task, workers: int):
         self.context, self.deadline, self.subject = pool.context, pool.deadline, task.place.subject
         self.scratch = tempfile.mkdtemp(prefix="bare-")
-        self.turns = pool.context.Value("i", 0)  # kept: its semaphore goes with the last reference here
-        self.start = (self.scratch, self.turns, pool.kind, count_devices(pool.kind))
+        self.numbers, self.kind = itertools.count(), pool.kind
         self.processes: dict[Connection, Any] = dict(self._process() for _ in range(workers))
         self.lost = 0
 
     def _process(self) -> tuple[Connection, Any]:
         ours, theirs = self.context.Pipe()
-        given = (theirs, self.subject.backend, self.subject.device, start_worker, self.start)
+        start = self.scratch, next(self.numbers), self.kind, count_devices(self.kind)
+        given = (theirs, self.subject.backend, self.subject.device, start_worker, start)
         with environment(clean_environment()):
             process = self.context.Process(target=bare.serve, args=given)
             process.start()

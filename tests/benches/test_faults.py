@@ -61,8 +61,6 @@ class Pool:
     def results(self, future: Future[Any], task: Task) -> list[Report | None]:
         return self.answers[future]
 
-    def sweep(self) -> None: ...
-
 
 class Schedule:
     """As of `Guided`, without a corpus."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -100,3 +102,71 @@ def litter(task: Task, name: str) -> Report:
     path = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], name)
     os.makedirs(path)
     return Report(TEXT, stderr=path)
+
+
+def leave_quietly(task: Task, phase: str) -> Report:
+    enter(phase)
+    os._exit(0)
+
+
+def raise_exit(task: Task, phase: str) -> Report:
+    enter(phase)
+    raise SystemExit(0)
+
+
+def raise_interrupt(task: Task, phase: str) -> Report:
+    enter(phase)
+    raise KeyboardInterrupt
+
+
+def close_everything(task: Task, phase: str) -> Report:
+    enter(phase)
+    os.closerange(3, 1 << 12)
+    time.sleep(600)
+    raise AssertionError("unreachable")
+
+
+def stop_itself(task: Task, phase: str) -> Report:
+    enter(phase)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return Report(TEXT, stderr="went on")
+
+
+def killed_once(task: Task, where: str) -> Report:
+    """Killed, the first time, as the kernel does it where memory is out."""
+    enter("backward")
+    if not os.path.exists(where):
+        open(where, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Report(TEXT, stderr="the second time")
+
+
+def killed_always(task: Task, where: str) -> Report:
+    enter("backward")
+    with open(where, "a") as log:
+        log.write("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+def flood(task: Task, phase: str) -> Report:
+    enter(phase)
+    for _ in range(64):
+        os.write(2, b"x" * (1 << 20))
+    os.abort()
+
+
+def hang_in_c(task: Task, where: str) -> Report:
+    """As native code hangs: it keeps the interpreter's lock. A compiler that it started runs on."""
+    enter("backward")
+    child = subprocess.Popen(["sleep", "600"])
+    with open(where, "w") as told:
+        told.write(f"{os.getpid()} {child.pid}")
+    ctypes.PyDLL(None).sleep(600)
+    raise AssertionError("unreachable")
+
+
+def sleep(task: Task, seconds: float) -> Report:
+    enter("backward")
+    time.sleep(seconds)
+    return Report(TEXT, stderr="slept")

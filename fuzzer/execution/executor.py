@@ -1,0 +1,390 @@
+"""Worker processes, each with a pipe of its own and a thread that waits for it.
+
+What becomes of a task is a Future: what its function gave or raised, or `WorkerEnded`. Workers share neither a lock nor
+a pipe, so that whatever befalls one of them is its own. One more thread watches them: deadlines, tasks that were given
+up, processes that somebody stopped.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import signal
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import BrokenExecutor, Future, InvalidStateError
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+DEADLINE, DIED, CLOSED = "deadline", "died", "closed its pipe"
+_GIVEN_UP = "given up"
+# Signals that a program under test does not send itself: a person, a service manager, the kernel when memory is out.
+_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP}
+_UNKNOWN = 255  # what multiprocessing says where nobody tells it an exit status
+_MOST_LOST = 3  # workers that a task may lose before it began, or with their fork server
+_TICK_SECONDS = 0.1  # between two looks at deadlines: the least that matters is 4 s
+_LOOK_SECONDS = 1.0  # between two looks for processes that somebody stopped
+_START_SECONDS = 120.0  # a worker starts in 0.2 s; its fork server may import torch first, 20 s from a cold disk
+_END_SECONDS = 5.0  # between the end of a pipe and that of its process, whose GPU's driver cleans up
+_LEAVE_SECONDS = 10.0  # of a worker that was told to end: it removes its folder
+_BACK_OFF_SECONDS = 60.0  # at most, between two starts that fail
+_MOST_FAILURES = 5  # starts in a row, without one that succeeded: then there is no use in waiting
+# multiprocessing polls all children whenever it starts one, and an exit status can be read once only
+_reaping = threading.Lock()
+
+
+class WorkerEnded(Exception):
+    """A worker ended with a task. why: DEADLINE, DIED or CLOSED;  code: its exit status, negative for a signal;
+    left: what `bury` gave."""
+
+    def __init__(self, why: str, code: int | None, left: Any):
+        super().__init__(f"{why} ({code})")
+        self.why, self.code, self.left = why, code, left
+
+
+class Stopped(BrokenExecutor):
+    """The workers were stopped, or cannot start; the message says why."""
+
+
+@dataclass
+class _Task:
+    call: bytes
+    seconds: float | None
+    future: Future[Any] = field(default_factory=Future)
+    lost: int = 0  # workers, by no fault of its own
+
+    def give(self, value: Any) -> None:
+        with contextlib.suppress(InvalidStateError):  # it was given up
+            self.future.set_result(value)
+
+    def fail(self, error: BaseException) -> None:
+        with contextlib.suppress(InvalidStateError):
+            self.future.set_exception(error)
+
+
+class _Worker:
+    """A process, the pipe to it, and what it is at."""
+
+    def __init__(self, process: BaseProcess, pipe: Connection, companions: Iterable[int]):
+        assert process.pid is not None
+        self.companions = tuple(companions)
+        self.process, self.pipe, self.pid = process, pipe, process.pid
+        self.task: _Task | None = None
+        self.until: float | None = None
+        self.killed = ""  # why we killed it
+        self.ended = False
+        self.lock = threading.Lock()  # nobody kills a process id that may be another's by now
+
+    def receive(self, seconds: float | None = None) -> Any:
+        """What it sends next. Raises EOFError where it ends or closes its pipe instead, or says nothing so long."""
+        if self.pipe not in wait([self.pipe, self.process.sentinel], seconds) and not self.pipe.poll():
+            raise EOFError
+        return pickle.loads(self.pipe.recv_bytes())
+
+    def kill(self, why: str) -> None:
+        """End it, and the compilers that it started."""
+        with self.lock:
+            if not self.ended:
+                self.killed = self.killed or why
+                _kill_group(self.pid, True)
+
+    def alive(self) -> bool:
+        return not wait([self.process.sentinel], 0)
+
+    def reap(self, seconds: float) -> tuple[int | None, str]:
+        """Its exit status once it has ended, by force after so many seconds, and why it was killed, if it was. Where
+        a companion died, which told the status, there is none: then sentinels end at once, and processes live on."""
+        wait([self.process.sentinel], seconds)
+        with self.lock:
+            living = process_state(self.pid) not in ("", "Z")
+            killed = self.killed or (CLOSED if living and self.alive() else "")
+            _kill_group(self.pid, living)
+            self.ended = True
+        wait([self.process.sentinel], _LEAVE_SECONDS)
+        with _reaping:
+            code = self.process.exitcode
+            if code is not None:
+                self.process.close()
+        self.pipe.close()
+        if code == _UNKNOWN and not killed:
+            time.sleep(_TICK_SECONDS)  # a process closes its files before it is seen to be dead
+            code = None if any(process_state(pid) in ("", "Z") for pid in self.companions) else code
+        return code, killed
+
+
+class Executor:
+    """So many workers, each replaced when it ends.
+
+    start       starts a process at the other end of a pipe, for the worker of this number; it says anything once it is
+                ready, and of every call (function, arguments) that it began it, then (True, value) or (False, error).
+    tasks_each  after which a worker is replaced.
+    bury        what a process of this id left when it ended, which is removed; called once for each.
+    companions  ids of other processes that workers need, the fork server's: they are continued when somebody stops
+                them, and without them no exit status is told.
+    grown       whether a process of this id takes so much that it is replaced after its task.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        start: Callable[[int, Connection], BaseProcess],
+        tasks_each: int,
+        bury: Callable[[int], Any],
+        companions: Callable[[], Iterable[int]] = tuple,
+        grown: Callable[[int], bool] = lambda pid: False,
+    ):
+        self.start, self.tasks_each, self.bury, self.companions, self.grown = start, tasks_each, bury, companions, grown
+        self.tasks: deque[_Task] = deque()
+        self.changed = threading.Condition()
+        self.workers: list[_Worker | None] = [None] * workers
+        self.leaving: list[threading.Thread] = []
+        self.closing, self.stopped, self.started = False, "", False
+        self.starting: float | None = None
+        keepers = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(workers)]
+        self.keepers, self.watcher = keepers, threading.Thread(target=self._watch, daemon=True)
+        _open.add(self)
+        for thread in (*self.keepers, self.watcher):
+            thread.start()
+
+    def schedule(self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Future[Any]:
+        """Run function(*arguments) in a worker, which is killed after so many seconds. Raises Stopped."""
+        task = _Task(pickle.dumps((function, arguments)), seconds)
+        with self.changed:
+            if self.stopped or self.closing:
+                raise Stopped(self.stopped or "no more tasks are taken")
+            self.tasks.append(task)
+            self.changed.notify()
+        return task.future
+
+    def pids(self) -> list[int]:
+        """The processes that run."""
+        return [worker.pid for worker in list(self.workers) if worker is not None]
+
+    def close(self) -> None:
+        """Take no more tasks; workers end when those that were scheduled are done."""
+        with self.changed:
+            self.closing = True
+            self.changed.notify_all()
+
+    def stop(self, why: str = "the workers were stopped") -> None:
+        """Kill the workers; what was scheduled fails with Stopped."""
+        with self.changed:
+            self.stopped = self.stopped or why
+            left, self.tasks = self.tasks, deque()
+            self.changed.notify_all()
+        for task in left:
+            task.fail(Stopped(self.stopped))
+        for worker in list(self.workers):
+            if worker is not None:
+                worker.kill(self.stopped)
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait, this long at most, until all workers have ended."""
+        until = None if seconds is None else time.monotonic() + seconds
+
+        def join_all(threads: Iterable[threading.Thread]) -> None:
+            for thread in threads:
+                thread.join(None if until is None else max(0.0, until - time.monotonic()))
+
+        join_all((*self.keepers, self.watcher))
+        join_all(self.leaving)  # whom the keepers let leave
+
+    # ------------------------------------------------------------ one worker's thread
+
+    def _keep(self, number: int) -> None:
+        """One worker after another, while there may be tasks."""
+        failures = 0
+        while not self._over():
+            worker = self._begin(number)
+            if worker is None:
+                failures += 1
+                self._back_off(failures)
+                continue
+            failures, self.started = 0, True
+            for _ in range(self.tasks_each):
+                task = self._next(worker)
+                if task is None or not self._run(worker, task) or self.grown(worker.pid):
+                    break
+            with self.changed:
+                self.workers[number] = None
+            if not worker.ended:
+                self._let_leave(worker)
+
+    def _let_leave(self, worker: _Worker) -> None:
+        """Let a worker end by itself, beside the next, which need not wait for that."""
+
+        def see_off() -> None:
+            worker.reap(_LEAVE_SECONDS)
+            self.bury(worker.pid)
+
+        worker.pipe.close()
+        if self.stopped:
+            worker.kill(self.stopped)
+        thread = threading.Thread(target=see_off, daemon=True)
+        thread.start()
+        with self.changed:
+            self.leaving = [other for other in self.leaving if other.is_alive()] + [thread]
+
+    def _over(self) -> bool:
+        return bool(self.stopped) or (self.closing and not self.tasks)
+
+    def _begin(self, number: int) -> _Worker | None:
+        ours, theirs = Pipe()
+        worker = None
+        try:
+            with _reaping:
+                self.starting = time.monotonic()
+                process = self.start(number, theirs)
+                self.starting = None
+            worker = _Worker(process, ours, self.companions())
+            self.workers[number] = worker
+            theirs.close()
+            worker.receive(_START_SECONDS)
+            return worker
+        except (OSError, EOFError, pickle.UnpicklingError):
+            if worker is not None:
+                self.workers[number] = None
+                worker.kill("it did not start")
+                worker.reap(_LEAVE_SECONDS)
+                self.bury(worker.pid)
+            ours.close()
+            return None
+        finally:
+            theirs.close()
+
+    def _back_off(self, failures: int) -> None:
+        """Wait before the next start, longer each time; where none ever succeeded, give up."""
+        if not self.started and failures >= _MOST_FAILURES:
+            self.stop("no worker can be started: `backfuzz doctor` may say why")
+            return
+        with self.changed:
+            if not self._over():
+                self.changed.wait(min(_BACK_OFF_SECONDS, 0.25 * 2.0**failures))
+
+    def _next(self, worker: _Worker) -> _Task | None:
+        """The next task, which the worker has from now on; None where there is none to come, or the worker ended."""
+        while True:
+            with self.changed:
+                if not self.tasks and not self._over():
+                    self.changed.wait(_LOOK_SECONDS)
+            if self._over():
+                return None
+            if not worker.alive():
+                worker.reap(0.0)
+                self.bury(worker.pid)
+                return None
+            with self.changed:
+                while self.tasks:
+                    task = self.tasks.popleft()
+                    if not task.future.cancelled():
+                        worker.until = None if task.seconds is None else time.monotonic() + task.seconds
+                        worker.task = task
+                        return task
+
+    def _run(self, worker: _Worker, task: _Task) -> bool:
+        """Have the worker do its task. False where it ended over it."""
+        begun = False
+        try:
+            worker.pipe.send_bytes(task.call)
+            worker.receive()
+            begun = True
+            done, value = worker.receive()
+        except Exception:  # whatever came through the pipe, or did not: this worker is of no use any more
+            self._lose(worker, task, begun)
+            return False
+        finally:
+            worker.task = None
+        task.give(value) if done else task.fail(value)
+        return True
+
+    def _lose(self, worker: _Worker, task: _Task, begun: bool) -> None:
+        """The worker of a task ended: the task goes to another, where neither it nor its deadline did that."""
+        code, killed = worker.reap(_END_SECONDS)
+        left = self.bury(worker.pid)
+        blameless = _MOST_LOST if not begun or code is None else 1 if code in _OUTSIDE else 0
+        if self.stopped and killed != DEADLINE:
+            task.fail(Stopped(self.stopped))
+        elif killed in (DEADLINE, CLOSED):
+            task.fail(WorkerEnded(killed, code, left))
+        elif task.lost < blameless:
+            task.lost += 1
+            with self.changed:
+                self.tasks.appendleft(task)
+                self.changed.notify()
+        else:
+            task.fail(WorkerEnded(DIED, code, left))
+
+    # ------------------------------------------------------------ the thread that watches
+
+    def _watch(self) -> None:
+        looked = 0.0
+        while any(keeper.is_alive() for keeper in self.keepers):
+            now = time.monotonic()
+            for worker in [worker for worker in self.workers if worker is not None]:
+                self._look_after(worker, now)
+            if now - looked > _LOOK_SECONDS:
+                looked = now
+                self._let_go_on(now)
+            time.sleep(_TICK_SECONDS)
+
+    def _look_after(self, worker: _Worker, now: float) -> None:
+        task, until = worker.task, worker.until
+        if task is not None and task.future.cancelled():
+            worker.kill(_GIVEN_UP)
+        elif task is not None and until is not None and now > until:
+            worker.kill(DEADLINE)
+
+    def _let_go_on(self, now: float) -> None:
+        """Continue processes that somebody stopped; they would cost their deadline, and a fork server everything."""
+        companions = list(self.companions())
+        for pid in (*companions, *(worker.pid for worker in self.workers if worker is not None)):
+            if process_state(pid) == "T":
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+        starting = self.starting
+        if starting is not None and now - starting > _START_SECONDS:
+            for pid in companions:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)  # the next start makes another
+
+
+_open: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+def stop_all(why: str = "the workers were stopped") -> None:
+    """Stop every executor of this process."""
+    for executor in list(_open):
+        executor.stop(why)
+
+
+# before multiprocessing's own, which waits for its children
+atexit.register(stop_all)
+
+
+def process_state(pid: int) -> str:
+    """The state of a process as Linux tells it (R, S, D, T stopped, Z a zombie); "" where there is none, or on another
+    system "?" where there is one."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        pass
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return ""
+    return "" if Path("/proc/self").exists() else "?"
+
+
+def _kill_group(pid: int, living: bool) -> None:
+    """Kill what a process started, and where it is `living` itself: one that has just begun leads no group yet."""
+    for kill in (os.killpg, os.kill) if living else (os.killpg,):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)

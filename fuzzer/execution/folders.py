@@ -1,0 +1,90 @@
+"""Temporary folders that their owner locks, so that those of the dead are told from those of the living."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from fuzzer.judgement.trial import UsageError
+
+_LOCK_FILE = "lock"
+
+
+class Folder:
+    """A new folder, locked while this process lives; those that dead processes left beside it are removed.
+
+    parent   where it lies; None: where temporary files do.  prefix  of its name.
+    """
+
+    def __init__(self, parent: Path | None, prefix: str):
+        place = Path(tempfile.gettempdir() if parent is None else parent)
+        remove_abandoned(place, prefix)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()  # g++ runs elsewhere
+        self.lock = lock_file(self.path / _LOCK_FILE)
+        _own.add(self)
+
+    def remove(self) -> None:
+        """Remove it, whatever is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
+        _own.discard(self)
+
+
+_own: set[Folder] = set()
+
+
+def remove_own() -> None:
+    """Remove every folder of this process: it ends in a moment."""
+    for folder in list(_own):
+        folder.remove()
+
+
+@contextlib.contextmanager
+def alone(folder: Path, command: str) -> Iterator[None]:
+    """One campaign at a time in this folder, which is made. Raises UsageError where another has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / _LOCK_FILE
+    lock = lock_file(path)
+    if lock is None:
+        raise UsageError(
+            f"another campaign runs in {folder} ({path.read_text().strip()}): end it first, or start this one in "
+            "another folder"
+        )
+    try:
+        os.ftruncate(lock, 0)
+        os.write(lock, f"process {os.getpid()}: {command}\n".encode())
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def lock_file(path: Path) -> int | None:
+    """A descriptor of this file, which is made, that keeps it locked until it is closed or this process ends; None
+    where another has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            return descriptor
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    os.close(descriptor)  # whoever had it removed it meanwhile
+    return lock_file(path)
+
+
+def remove_abandoned(parent: Path, prefix: str) -> None:
+    """Remove folders of this prefix whose owner is dead. One that has no lock yet has just been made."""
+    for folder in parent.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):  # another's, or gone already
+            if (folder / _LOCK_FILE).exists() and (lock := lock_file(folder / _LOCK_FILE)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
