@@ -6,8 +6,11 @@ happens, the ledger only ever receives verified findings.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
+import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -15,14 +18,19 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fuzzer.campaign.bounds import Bounds, Room
 from fuzzer.campaign.canaries import run_canaries
+from fuzzer.campaign.heartbeat import Heartbeat, free_bytes, now
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.progress import Progress
 from fuzzer.campaign.schedule import BySeed, Schedule
+from fuzzer.campaign.shelf import Shelf
 from fuzzer.campaign.suspect import Suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.campaign.triage import Triage
 from fuzzer.execution.batch import left_over
+from fuzzer.execution.executor import Stopped, stop_all
+from fuzzer.execution.folders import alone, remove_own
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import INTERNAL_ERROR
@@ -31,8 +39,11 @@ from fuzzer.findings.store import StoreError, open_store
 from fuzzer.judgement.verdict import FINDINGS, without_paths
 from fuzzer.language.errors import NoMachine
 
-# Programs that still run this long after an interrupt are given up: nothing about them is stored yet.
-_STOP_SECONDS = 5.0
+# After a campaign is stopped: when the programs that still run are given up (nothing about them is stored yet), when no
+# triage is waited for, when workers are killed, whatever waits for them, and when it has ended.
+_STOP_SECONDS, _LEAVE_TRIAGE_SECONDS, _KILL_WORKERS_SECONDS, END_SECONDS = 5.0, 9.0, 11.0, 20.0
+_LOOK_SECONDS = 0.5  # at what is to be done beside waiting for programs
+KILLED = 130  # the exit status where something hung until then
 # After the time is up, suspects found late may still be minimized for this share of it, at least a minute.
 _GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
 _MakeSchedule = Callable[[Path], Schedule]
@@ -45,6 +56,12 @@ def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None
     if bad:
         raise NoMachine("the oracles cannot be trusted here; `backfuzz doctor` says more. " + "; ".join(bad))
     say(f"{len(found)} canaries rang, their twins were silent")
+
+
+def _bounded(bounds: Bounds) -> dict[str, Any]:
+    """What a Pool is told of a campaign's bounds."""
+    deadline = {} if bounds.deadline is None else {"deadline": bounds.deadline}
+    return deadline | ({} if bounds.memory is None else {"memory": bounds.memory})
 
 
 def in_flight(workers: int) -> int:
@@ -64,51 +81,107 @@ class Campaign:
     make_schedule: _MakeSchedule = lambda own: BySeed()
     totals: Totals = field(default_factory=Totals)
     stopping: bool = False
+    stopped_at: float = 0.0
+    ended: threading.Event = field(default_factory=threading.Event)
     triage: Triage | None = None
     schedule: Schedule = field(default_factory=BySeed)
     progress: Progress | None = None
+    heartbeat: Heartbeat | None = None
+    pool: Pool | None = None
+    paused: str = ""
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
-        """Explore until the bound is met or `stopping` is set; then finish triage. Raises StoreError early."""
+        """Explore until the bound is met or it is stopped, then finish triage. Raises StoreError, UsageError early."""
         plan = self.plan
         with open_store(plan.db) as store:  # a bad ledger is told before anything runs, not after
             store.list()
         for path in plan.known:
             with open_store(path, create=False) as store:
                 store.list()
-        plan.folder.mkdir(parents=True, exist_ok=True)
-        began = datetime.datetime.now(datetime.UTC)
+        try:
+            with alone(plan.folder, plan.command):
+                return self._run_alone(show_progress)
+        finally:
+            self.ended.set()
+
+    def _run_alone(self, show_progress: Callable[[Campaign], None]) -> Totals:
+        plan, began = self.plan, datetime.datetime.now(datetime.UTC)
         name = began.strftime("%Y%m%dT%H%M%S") + f"-{plan.task.seed}"
-        own = plan.folder / "campaigns" / name
+        before = sorted(plan.campaigns.glob("*"))[-1:] if plan.resumed else []
+        own = plan.own(name)
         own.mkdir(parents=True, exist_ok=True)
-        self.progress = Progress(own)
-        running = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch)
-        with running as pool, (own / "trials.jsonl").open("w") as log:
-            self.say(plan.writes)
-            require_canaries(pool, plan, self.say)
-            self.triage = Triage(plan, pool, name, self.totals, self.say)
-            self.triage.start()
-            started = time.monotonic()
-            self.schedule = self.make_schedule(own)
-            self._explore(pool, log, started, show_progress)
-            self.schedule.close()
-            if told := self.schedule.progress():
-                self.say(told)
-            self.totals.seconds = time.monotonic() - started
-            self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
-            grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (plan.minutes or 0))
-            self.triage.finish(0.0 if self.stopping else grace)
-            while self.triage.is_alive():
-                self.triage.join(0.5)
-                show_progress(self)
-                if self.stopping:
-                    self.triage.finish(0.0)
-            self._leave_pending(own)
-        if self.triage.error is not None:
-            raise self.triage.error
+        self.progress, self.heartbeat = Progress(own), Heartbeat(own)
+        self.room = Room(plan.folder, plan.bounds.disk)
+        self.triage = Triage(plan, name, self.totals, self.say)
+        for suspect in [suspect for folder in before for suspect in self.triage.shelf.take_over(Shelf(folder))]:
+            self.triage.enqueue(suspect)
+        self._run(own, show_progress)
+        if beside := self.triage.beside():
+            self.say(f"findings that {plan.db} could not take yet: backfuzz merge {beside} --db {plan.db}")
+        if error := self.triage.error or self.triage.blocked:
+            raise error
+        self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True})
         (own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
         self._record(name, began.isoformat(timespec="seconds"))
         return self.totals
+
+    def _run(self, own: Path, show_progress: Callable[[Campaign], None]) -> None:
+        """All that needs workers; what of it is cut short by a stop is left for later."""
+        plan = self.plan
+        assert self.triage is not None
+        with (own / "trials.jsonl").open("w") as log, contextlib.ExitStack() as stack:
+            try:
+                made = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch, **_bounded(plan.bounds))
+                self.pool = pool = stack.enter_context(made)
+                self.say(plan.writes)
+                require_canaries(pool, plan, self.say)
+                started = time.monotonic()
+                self.schedule = self.make_schedule(own)
+                self.triage.start(pool, self.schedule.plateau)
+                self._explore(pool, log, started, show_progress)
+                self.schedule.close()
+                if told := self.schedule.progress():
+                    self.say(told)
+                self.totals.seconds = time.monotonic() - started
+                self._finish_triage(show_progress)
+            except Stopped as error:
+                if not self.stopping:
+                    raise NoMachine(str(error)) from None
+            finally:
+                if self.stopping:
+                    stop_all()
+        assert self.progress is not None
+        self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
+        if left := self.triage.leave():
+            self.say(f"{left} suspect(s) not minimized yet: backfuzz minimize {own}/suspect-*.prog")
+
+    def _finish_triage(self, show_progress: Callable[[Campaign], None]) -> None:
+        """Give suspects found late their time; where the campaign is stopped, the time that is left for that."""
+        assert self.triage is not None
+        grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (self.plan.minutes or 0))
+        self.triage.finish(0.0 if self.stopping else grace)
+        while self.triage.is_alive():
+            self.triage.join(0.5)
+            show_progress(self)
+            if self.stopping:
+                self.triage.finish(0.0)
+                if time.monotonic() > self.stopped_at + _LEAVE_TRIAGE_SECONDS:
+                    break  # its suspects are on the shelf
+
+    def stop(self) -> None:
+        """End cleanly within END_SECONDS, whatever hangs; from a signal handler."""
+        self.stopping, self.stopped_at = True, time.monotonic()
+        threading.Thread(target=self._end_by, daemon=True).start()
+
+    def _end_by(self) -> None:
+        """First no worker is waited for any more, then nothing at all."""
+        if self.ended.wait(_KILL_WORKERS_SECONDS):
+            return
+        stop_all("the campaign was stopped")
+        if not self.ended.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
+            stop_all()
+            remove_own()
+            os._exit(KILLED)
 
     def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
@@ -118,34 +191,62 @@ class Campaign:
         def begin(numbers: tuple[int, ...]) -> None:
             pending[self.schedule.submit(pool, task, *numbers)] = numbers
 
-        def more() -> bool:
-            timed_out = plan.minutes is not None and time.monotonic() - started > 60 * plan.minutes
-            return not (self.stopping or timed_out or (plan.programs is not None and index >= plan.programs))
-
-        stopped: float | None = None
-        while pending or more():
-            if self.stopping:
-                stopped = stopped or time.monotonic()
-                if time.monotonic() - stopped > _STOP_SECONDS:
-                    pool.abandon(pending)
-                    break
-            while more() and len(pending) < self._room():
+        while pending or self._goes_on(index, started):
+            if self.stopping and time.monotonic() > self.stopped_at + _STOP_SECONDS:
+                pool.abandon(pending)
+                break
+            self._look_at_disk()
+            while not self.paused and self._goes_on(index, started) and len(pending) < self._room():
                 begin(tuple(range(index, index + self._batch(index))))
                 index += self._batch(index)
-            if not pending:
+            if not pending and not self.paused:
                 break
-            done, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-            for future in done:
+            if not pending:
+                time.sleep(_LOOK_SECONDS)
+            for future in wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
                 numbers = pending.pop(future)
                 for again in self._take_all(numbers, pool.results(future, plan.task), log):
                     begin(again)
             show_progress(self)
-            if self.progress is not None:
-                self.progress.note(time.monotonic() - started, self.totals, self.schedule.features())
+            self._note(time.monotonic() - started)
             if self.triage is not None and self.triage.error is not None:
                 break
-            if self.totals.drawn % 256 == 0:
-                pool.sweep()
+
+    def _goes_on(self, index: int, started: float) -> bool:
+        """Whether program number `index` is to be drawn."""
+        plan = self.plan
+        timed_out = plan.minutes is not None and time.monotonic() - started > 60 * plan.minutes
+        done = plan.programs is not None and index >= plan.programs
+        flat = plan.bounds.plateau and self.schedule.plateau()
+        return not (self.stopping or timed_out or done or flat)
+
+    def _look_at_disk(self) -> None:
+        """Pause while there is no room, with one line, and go on when there is."""
+        lacking = self.room.lacking()
+        if lacking and not self.paused:
+            self.say(f"{lacking}: nothing new begins until there is room")
+        elif self.paused and not lacking:
+            self.say("there is room on the disk again: going on")
+        self.paused = lacking
+
+    def _note(self, seconds: float) -> None:
+        assert self.progress is not None
+        self.progress.note(seconds, self.totals, self.schedule.features())
+        if self.heartbeat is not None and self.heartbeat.due():
+            self.heartbeat.beat(self._pulse(seconds))
+
+    def _pulse(self, seconds: float) -> dict[str, Any]:
+        """How the campaign is."""
+        totals, triage = self.totals, self.triage
+        found: dict[str, Any] = {"seconds": round(seconds, 1), "programs": totals.programs, "new": dict(totals.new)}
+        found |= {"classes": dict(totals.classes), "paused": bool(self.paused)}
+        found["exploration_cpu_seconds"] = round(totals.phases["cpu"], 1)
+        if triage is not None:
+            found |= {"suspects_waiting": len(triage.waiting), "suspects": triage.queue()}
+            found["triage_cpu_seconds"] = round(triage.cpu_seconds(), 1)
+        if self.pool is not None:
+            found |= self.pool.health()
+        return found | {"disk_free_bytes": free_bytes(self.plan.folder)}
 
     def _batch(self, index: int) -> int:
         """How many programs begin together, the first of which is number `index`: so that every worker has some."""
@@ -155,13 +256,10 @@ class Campaign:
         return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
 
     def _room(self) -> int:
-        """Batches that may be under way: more than workers, so that none waits for us; half while suspects pile up.
-
-        Otherwise a compiler with many faults fills the queue sooner than triage empties it, and most of what was
-        found is never minimized.
-        """
+        """Batches that may be under way: more than workers, so that none waits for us; half while suspects pile up and
+        exploring finds nothing new: then a compiler with many faults fills the queue sooner than triage empties it."""
         workers = self.plan.workers
-        piled = self.triage is not None and len(self.triage.waiting) > workers
+        piled = self.triage is not None and len(self.triage.waiting) > workers and self.schedule.plateau()
         return max(1, workers // 2) if piled else in_flight(workers)
 
     def _take_all(self, numbers: tuple[int, ...], reports: list[Report | None], log: Any) -> list[tuple[int, ...]]:
@@ -181,6 +279,7 @@ class Campaign:
         if report.rejected.startswith(INTERNAL_ERROR):
             self.say(f"{report.rejected} on program {index} of seed {self.plan.task.seed} (please report it)")
         row = {
+            "time": now(),
             "index": index,
             "candidate": report.candidate,
             "class": report.verdict,
@@ -193,16 +292,6 @@ class Campaign:
         log.flush()
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
             self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature, report.stage))
-
-    def _leave_pending(self, own: Path) -> None:
-        """Suspects that there was no time for: kept as files, to go on with `backfuzz minimize`."""
-        assert self.triage is not None
-        left = [s for s in self.triage.waiting if not self.triage.given_up(s)] + self.triage.failed
-        for i, suspect in enumerate(left):
-            path = own / f"suspect-{i}.prog"
-            path.write_text(f"# {suspect.signature}\n{suspect.text}")
-        if left:
-            self.say(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize {own}/suspect-*.prog")
 
     def _record(self, name: str, began: str) -> None:
         """Store the campaign itself; in the ledger that git tracks, only one that found something new."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fuzzer.campaign.bounds import Bounds
 from fuzzer.language.devices import HOST, device_row
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Plan:
 
     batch: programs that a worker has at once, where the schedule gives several.
     db: the ledger.  known: other ledgers, whose faults count as known; they are only read.
+    resumed: whether the suspects of the folder's last campaign are taken over.
+    on_finding: a command of the shell that is run for each new fault.
     folder: for everything else.  corpus: where regressions go; None: nowhere.
     """
 
@@ -41,10 +44,22 @@ class Plan:
     command: str = "backfuzz fuzz"
     batch: int = 1
     known: tuple[Path, ...] = ()
+    resumed: bool = False
+    bounds: Bounds = Bounds()
+    on_finding: str = ""
 
     @property
     def devices(self) -> list[str]:
         return self.task.place.devices
+
+    def own(self, campaign: str) -> Path:
+        """The folder of a campaign of this name."""
+        return self.campaigns / campaign
+
+    @property
+    def campaigns(self) -> Path:
+        """Where each campaign has a folder."""
+        return self.folder / "campaigns"
 
     @property
     def explored(self) -> Path:

@@ -46,6 +46,10 @@ class Schedule(Protocol):
         """How many features were seen, by family; empty where it learns nothing."""
         ...
 
+    def plateau(self) -> bool:
+        """Whether no family of features grows any more; False where it learns nothing."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -62,6 +66,9 @@ class WithoutFeedback:
 
     def features(self) -> Mapping[str, int]:
         return {}
+
+    def plateau(self) -> bool:
+        return False
 
     def close(self) -> None:
         return None
@@ -81,21 +88,23 @@ def submit_numbers(pool: Pool, task: Task, numbers: Sequence[int]) -> Future[Any
     return pool.submit(explore_batch, task, Batch(tuple(numbers), pool.deadline), len(numbers))
 
 
-_SAVE_EVERY = 32  # programs
-
-
 class BySeedWithCorpus(WithoutFeedback):
     """Program n of the seed; what shows something new is kept in a corpus, and where to go on is written down there.
 
     state   of the campaign that this one goes on with (`Corpus.state`).
     """
 
+    save_every = 1  # programs: a millisecond each
+
     def __init__(self, task: Task, corpus: Corpus, state: Mapping[str, Any] | None = None):
-        self.corpus, self.first = corpus, state["next"] if state else 0
+        # what was under way comes first, then the next number
+        self.again: list[int] = sorted(state.get("pending", ())) if state else []
+        self.first: int = state["next"] if state else 0
+        self.corpus = corpus
         self.families, self.lines = _families(task.place.subject.backend), task.lines
         self.drawing = drawing_settings(task) | {"lines": task.lines}
         self.pending: dict[int, Any] = {}
-        self.next = self.first
+        self.next, self.begun = self.first, 0
         self.save()
 
     def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
@@ -104,21 +113,25 @@ class BySeedWithCorpus(WithoutFeedback):
 
     def number(self, n: int) -> int:
         """The number of this campaign's n-th program."""
-        self.next = max(self.next, self.first + n + 1)
-        return self.first + n
+        self.begun = max(self.begun, n + 1)
+        if n < len(self.again):
+            return self.again[n]
+        number = self.first + n - len(self.again)
+        self.next = max(self.next, number + 1)
+        return number
 
     def task_with_features(self, task: Task) -> Task:
         """The task, with features told. A worker tells a corpus each line of the compiler once."""
         return replace(task, features=True, campaign=str(self.corpus.folder))
 
     def learn(self, n: int, report: Report) -> None:
-        self.pending.pop(self.first + n)
+        self.pending.pop(self.number(n))
         self.keep(report)
 
     def keep(self, report: Report) -> Mapping[str, int]:
         """Count a program into the corpus. How many features were new, by family."""
         new = self.corpus.learn(report)
-        if self.corpus.frontier.programs % _SAVE_EVERY == 0:
+        if self.corpus.frontier.programs % self.save_every == 0:
             self.save()
         return new
 
@@ -134,6 +147,11 @@ class BySeedWithCorpus(WithoutFeedback):
     def features(self) -> Mapping[str, int]:
         return self.corpus.frontier.families
 
+    def plateau(self) -> bool:
+        frontier = self.corpus.frontier
+        known = [family for family in self.families if family in frontier.last_new]
+        return bool(known) and all(frontier.saturated(family) for family in known)
+
     def _lines(self, reached: int) -> str:
         frontier = self.corpus.frontier
         dried = any(frontier.saturated(family, self.lines) for family in LINES) if self.lines else False
@@ -145,7 +163,8 @@ class BySeedWithCorpus(WithoutFeedback):
 
     def save(self) -> None:
         """Write down where to go on: what is still running is run again by who does."""
-        self.corpus.save({**self.drawing, "next": min(self.pending, default=self.next), **self.state()})
+        under_way = sorted({*self.pending, *self.again[self.begun :]})
+        self.corpus.save({**self.drawing, "next": self.next, "pending": under_way, **self.state()})
 
     def state(self) -> dict[str, Any]:
         """What this schedule needs to go on, beside what programs are drawn from and the next number."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.campaign.natural import grow_finding
+from fuzzer.campaign.patience import add_patiently, write_patiently
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.recognition import Met, fault_elsewhere, met_as_known
 from fuzzer.diagnosis.diagnose import diagnose
@@ -157,8 +158,7 @@ def _verify_and_store(
         note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
         return TriageOutcome(None, False, note, reduction.others, reduction)
     finding = _finding(suspect, text, verified, found.place, campaign, reduction, before)
-    with open_store(plan.db) as store:  # what is verified is safe before the rest, which takes minutes
-        new = store.add(finding)
+    new = add_patiently(finding, plan, campaign, expired)  # what is verified is safe before the rest takes minutes
     if new:
         if plan.corpus is not None:
             _keep_regression(plan.corpus, finding)
@@ -176,12 +176,11 @@ def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Ca
     """The finding, which is stored, with its diagnosis and natural program, which are stored too. Where torch promises
     nothing, nobody is shown a program."""
     finding = diagnose(finding, task, pool, plan.folder, expired)
-    with open_store(plan.db) as store:
-        store.set_diagnosis(finding)
+    write_patiently(plan.db, lambda store: store.set_diagnosis(finding), expired)
     if not finding.unsupported and not expired():
-        finding, _ = grow_finding(finding, task, pool, plan.folder, expired)
-        with open_store(plan.db) as store:
-            store.set_natural(finding)
+        grown, _ = grow_finding(finding, task, pool, plan.folder, expired)
+        write_patiently(plan.db, lambda store: store.set_natural(grown), expired)
+        return grown
     return finding
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
+from pathlib import Path
 
 from fuzzer.campaign.interestingness import CandidateCache
+from fuzzer.campaign.patience import BESIDE, RETRY_SECONDS
 from fuzzer.campaign.plan import Plan, environment_of
+from fuzzer.campaign.shelf import Shelf
 from fuzzer.campaign.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.execution.pipeline import without_settings
-from fuzzer.execution.pool import Pool
+from fuzzer.execution.pool import Pool, spent_seconds
 from fuzzer.execution.verify import examine_all
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import StoreError, open_store
@@ -32,6 +38,8 @@ MOST_WAITING = 8  # of one signature
 # Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
 # of them would mostly try candidates that are never needed.
 _SHARE_OF_WORKERS = 4
+_MOST_OF_CPU = 0.25  # seconds of the CPU, while exploring finds features that are new
+_FREE_SECONDS = 60.0  # that it has anyway: a small suspect's
 _MOST_LANES = 4
 
 
@@ -41,10 +49,13 @@ class Triage:
     Several lanes (threads) work side by side where there are workers enough, no two of them on one signature.
     """
 
-    def __init__(self, plan: Plan, pool: Pool, campaign: str, totals: Totals, say: Callable[[str], None]):
-        self.plan, self.pool, self.campaign, self.totals, self.say = plan, pool, campaign, totals, say
+    pool: Pool
+    cache: CandidateCache
+
+    def __init__(self, plan: Plan, campaign: str, totals: Totals, say: Callable[[str], None]):
+        self.shelf = Shelf(plan.own(campaign))
+        self.plan, self.campaign, self.totals, self.say = plan, campaign, totals, say
         self.place = environment_of(plan.task)
-        self.cache = CandidateCache(pool, plan.task, plan.workers // _SHARE_OF_WORKERS)
         self.waiting: list[Suspect] = []
         self.changed = threading.Condition()
         self.busy: list[Suspect] = []
@@ -60,8 +71,14 @@ class Triage:
         self.met = {f.id for f in known}  # of faults that were known or told
         self.failed: list[Suspect] = []
         self.error: Exception | None = None
+        self.plateau: Callable[[], bool] = lambda: False
+        self.spent_before = spent_seconds()
+        self.blocked: StoreError | None = None  # why the ledger cannot be used now
 
-    def start(self) -> None:
+    def start(self, pool: Pool, plateau: Callable[[], bool] = lambda: False) -> None:
+        """Begin, on these workers. plateau: whether exploring finds nothing new."""
+        self.plateau, self.spent_before = plateau, spent_seconds()
+        self.pool, self.cache = pool, CandidateCache(pool, self.plan.task, self.plan.workers // _SHARE_OF_WORKERS)
         for lane in self.lanes:
             lane.start()
 
@@ -78,12 +95,33 @@ class Triage:
         with self.changed:
             if self.given_up(suspect) or suspect in (*self.waiting, *self.busy):
                 return
+            self.shelf.put(suspect)
             self.waiting.append(suspect)
             self.waiting.sort(key=self.priority)
             alike = [s for s in self.waiting if s.signature == suspect.signature]
             if len(alike) > MOST_WAITING:
                 self.waiting.remove(alike[-1])
+                self.shelf.drop(alike[-1])
             self.changed.notify()
+
+    def leave(self) -> int:
+        """How many suspects are left, on the shelf; those that would most likely bring nothing are dropped."""
+        with self.changed:
+            for suspect in filter(self.given_up, self.waiting):
+                self.shelf.drop(suspect)
+        return len(self.shelf.suspects())
+
+    def beside(self) -> Path | None:
+        """The ledger in the campaign's folder with findings that the ledger could not take; it is removed where that
+        has them by now."""
+        path = self.shelf.folder / BESIDE
+        if not path.exists():
+            return None
+        with contextlib.suppress(StoreError), open_store(path) as kept, open_store(self.plan.db) as store:
+            if {finding.id for finding in kept.list()} <= {finding.id for finding in store.list()}:
+                path.unlink()
+                return None
+        return path
 
     def priority(self, suspect: Suspect) -> tuple[int, bool, bool, int]:
         """Worst class first, then what is not explained yet, then the backward, which is what we are here for, then
@@ -116,9 +154,12 @@ class Triage:
         while (suspect := self._next()) is not None:
             try:
                 self._one(suspect)
-            except (StoreError, NoMachine, BrokenExecutor) as error:  # carried to the main thread, which raises it
+                self.blocked = None
+            except StoreError as error:
+                self._wait_for_ledger(suspect, error)
+            except (NoMachine, BrokenExecutor) as error:  # carried to the main thread, which raises it
                 with self.changed:
-                    self.error = error
+                    self.error = None if self.expired() and isinstance(error, BrokenExecutor) else error
                     self.waiting.insert(0, suspect)  # it is kept with those that wait
                 return
             except Exception as error:  # a fault of ours in one suspect is no reason to end a campaign of weeks
@@ -132,15 +173,42 @@ class Triage:
                     self.busy.remove(suspect)
                     self.changed.notify_all()
 
+    def cpu_seconds(self) -> float:
+        """What triage took so far: all that was spent since it began, but for exploring."""
+        return max(0.0, spent_seconds() - self.spent_before - self.totals.phases["cpu"])
+
+    def _has_had_its_share(self) -> bool:
+        """Whether the next suspect is to wait, for exploring, which finds what is new."""
+        own = self.cpu_seconds()
+        total = own + self.totals.phases["cpu"]
+        return not self.closing and own > max(_FREE_SECONDS, _MOST_OF_CPU * total) and not self.plateau()
+
+    def queue(self) -> dict[str, int]:
+        """How many suspects wait, by class."""
+        with self.changed:
+            return dict(Counter(suspect.signature.verdict for suspect in self.waiting))
+
+    def _wait_for_ledger(self, suspect: Suspect, error: StoreError) -> None:
+        """Have the suspect wait, and this lane: others use the ledger, or the disk is full. Exploring goes on."""
+        with self.changed:
+            if self.blocked is None:
+                self.say(f"{error}; what is found is kept in {self.shelf.folder} meanwhile, and exploring goes on")
+            self.blocked = error
+            self.waiting.append(suspect)
+            if not self.closing:
+                self.changed.wait(RETRY_SECONDS)
+
     def _next(self) -> Suspect | None:
         with self.changed:
             while True:
+                for hopeless in filter(self.given_up, self.waiting):
+                    self.shelf.drop(hopeless)
                 self.waiting = sorted((s for s in self.waiting if not self.given_up(s)), key=self.priority)
                 if self.expired() or self.error is not None:
                     return None
                 taken = {s.signature for s in self.busy}
                 free = next((s for s in self.waiting if s.signature not in taken), None)
-                if free is not None:
+                if free is not None and not self._has_had_its_share():
                     self.waiting.remove(free)
                     self.busy.append(free)
                     return free
@@ -155,6 +223,7 @@ class Triage:
             program = parse(suspect.text)
             if (bare := without_settings(program)) != program:
                 self._offer_slip(bare)
+            self.shelf.drop(suspect)
             return
         outcome = triage_suspect(suspect, self.plan, self.cache, self.place, self.campaign, self.expired)
         if outcome.unfinished:
@@ -168,6 +237,7 @@ class Triage:
             self.say(self._count(outcome, key))
         for other in outcome.others[:4]:
             self._offer_slip(other)
+        self.shelf.drop(suspect)
 
     def _count(self, outcome: TriageOutcome, key: str) -> str:
         """Count what a suspect of this signature came to; a line that tells it."""
@@ -179,12 +249,33 @@ class Triage:
             self.findings.append(finding)
             fault = outcome.fault or self._fault_met(finding)
             (totals.variants if fault else totals.new)[finding.signature.verdict] += 1
+            if not fault and self.plan.on_finding:
+                self._announce(finding)
             return f"{f'a new variant of {fault}' if fault else 'a new fault'}: {describe(finding)}"
         totals.known[finding.signature.verdict] += 1
         if outcome.reduction is None and outcome.fault:
             totals.recognised.setdefault(outcome.fault, []).append(outcome.experiments)
             return f"recognised as {outcome.fault} in {outcome.experiments} experiment(s), not minimized: {key}"
         return f"known{f' as {outcome.fault}' if outcome.fault else ''}: {describe(finding)}"
+
+    def _announce(self, finding: Finding) -> None:
+        """Run the command that the plan has for a new fault; nobody waits for it, and its failure is told."""
+        with open_store(self.plan.db) as store:
+            fault = store.fault_of(finding.id).id
+        told = {"FAULT": fault, "FINDING": finding.id, "CLASS": finding.signature.verdict, "DB": str(self.plan.db)}
+        given = os.environ | {f"BACKFUZZ_{name}": value for name, value in told.items()}
+
+        def run() -> None:
+            try:
+                command, text = self.plan.on_finding, describe(finding)
+                done = subprocess.run(command, shell=True, input=text, text=True, env=given, timeout=600, stdout=2)
+                failed = f"exit status {done.returncode}" if done.returncode else ""
+            except (OSError, subprocess.SubprocessError) as error:
+                failed = str(error)
+            if failed:
+                self.say(f"--on-finding for {fault}: {failed}")
+
+        threading.Thread(target=run, daemon=True).start()
 
     def _fault_met(self, finding: Finding) -> str:
         """The fault that a new finding joined, where that was known or told before; "" where it is a new one."""

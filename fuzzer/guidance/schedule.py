@@ -27,6 +27,7 @@ from fuzzer.guidance.parents import BuiltCorpus, CountingCorpus
 from fuzzer.guidance.rarest import Asked, explore_rarest
 from fuzzer.language.errors import UsageError
 
+SAVE_EVERY = 8  # programs: what is learned takes up to a megabyte
 LOG_FILE, CREDITS_FILE = "choices.jsonl", "credits.json"
 
 
@@ -40,6 +41,7 @@ class Guided(BySeedWithCorpus):
 
     corpus: CountingCorpus
     together = False
+    save_every = SAVE_EVERY
 
     def __init__(
         self,
@@ -57,6 +59,9 @@ class Guided(BySeedWithCorpus):
         if state:
             try:
                 self.source.restore(state["offers"])
+                if state.get("random"):
+                    version, numbers, gauss = state["random"]
+                    self.source.rng.setstate((version, tuple(numbers), gauss))
             except KeyError as error:
                 raise UsageError(
                     f"the corpus is an older backfuzz's, without {error}; fuzz without --resume begins anew"
@@ -73,10 +78,10 @@ class Guided(BySeedWithCorpus):
         return pool.submit(explore_most_novel, self.task_with_features(task), (number, counts, self.pending[number]))
 
     def learn(self, n: int, report: Report) -> None:
-        specs = self.pending.pop(self.first + n)
+        specs = self.pending.pop(self.number(n))
         new = self.keep(report)
         self.source.learn(specs, report, new)
-        self._write(_log_row(self.first + n, specs[report.candidate], report, sum(new.values())))
+        self._write(_log_row(self.number(n), specs[report.candidate], report, sum(new.values())))
 
     def progress(self) -> str:
         return super().progress() + self.source.unproductive()
@@ -87,7 +92,8 @@ class Guided(BySeedWithCorpus):
         (self.folder / CREDITS_FILE).write_text(json.dumps(self.source.table(), indent=1))
 
     def state(self) -> dict[str, Any]:
-        return {"guidance": asdict(self.guidance), "offers": self.source.state()}
+        random_state = self.source.rng.getstate()
+        return {"guidance": asdict(self.guidance), "offers": self.source.state(), "random": random_state}
 
     def _write(self, row: dict[str, Any]) -> None:
         self.log.write(json.dumps(row) + "\n")
@@ -102,6 +108,7 @@ class ByCode(BySeedWithCorpus):
     """
 
     corpus: BuiltCorpus
+    save_every = SAVE_EVERY
 
     def __init__(
         self,
@@ -126,12 +133,12 @@ class ByCode(BySeedWithCorpus):
         return pool.submit(explore_rarest, replace(self.task_with_features(task), staged=0.0), asked, len(own))
 
     def learn(self, n: int, report: Report) -> None:
-        self.pending.pop(self.first + n)
+        self.pending.pop(self.number(n))
         new = self.keep(report)
         spent, loops = report.seconds.get("cpu", 0.0), report.features.get(LOOPS, ())
         if loops and not report.stage and not report.built:
             self.cost.learn(len(loops), spent - report.seconds.get("stage", 0.0))
-        self._write(_code_row(self.first + n, report, sum(new.values())))
+        self._write(_code_row(self.number(n), report, sum(new.values())))
 
     def close(self) -> None:
         super().close()
@@ -165,8 +172,8 @@ class ByCells(BySeedWithCorpus):
         return replace(super().task_with_features(task), cells=True)
 
     def learn(self, n: int, report: Report) -> None:
-        self.pending.pop(self.first + n)
-        self._write(_row(self.first + n, report, sum(self.keep(report).values())))
+        self.pending.pop(self.number(n))
+        self._write(_row(self.number(n), report, sum(self.keep(report).values())))
 
     def close(self) -> None:
         super().close()

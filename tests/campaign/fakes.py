@@ -42,6 +42,9 @@ class FakePool:
 
     workers, deadline = 1, 90.0
 
+    def health(self) -> dict[str, int]:
+        return {}
+
     def __init__(self, answer: Callable[[Task, Any], Report]):
         self.answer = answer
 
@@ -62,9 +65,6 @@ class FakePool:
     def results(self, future: Future[Report], task: Task) -> list[Report | None]:
         return [future.result()]
 
-    def sweep(self) -> None:
-        return None
-
 
 def one(plan: Plan, report: Report | None = None, suspect: Suspect | None = None) -> TriageOutcome:
     pool: Any = FakePool(lambda task, what: report or wrong())
@@ -72,7 +72,9 @@ def one(plan: Plan, report: Report | None = None, suspect: Suspect | None = None
 
 
 def waiting(plan: Plan) -> Triage:
-    return Triage(plan, FakePool(lambda task, what: wrong()), "c1", Totals(), lambda line: None)  # type: ignore[arg-type]
+    made = Triage(plan, "c1", Totals(), lambda line: None)
+    made.pool = FakePool(lambda task, what: wrong())  # type: ignore[assignment]
+    return made
 
 
 TANH = PROGRAM.replace("relu", "tanh").replace("seed=1", 'values="integers", seed=1')

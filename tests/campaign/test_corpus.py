@@ -130,8 +130,11 @@ def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus) -> None:
         schedule.submit(Asked(), EAGER, n)  # type: ignore[arg-type]
     for n in (0, 1, 3):
         schedule.learn(n, shown(n, n))
-    schedule.close()
-    assert corpus.state()["next"] == 7
+    state = corpus.state()  # written with every program: nobody closes what is killed
+    assert (state["next"], state["pending"]) == (9, [7])
+    onward = BySeedWithCorpus(EAGER, corpus, state)
+    assert [onward.number(n) for n in range(3)] == [7, 9, 10]
+    assert corpus.state()["pending"] == [7], "and killed again before anything ran"
 
 
 # ---------------------------------------------------------------- making it smaller

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -14,20 +15,22 @@ from typing import Any
 
 import pytest
 
-from fuzzer.campaign import loop
+from fuzzer.campaign import bounds, loop, patience
 from fuzzer.campaign import suspect as suspects
 from fuzzer.campaign import triage as triages
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.progress import read_pairs, read_points
+from fuzzer.campaign.schedule import BySeed
 from fuzzer.campaign.suspect import Suspect, TriageOutcome
 from fuzzer.campaign.triage import Triage
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.worker import INTERNAL_ERROR
+from fuzzer.findings import file
 from fuzzer.findings.errors import LockedStore
-from fuzzer.findings.store import open_store
+from fuzzer.findings.store import CampaignRecord, open_store
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.pairs import LEAF
 from fuzzer.language.text import parse
@@ -36,12 +39,16 @@ from tests.campaign.fakes import EAGER, OTHER, PROGRAM, SIGNATURE, TANH, FakePoo
 
 
 @pytest.mark.parametrize(("waiting", "room"), [(0, 10), (8, 10), (9, 4)])
-def test_half_of_the_workers_explore_while_suspects_pile_up(tmp_path: Path, waiting: int, room: int) -> None:
+def test_half_of_the_workers_explore_while_suspects_pile_up_and_nothing_is_new(
+    tmp_path: Path, waiting: int, room: int
+) -> None:
     plan = Plan(Task(place=EAGER), 8, db=tmp_path / "findings.db", folder=tmp_path)
     made = Campaign(plan, print)
     assert made._room() == 10
-    made.triage = Triage(plan, FakePool(lambda task, what: wrong()), "name", made.totals, print)  # type: ignore[arg-type]
+    made.triage = Triage(plan, "name", made.totals, print)
     made.triage.waiting = [Suspect(PROGRAM, SIGNATURE)] * waiting
+    assert made._room() == 10, "exploring finds what is new"
+    made.schedule.plateau = lambda: True  # type: ignore[method-assign]
     assert made._room() == room
 
 
@@ -215,20 +222,94 @@ def test_suspects_that_there_was_no_time_for_are_kept_as_programs(
     assert any(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize" in line for line in said)
 
 
-def test_a_ledger_that_fails_in_the_middle_is_reported_and_the_suspect_kept(
+def test_a_ledger_that_fails_to_the_end_is_reported_and_the_suspect_kept(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: Any) -> TriageOutcome:
         raise LockedStore("ledger.db is locked by another program")
+
+    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.5)
 
     def only_one_wrong(task: Task, what: Any) -> Report:
         return wrong() if what == 1 else Report(PROGRAM)
 
     monkeypatch.setattr(triages, "triage_suspect", broken)
     with pytest.raises(LockedStore, match="is locked"):
-        run(replace(plan, programs=None, minutes=1.0), only_one_wrong, monkeypatch)
+        run(plan, only_one_wrong, monkeypatch)
     [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
     assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
+
+
+@pytest.mark.parametrize("broken", ["locked", "damaged", "newer"])
+def test_a_ledger_that_fails_for_a_while_is_waited_for_and_loses_nothing(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """It fails from when the finding is verified until that lies in a ledger beside it."""
+    monkeypatch.setattr(patience, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(file, "BUSY_SECONDS", 0.05)
+    with open_store(plan.db) as store:
+        store.add_campaign(CampaignRecord("c", "", 1, ""))
+    whole, seen = plan.db.read_bytes(), list[Path]()
+    other = sqlite3.connect(plan.db, isolation_level=None, check_same_thread=False)
+    verify = suspects.verify
+
+    def mend() -> None:
+        while not (found := list(plan.campaigns.glob(f"*/{patience.BESIDE}"))):
+            time.sleep(0.01)
+        seen.extend(found)
+        other.execute("rollback") if broken == "locked" else plan.db.write_bytes(whole)
+
+    def verified(*given: Any) -> Any:
+        if broken == "locked":
+            other.execute("begin exclusive")
+        elif broken == "damaged":
+            plan.db.write_bytes(b"flipped" + whole[7:])
+        else:
+            other.execute("pragma user_version = 9999")
+        threading.Thread(target=mend, daemon=True).start()
+        monkeypatch.setattr(suspects, "verify", verify)
+        return verify(*given)
+
+    monkeypatch.setattr(suspects, "verify", verified)
+    made, _ = run(
+        plan, lambda task, what: wrong() if what == 1 or isinstance(what, str) else Report(PROGRAM), monkeypatch
+    )
+    assert made.totals.new.total() == 1
+    with open_store(plan.db, create=False) as store:
+        assert len(store.list()) == 1
+    assert seen
+    assert not seen[0].exists()
+
+
+def test_a_campaign_pauses_while_the_disk_is_full_with_one_line_and_goes_on(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([bounds.LEAST_FREE_BYTES, *[0] * 5])
+    monkeypatch.setattr(bounds, "free_bytes", lambda folder: next(looks, bounds.LEAST_FREE_BYTES))
+    monkeypatch.setattr(loop, "_LOOK_SECONDS", 0.01)
+    made, said = run(plan, lambda task, what: Report(PROGRAM), monkeypatch)
+    assert made.totals.programs == 8
+    assert len([line for line in said if "nothing new begins until there is room" in line]) == 1
+    assert said.count("there is room on the disk again: going on") == 1
+
+
+def test_a_campaign_until_plateau_ends_when_nothing_is_new(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Flat(BySeed):
+        seen = 0
+
+        def learn(self, n: int, report: Report) -> None:
+            self.seen += 1
+
+        def plateau(self) -> bool:
+            return self.seen >= 5
+
+    monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(lambda task, what: Report(PROGRAM)))
+    made = Campaign(
+        replace(plan, programs=None, bounds=bounds.Bounds(plateau=True)), lambda line: None, lambda own: Flat()
+    )
+    assert 5 <= made.run().programs <= 8
 
 
 def test_a_suspect_that_triage_itself_fails_on_is_told_and_kept_and_the_others_are_minimized(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from minimizer.reduce import Reduction
 from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, waiting
+from tests.commands.calls import FINDING
 
 
 def stored(**changes: Any) -> Finding:
@@ -109,3 +112,34 @@ def test_what_is_recognised_is_counted_by_fault_with_its_experiments(plan: Plan)
     summary = queue.totals.summary()
     assert summary["recognised"] == {"F1234567": [1, 2]}
     assert (summary["minimized"], summary["known_findings"], summary["findings"]) == (2, {"wrong": 3}, {})
+
+
+def test_triage_waits_once_it_had_a_quarter_of_the_cpu_while_exploring_finds_what_is_new(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent, flat = [0.0], [False]
+    monkeypatch.setattr(triages, "spent_seconds", lambda: spent[0])
+    triage = waiting(plan)
+    triage.plateau = lambda: flat[0]
+    triage.totals.phases["cpu"] = 300.0
+    for total, waits in ((300.0, False), (359.0, False), (399.0, False), (401.0, True)):
+        spent[0] = total
+        assert triage._has_had_its_share() is waits
+    flat[0] = True
+    assert not triage._has_had_its_share()
+    flat[0], triage.closing = False, True
+    assert not triage._has_had_its_share()
+
+
+def test_a_new_fault_is_announced_to_a_command(plan: Plan, tmp_path: Path) -> None:
+    out, said = tmp_path / "out", list[str]()
+    triage = waiting(replace(plan, on_finding=f'(echo "$BACKFUZZ_CLASS $BACKFUZZ_FINDING"; cat) > {out}; exit 3'))
+    triage.say = said.append
+    with open_store(plan.db) as store:
+        store.add(FINDING)
+    triage._announce(FINDING)
+    until = time.monotonic() + 20
+    while not said and time.monotonic() < until:
+        time.sleep(0.02)
+    assert out.read_text().startswith(f"wrong {FINDING.id}\nwrong {FINDING.id}: gradients_agree/wrong")
+    assert said[0].endswith("exit status 3")

@@ -1,0 +1,50 @@
+"""A ledger that cannot be used now: it is waited for, and what was found is kept beside it meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzzer.campaign.plan import Plan
+from fuzzer.findings.store import Store, StoreError, open_store
+from fuzzer.judgement.verdict import Finding
+
+RETRY_SECONDS = 2.0  # after the five that SQLite itself waits for a lock
+BESIDE = "findings.db"  # in the campaign's folder
+
+
+def add_patiently(finding: Finding, plan: Plan, campaign: str, expired: Callable[[], bool]) -> bool:
+    """Store a verified finding in the ledger, whenever that can be written; whether it was new. Raises StoreError once
+    there is no time left: the finding is then in a ledger in the campaign's folder, for `backfuzz merge`."""
+    beside = plan.own(campaign) / BESIDE
+    try:
+        return _add(plan.db, finding)
+    except StoreError:
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        _add(beside, finding)
+    while True:
+        try:
+            return _add(plan.db, finding)
+        except StoreError:
+            if expired():
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def write_patiently(db: Path, work: Callable[[Store], object], expired: Callable[[], bool]) -> None:
+    """Do some work on a ledger, whenever that can be written. Raises StoreError once there is no time left."""
+    while True:
+        try:
+            with open_store(db) as store:
+                work(store)
+            return
+        except StoreError:
+            if expired():
+                raise
+            time.sleep(RETRY_SECONDS)
+
+
+def _add(db: Path, finding: Finding) -> bool:
+    with open_store(db) as store:
+        return store.add(finding)

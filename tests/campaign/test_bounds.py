@@ -1,0 +1,31 @@
+"""Bounds: a full disk, a folder that is too large."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzzer.campaign import bounds
+from fuzzer.campaign.bounds import LEAST_FREE_BYTES, Room, folder_bytes
+
+
+def test_there_is_no_room_on_a_full_disk_until_something_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [LEAST_FREE_BYTES - 1]
+    monkeypatch.setattr(bounds, "free_bytes", lambda folder: free[0])
+    room = Room(tmp_path, None)
+    assert room.lacking() == f"the disk of {tmp_path} has 255 MiB left"
+    free[0] += 1
+    assert room.lacking() == ""
+
+
+def test_a_folder_that_is_larger_than_it_may_be_has_no_room_until_it_is_smaller(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "code").write_bytes(b"x" * (3 << 20))
+    assert folder_bytes(tmp_path) >= 3 << 20
+    room = Room(tmp_path, 2 << 20)
+    assert room.lacking() == f"{tmp_path} has 3 MiB, more than --max-disk"
+    (tmp_path / "kernels" / "code").unlink()
+    assert room.lacking() == ""

@@ -1,0 +1,46 @@
+"""The heartbeat: rows that say when, files that do not grow for ever, numbers for Prometheus."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fuzzer.campaign.heartbeat import HEARTBEAT_FILE, Heartbeat, RotatingLog, last_beat, prometheus, told
+
+ROW = {"seconds": 61.5, "programs": 12, "new": {"wrong": 2}, "suspects": {"raises": 3}, "paused": False}
+
+
+def test_the_last_whole_row_is_read_with_its_time_also_while_the_next_is_written(tmp_path: Path) -> None:
+    heart = Heartbeat(tmp_path)
+    assert heart.due()
+    heart.beat(ROW)
+    assert not heart.due()
+    with (tmp_path / HEARTBEAT_FILE).open("a") as half:
+        half.write('{"time": "20')
+    row = last_beat(tmp_path)
+    assert row is not None
+    assert row["programs"] == 12
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(row["time"])).total_seconds()) < 60
+    assert re.fullmatch(r"runs \(.*\): 12 programs, 2 new fault\(s\); suspects waiting: 3 raises", told(row))
+    assert told(row | {"time": "2026-01-01T00:00:00+00:00", "paused": True}).startswith("was killed, or hangs")
+    assert told(row | {"ended": True}).startswith("does not run any more")
+    assert last_beat(tmp_path / "none") is None
+
+
+def test_a_log_keeps_two_files_and_no_more(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "log", most=100)
+    for n in range(40):
+        log.write({"n": n})
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "log.1"}
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 240
+
+
+def test_prometheus_reads_every_line(tmp_path: Path) -> None:
+    lines = list(prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00"}))
+    sample = re.compile(r'backfuzz_[a-z_]+(\{class="[a-z-]+"\})? [-+.e\d]+')
+    assert [line for line in lines if not line.startswith("# ") and not sample.fullmatch(line)] == []
+    assert "backfuzz_programs 12" in lines
+    assert 'backfuzz_new_faults{class="wrong"} 2' in lines
+    assert "backfuzz_paused 0" in lines
+    assert "backfuzz_heartbeat_timestamp_seconds 1767225600" in lines

@@ -1,0 +1,26 @@
+"""A ledger that cannot be used: what was found is kept beside it. Campaigns that wait for one are in test_loop."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzzer.campaign.patience import BESIDE, add_patiently, write_patiently
+from fuzzer.campaign.plan import Plan
+from fuzzer.findings.store import StoreError, open_store
+from tests.commands.calls import FINDING
+
+
+def test_a_finding_that_the_ledger_never_took_lies_in_one_beside_it(plan: Plan) -> None:
+    plan.db.write_text("no database")
+    with pytest.raises(StoreError, match="no SQLite database"):
+        add_patiently(FINDING, plan, "c1", lambda: True)
+    with open_store(plan.own("c1") / BESIDE, create=False) as store:
+        assert [found.id for found in store.list()] == [FINDING.id]
+    with pytest.raises(StoreError, match="no SQLite database"):
+        write_patiently(plan.db, lambda store: store.set_natural(FINDING), lambda: True)
+
+
+def test_a_ledger_that_can_be_written_gets_it_at_once(plan: Plan) -> None:
+    assert add_patiently(FINDING, plan, "c1", lambda: True)
+    assert not add_patiently(FINDING, plan, "c1", lambda: True)
+    assert not plan.own("c1").exists()
