@@ -18,6 +18,9 @@ from fuzzer.campaign.plan import BLIND, STAGED
 from fuzzer.commands.exits import DIFFERS, INTERRUPTED, Refusal, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import (
+    DURATION,
+    SIZE,
+    TIME,
     Number,
     also_option,
     backend_option,
@@ -45,6 +48,8 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 @main.command()
 @click.option("--minutes", type=Number(0), default=None, help="Stop drawing after this time.")
+@click.option("--duration", type=DURATION, default=None, help="The same with a unit: 90s, 30m, 12h, 14d, 1d12h.")
+@click.option("--until-plateau", is_flag=True, help="Stop drawing when half of the programs brought no new feature.")
 @click.option("--programs", type=click.IntRange(1), default=None, help="Stop after drawing this many programs.")
 @click.option(
     "--seed",
@@ -119,9 +124,23 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     help="Another ledger, whose faults count as known, too; it is only read (repeatable).",
 )
 @click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new fault.")
+@click.option(
+    "--on-finding",
+    default="",
+    metavar="COMMAND",
+    help="A command of the shell for each new fault: it is told on its standard input, and in BACKFUZZ_FAULT, "
+    "BACKFUZZ_FINDING, BACKFUZZ_CLASS, BACKFUZZ_DB.",
+)
+@click.option("--deadline", type=TIME, default=None, help="Of one program, such as 90s, which is the default.")
+@click.option("--max-memory", type=SIZE, default=None, help="Of the host, for all workers together, such as 16G.")
+@click.option(
+    "--max-disk", type=SIZE, default=None, help="Of the campaign's folder, such as 20G: it pauses where that is full."
+)
 @exit_codes
 def fuzz(
     minutes: float | None,
+    duration: float | None,
+    until_plateau: bool,
     programs: int | None,
     seed: int,
     device: str | None,
@@ -144,14 +163,20 @@ def fuzz(
     as_json: bool,
     known: tuple[Path, ...],
     fail_on_finding: bool,
+    on_finding: str,
+    deadline: float | None,
+    max_memory: float | None,
+    max_disk: float | None,
 ) -> None:
     """Draw programs, run them compiled and in eager, report what cannot be rounding.
 
-    Without --minutes or --programs it runs until Ctrl-C, which stops it cleanly; a second Ctrl-C kills it.
+    Without --minutes, --duration or --programs it runs until Ctrl-C (or SIGTERM, or SIGHUP), which stops it cleanly
+    within 20 seconds; a second one kills it.
 
     Exit codes: 0 it ran; 1 with --fail-on-finding and a new fault; 2 usage; 3 this machine cannot run it; 130
     interrupted.
     """
+    from fuzzer.campaign.bounds import Bounds
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan
     from fuzzer.campaign.view import Lines, Live
@@ -162,6 +187,11 @@ def fuzz(
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
 
+    minutes = _minutes(minutes, duration)
+    if until_plateau and (unguided or again):
+        raise UsageError("--until-plateau goes with a campaign that keeps a corpus, not with --unguided or --again")
+    memory, disk = (None if size is None else int(size) for size in (max_memory, max_disk))
+    bounds = Bounds(memory, disk, deadline, until_plateau)
     chosen = _named_routes(routes)
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
@@ -171,7 +201,8 @@ def fuzz(
     command = "backfuzz " + shlex.join(sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
     together = batch or usual_batch(task.place.subject, task.staged)
-    plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known)
+    plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
+    plan = replace(plan, bounds=bounds, on_finding=on_finding)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)
@@ -180,7 +211,7 @@ def fuzz(
     plan = replace(plan, task=task, programs=most, batch=together)
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say, lambda own: source.schedule(task, own))
-    _install_interrupt(campaign, view.say)
+    _install_stop(campaign, view.say)
     with view:
         totals = campaign.run(view.update)
     view.end(totals)
@@ -192,6 +223,13 @@ def fuzz(
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
+
+
+def _minutes(minutes: float | None, duration: float | None) -> float | None:
+    """How long to draw. Raises UsageError."""
+    if minutes is not None and duration is not None:
+        raise UsageError("--minutes and --duration say the same: leave one of them out")
+    return minutes if duration is None else duration / 60
 
 
 def _named_routes(text: str | None) -> tuple[str, ...]:
@@ -230,13 +268,17 @@ def _check_routes(task: Any) -> None:
         check_backend(route, task.place.subject.compiler)
 
 
-def _install_interrupt(campaign: Any, say: Callable[[str], None]) -> None:
-    """First Ctrl-C: stop cleanly and keep everything. Second: kill."""
+def _install_stop(campaign: Any, say: Callable[[str], None]) -> None:
+    """First Ctrl-C, SIGTERM or SIGHUP: stop cleanly and keep everything. Second: kill."""
 
-    def stop(*_: Any) -> None:
+    def stop(number: int, *_: Any) -> None:
         if campaign.stopping:
             os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(INTERRUPTED)
-        campaign.stopping = True
+        campaign.stop()
+        if number == signal.SIGHUP:  # the terminal is gone, and writing to it is an error
+            for stream in (1, 2):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         say("stopping: what is running ends first, everything is kept (Ctrl-C again kills)")
 
-    signal.signal(signal.SIGINT, stop)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)

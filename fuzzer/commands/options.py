@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +73,44 @@ also_option = click.option(
     callback=_known_oracles,
     help="An oracle that is silent unless asked for (repeatable).",
 )
+
+
+def _some_workers(context: click.Context, parameter: click.Parameter, workers: int | None) -> int | None:
+    """So many workers, where the machine can have them. Raises BadParameter."""
+    if workers is not None:
+        from fuzzer.execution.capacity import most_workers
+
+        if workers > (most := most_workers()):
+            raise click.BadParameter(f"{workers} is more than this machine can run: at most {most}, 16 a core")
+    return workers
+
+
+class Amount(click.ParamType):
+    """A number with a unit behind it, as a float; several may follow each other: 1d12h. units: what each stands for, of
+    which "" is that of a bare number."""
+
+    def __init__(self, name: str, units: dict[str, float]):
+        self.name, self.units = name, units
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        named = "|".join(map(re.escape, filter(None, self.units)))
+        parts = re.findall(rf"(\d+(?:\.\d+)?)({named}|$)", str(value).strip(), re.IGNORECASE)
+        total = sum(float(number) * self.units[unit.lower()] for number, unit in parts)
+        if "".join(map("".join, parts)) != str(value).strip() or not total:
+            self.fail(f"{value!r} is no {self.name}: a number and {', '.join(filter(None, self.units))}")
+        return total
+
+
+DURATION = Amount("duration", {"": 60.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
+TIME = Amount("time", {"": 1.0, "s": 1.0, "m": 60.0})
+SIZE = Amount("size", {"": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40})
 workers_option = click.option(
     "--workers",
     type=click.IntRange(1),
     default=None,
+    callback=_some_workers,
     help="Processes. Default: one a core, two with a GPU, fewer where RAM or GPU memory has less than a GiB for each.",
 )
 corpus_option = click.option(

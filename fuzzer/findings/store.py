@@ -130,7 +130,8 @@ class Store:
         if repr(changed) == repr(known):  # nan differs from itself
             return False
         with self._writing() as db:
-            faults.set_diagnosis(db, known, finding)
+            file.put(db, "variant", {"id": finding.id, **to_row({name: getattr(finding, name) for name in DIAGNOSED})})
+            faults.assign(db, changed)
         return True
 
     def set_natural(self, finding: Finding) -> bool:

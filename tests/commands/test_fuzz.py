@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.schedule import STAGED
+from fuzzer.campaign.plan import STAGED
 from fuzzer.campaign.totals import Totals
 from fuzzer.commands.fuzz import _share_staged
 from fuzzer.execution import batch as execution_batch
@@ -50,19 +50,19 @@ def wait_for(running: subprocess.Popen[str], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "onward", "end", "left"),
+    ("options", "onward", "end", "left", "sent"),
     [
-        ((), "its corpus", "--seed 7 --resume\n", ["campaigns", "corpus"]),
-        (("--unguided",), "another seed", "--unguided --seed 8\n", ["campaigns"]),
+        ((), "its corpus", "--seed 7 --resume\n", ["campaigns", "corpus"], signal.SIGINT),
+        (("--unguided",), "another seed", "--unguided --seed 8\n", ["campaigns"], signal.SIGTERM),
     ],
-    ids=["guided", "unguided"],
+    ids=["guided, Ctrl-C", "unguided, SIGTERM"],
 )
 def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
-    tmp_path: Path, options: tuple[str, ...], onward: str, end: str, left: list[str]
+    tmp_path: Path, options: tuple[str, ...], onward: str, end: str, left: list[str], sent: int
 ) -> None:
     running = fuzz("--seed", "7", *options, canaries=False)
     wait_for(running, "0 canaries rang")
-    os.killpg(running.pid, signal.SIGINT)  # what a terminal does: every process of the group gets it
+    os.killpg(running.pid, sent)  # what a terminal does: every process of the group gets it
     out, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
     assert "stopping" in out
@@ -70,6 +70,20 @@ def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     assert err.startswith(f"stopped; go on with {onward}: backfuzz fuzz ")
     assert err.endswith(end)
     assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == left
+
+
+def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path: Path) -> None:
+    running = fuzz("--seed", "7", canaries=False)
+    wait_for(running, "0 canaries rang")
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    running.stderr.close()
+    os.kill(running.pid, signal.SIGHUP)
+    assert running.wait(timeout=60) == 130
+    [own] = (tmp_path / ".backfuzz" / "campaigns").iterdir()
+    assert json.loads((own / "summary.json").read_text())["seconds"] > 0
+    assert call("status").exit_code == 0
 
 
 def test_the_second_ctrl_c_kills_at_once() -> None:

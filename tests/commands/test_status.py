@@ -92,6 +92,14 @@ def test_lines_of_another_torch_are_not_compared(corpus: Corpus) -> None:
     assert f"was made with torch 2.0.0, this is {torch.__version__}" in done.output
 
 
+def test_status_reads_a_campaign_that_runs_or_was_killed_before_it_wrote_how_far_it_is(corpus: Corpus) -> None:
+    corpus.save({"lines": 0.0, "next": 0})
+    corpus.learn(shown(operand=frozenset({1})))  # in the index, not in the state
+    done = CliRunner().invoke(commands.main, ["status", "--corpus", str(corpus.folder)])
+    assert done.exit_code == 0, done.output
+    assert "operand        1 features" in done.output
+
+
 def test_status_without_a_campaign_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(commands.main, ["status", "--corpus", str(tmp_path / "none")])
     assert done.exit_code == 2
