@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fuzzer.findings.cause import cause_of
 from fuzzer.findings.diagnosed import NO_MORE
 from fuzzer.findings.query import Wanted, read_rows
-from fuzzer.findings.rows import decode, from_row
+from fuzzer.findings.rows import DIAGNOSED, decode, from_row, to_row
 from fuzzer.findings.title import title
 from fuzzer.judgement.verdict import CLASSES, Finding
 
@@ -92,6 +92,14 @@ def assign(db: Database, finding: Finding) -> str:
     for changed in {own, fault} - {""}:
         refresh(db, changed)
     return fault
+
+
+def set_diagnosis(db: Database, finding: Finding, told: Finding) -> None:
+    """Store of a known variant what was diagnosed of it; what is known then may tell that its fault is another."""
+    held = {name: getattr(told, name) for name in DIAGNOSED}
+    changes = ", ".join(f"{name} = ?" for name in held)
+    db.conn.execute(f"update variant set {changes} where id = ?", [*to_row(held).values(), finding.id])
+    assign(db, replace(finding, **held))
 
 
 def alike(db: Database, finding: Finding) -> str | None:

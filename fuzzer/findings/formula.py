@@ -11,7 +11,6 @@ import itertools
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 Numbers = Mapping[str, int]
 Row = tuple[Numbers, float]  # the numbers at hand, and the ratio
@@ -100,17 +99,6 @@ def _formula(over: _Term, under: _Term, values: tuple[float, ...]) -> Formula:
         return Formula(told[0], names, values)
     parts = [f"({text})" if " " in text else text for text in told]
     return Formula(" / ".join(parts), names, values)
-
-
-# ---------------------------------------------------------------- fractions
-
-_MOST_DENOMINATOR = 64  # by chance one number in 400 is within a millionth of such a fraction
-
-
-def ratio_text(value: float) -> str:
-    """`20/13`, `2`, or the number where it is no fraction of small numbers."""
-    near = Fraction(value).limit_denominator(_MOST_DENOMINATOR)
-    return str(near) if abs(float(near) - value) <= 1e-6 * abs(value) else f"{value:.5g}"
 
 
 # ---------------------------------------------------------------- conditions

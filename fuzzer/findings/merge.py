@@ -11,7 +11,7 @@ from sqlite_utils import Database
 from fuzzer.findings import faults, file
 from fuzzer.findings.diagnosed import diagnosed_by, keep_earlier
 from fuzzer.findings.faults import State
-from fuzzer.findings.rows import DIAGNOSED, decode, from_row, to_row
+from fuzzer.findings.rows import decode, from_row
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,7 @@ def _take_diagnosis(db: Database, theirs: dict[str, Any]) -> None:
     known, told = decode(from_row(mine)), decode(from_row(theirs))
     if diagnosed_by(told) > diagnosed_by(known):
         told = replace(told, attachments=keep_earlier(told, known))
-        file.put(db, "variant", {"id": told.id, **to_row({name: getattr(told, name) for name in DIAGNOSED})})
-        faults.assign(db, replace(known, **{name: getattr(told, name) for name in DIAGNOSED}))
+        faults.set_diagnosis(db, known, told)
 
 
 def _our_faults(db: Database, other: Database) -> dict[str, str]:

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fuzzer.findings.formula import Formula, condition, fit, ratio_text
+from fuzzer.findings.formula import Formula, condition, fit
+from fuzzer.judgement.fraction import fraction
 from fuzzer.judgement.verdict import ELEMENTS, SUMS, WORST
 from fuzzer.language.program import DIFFERENTIABLE
 from fuzzer.language.text import parse
@@ -219,17 +220,12 @@ def shape_rows(scope: Scope) -> list[tuple[str, ...]]:
     for row in rows:
         ratio = row.ratios[kind]
         predicted = ((f"{next(given):.6g}" if ratio else "") if formula else None,)
-        cells = (*(str(row.numbers.get(name, "")) for name in names), _shown(ratio))
+        cells = (*(str(row.numbers.get(name, "")) for name in names), fraction(ratio))
         found.append((*cells, *(p for p in predicted if p is not None)))
     return found
 
 
 _LEAST_SHAPES = 2
-
-
-def _shown(ratio: float) -> str:
-    near = ratio_text(ratio)
-    return f"{ratio:.6g} = {near}" if "/" in near else near
 
 
 def _varied(rows: Iterable[Row]) -> list[str]:

@@ -130,8 +130,7 @@ class Store:
         if repr(changed) == repr(known):  # nan differs from itself
             return False
         with self._writing() as db:
-            file.put(db, "variant", {"id": finding.id, **to_row({name: getattr(finding, name) for name in DIAGNOSED})})
-            faults.assign(db, changed)
+            faults.set_diagnosis(db, known, finding)
         return True
 
     def set_natural(self, finding: Finding) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from fuzzer.judgement.pattern import fraction
+from fuzzer.judgement.fraction import fraction
 from fuzzer.judgement.trial import Trial
 from fuzzer.judgement.verdict import ELEMENTS, SUMS, WORST, Comparison
 from fuzzer.language.program import extent

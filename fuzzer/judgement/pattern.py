@@ -7,23 +7,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from fractions import Fraction
 
 import torch
 
-_MAX_DENOMINATOR = 64  # denominators up to this are told; by chance one number in 400 is within 1e-6 of such a fraction
+from fuzzer.judgement.fraction import fraction
+
 # Wrong values are themselves rounded: ratios this close (relative) are one ratio.
 _SAME_RATIO = 1e-3
 _MOST_RATIOS = 3  # more different ones are no pattern
 _MOST_LISTED = 8  # indices of a dimension that are listed one by one
 CANVAS = (16, 64)  # rows and columns of a drawing
-
-
-def fraction(value: float) -> str:
-    """A number, with the fraction of small numbers that it is: 1.53846 (20/13)."""
-    near = Fraction(value).limit_denominator(_MAX_DENOMINATOR)
-    exact = near.denominator > 1 and abs(float(near) - value) <= 1e-6 * abs(value)
-    return f"{value:.6g} ({near})" if exact else f"{value:.6g}"
 
 
 def elements(mask: torch.Tensor) -> str:

@@ -37,6 +37,6 @@ def test_show_tells_the_scope(db: Path) -> None:
         "scope: fails in f32; any of 6 sizes and attributes tried; the wrong sum is the right one times n / (n - k)"
         in text
     )
-    assert "  20           7            5      1.53846 = 20/13       1.53846\n" in text
+    assert "  20           7            5      1.53846 (20/13)       1.53846\n" in text
     [told] = json.loads(call("show", FINDING.id, "--db", db, "--json").stdout)["scopes"]
     assert told["formula"] == "n / (n - k), n = x0.shape[1], k = x1.shape[1]"

@@ -28,7 +28,7 @@ def test_vary_stores_the_scope_of_a_finding_and_prints_its_tables(db: Path, monk
     assert lines[0] == FINDING.id
     assert lines[1].startswith("fails in f32; any of 6 sizes and attributes tried; ")
     assert lines[1].endswith("(torch 2.11.0, cpu, at the stage ir)")
-    assert "  20           7            5      1.53846 = 20/13       1.53846" in lines
+    assert "  20           7            5      1.53846 (20/13)       1.53846" in lines
     with open_store(db) as opened:
         assert opened.scopes(FINDING.id) == (SCOPE,)
     [told] = json.loads(call("vary", FINDING.id, "--db", db, "--json").stdout)

@@ -184,7 +184,7 @@ def test_the_scope_is_a_line_above_and_folded_tables_below() -> None:
     )
     assert "<summary>Scope: 6 programs beside it, and what they show</summary>" in below
     assert "| dtype | f64 | fails |  |  |  |" in below
-    assert "| 20 | 7 | 5 | 1.53846 = 20/13 | 1.53846 |" in below
+    assert "| 20 | 7 | 5 | 1.53846 (20/13) | 1.53846 |" in below
     assert "Scope" not in issue(finding(RELU))
 
 

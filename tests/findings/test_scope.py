@@ -54,7 +54,7 @@ def test_the_summary_tells_which_sizes_fail() -> None:
 def test_the_shape_table_has_the_numbers_that_vary_the_ratio_and_what_the_formula_gives() -> None:
     told = scope(*SHAPES)
     assert shape_head(told) == ("x0.shape[1]", "x1.shape[1]", "start", "wrong / right (sums)", "n / (n - k)")
-    assert shape_rows(told)[0] == ("20", "7", "5", "1.53846 = 20/13", "1.53846")
+    assert shape_rows(told)[0] == ("20", "7", "5", "1.53846 (20/13)", "1.53846")
     assert shape_rows(told)[4] == ("13", "6", "0", "0", "")
 
 

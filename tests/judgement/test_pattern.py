@@ -11,7 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzzer.judgement.pattern import CANVAS, elements, fraction, mask_text, ratio
+from fuzzer.judgement.fraction import fraction
+from fuzzer.judgement.pattern import CANVAS, elements, mask_text, ratio
 
 ALL = slice(None)
 
@@ -122,10 +123,3 @@ numbers = st.lists(st.floats(0.5, 100) | st.floats(-100, -0.5), min_size=2, max_
 def test_a_constant_factor_is_found_whatever_the_values(values: list[float], factor: Fraction) -> None:
     expected = wide(*values)
     assert ratio(expected * float(factor), expected) == f"constant factor {fraction(float(factor))}"
-
-
-@given(st.fractions(-8, 8, max_denominator=64))
-def test_a_fraction_of_small_numbers_is_written_as_one(value: Fraction) -> None:
-    told = fraction(float(value))
-    assert (f"({value})" in told) == (value.denominator > 1)
-    assert float(told.split()[0]) == pytest.approx(float(value), rel=1e-5, abs=1e-12)
