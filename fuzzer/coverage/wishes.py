@@ -29,7 +29,7 @@ from fuzzer.language.classes import (
     possible_layouts,
 )
 from fuzzer.language.ops.spec import REQUIRED, Attribute, Limits, OpSpec
-from fuzzer.language.values import GENERAL
+from fuzzer.language.values import GENERAL, SPECIAL
 
 _ROUND = 20  # programs of one node in a round of lengths; of k nodes there are as many over k, as in a blind campaign
 _KEPT = 4096  # programs of which it is kept; for one before these all is made again, in 0.2 ms each
@@ -117,7 +117,7 @@ class Wishes:
         if not layouts:
             return wish
         *_, place, kind = self._least(*layouts)
-        suited = ("", *spec.operands[int(place)].values, *GENERAL)
+        suited = ("", *spec.operands[int(place)].values, *GENERAL, *SPECIAL)
         recipe = self._least(*((spec.name, "values", place, name) for name in suited))[3]
         return replace(wish, operand=int(place), layout=kind, values=recipe)
 

@@ -10,7 +10,7 @@ from typing import Any
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.wish import Wish
 from fuzzer.language.interpret import apply, materialise
-from fuzzer.language.ops.spec import Limits
+from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import Leaf, Node, TensorType, writes
 
 # "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
@@ -33,6 +33,7 @@ class Draft:
     target  the value that the node being drawn writes to.
     may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
     knobs   how it is drawn where nothing else decides.
+    fills   the ops that make tensors of one number everywhere, in place of new leaves.
     wish    what is asked of the node being drawn;  linked: the values, one of which it is asked to read.
     """
 
@@ -50,6 +51,7 @@ class Draft:
     anchor: str = ""
     target: str = ""
     knobs: Knobs = USUAL
+    fills: tuple[OpSpec, ...] = ()
     wish: Wish | None = None
     linked: tuple[str, ...] = ()
 

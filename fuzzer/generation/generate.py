@@ -24,6 +24,7 @@ from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops import OPS, REAL
+from fuzzer.language.ops.constant import FAMILY as FILLS
 from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import (
     NORMAL,
@@ -47,6 +48,9 @@ from fuzzer.language.routes import ROUTES, acts, draw_route
 DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15, "c64": 1.4, "c128": 0.6}
 # A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
 _MAX_REDRAWS = 8
+# Results that are not finite, huge or all zero, and gradients that would show nothing, are kept in this share: a
+# constant is what passes fold, and NaN and infinities have rules of their own.
+_KEPT = 0.1
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
@@ -79,11 +83,12 @@ def generate(
         for _ in range(_MAX_REDRAWS):
             asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "") or knobs.dtype
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-            draft = Draft(rng, limits, dtype, any(ROUTES[name].writes_leaves for name in routes), knobs=knobs)
+            writing = any(ROUTES[name].writes_leaves for name in routes)
+            draft = Draft(rng, limits, dtype, writing, knobs=knobs, fills=tuple(groups.get(FILLS, ())))
             _draw_body(draft, groups, wishes)
             _close_loose_results(draft, ops)
             program = draw_regions(_finish(draft, routes, device, fixed), rng, portable)
-            if has_detectable_gradient(program):
+            if has_detectable_gradient(program) or rng.random() < _KEPT:
                 break
     return program
 
@@ -172,7 +177,7 @@ def add_node(draft: Draft, spec: OpSpec) -> bool:
         node = draw_node(draft, spec)
         if all(within_limits(leaf, draft.limits) for leaf in draft.leaves[mark[0] :]):
             run_node(draft, node, spec)
-            if _has_eager_gradient(draft, spec) and (has_useful_values(draft, node) or draft.rng.random() >= 0.97):
+            if _has_eager_gradient(draft, spec) and (has_useful_values(draft, node) or draft.rng.random() < _KEPT):
                 return True
     except Rejected:
         if not spec.takes_complex:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from fuzzer.language.program import (
     FLOATS,
     NORMAL,
     Argument,
+    Dtype,
     Leaf,
     Node,
     Recipe,
@@ -32,8 +32,10 @@ from fuzzer.language.program import (
     extent,
     writes,
 )
-from fuzzer.language.values import GENERAL, fill
+from fuzzer.language.values import GENERAL, SPECIAL, fill
 
+_SPECIAL = 0.04  # the share of floating leaves that hold infinities, NaN, zeros of either sign, huge numbers
+_CONSTANT = 0.04  # the share of new floating operands that are constants made in the graph
 _EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
 # Beyond this, values overflow within a node or two: float16 ends at 65504.
 _SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6}
@@ -50,6 +52,8 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
         return Recipe("coins")
     if dtype not in DIFFERENTIABLE:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
+    if rng.random() < _SPECIAL:
+        return Recipe(rng.choice(SPECIAL))
     # wider dtypes end where no value of a real program comes
     suited = [name for name in suited if name != "overflow" or dtype == "f16"]
     if suited and rng.random() < 0.92:
@@ -213,7 +217,24 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = _fresh_shape(draft, operand, d, dtype)
-    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values))
+    return _draw_constant(draft, dtype, shape) or new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values))
+
+
+def _draw_constant(draft: Draft, dtype: str, shape: Shape) -> str:
+    """The name of a new constant of this type, made from a leaf; "" where none is drawn."""
+    sources = [leaf.name for leaf in draft.leaves if leaf.type.differentiable and leaf.name not in draft.dead]
+    fills = [spec for spec in draft.fills if spec.name.startswith("new_")]
+    room = len(draft.nodes) + 1 < draft.limits.max_nodes
+    if not (sources and fills and room and dtype in DIFFERENTIABLE and draft.rng.random() < _CONSTANT):
+        return ""
+    spec, x = draft.rng.choice(fills), draft.rng.choice(sources)
+    d = Draw(draft.rng, draft.limits, [draft.types[x]])
+    drawn = {a.name: shape if a.name == "size" else a.draw(d) for a in spec.attributes}
+    drawn["dtype"] = None if draft.types[x].dtype == dtype else Dtype(dtype)
+    attrs = tuple((a.name, drawn[a.name]) for a in spec.attributes if not _same_value(drawn[a.name], a.default))
+    node = Node((f"v{sum(len(other.outs) for other in draft.nodes)}",), spec.name, (x,), attrs)
+    run_node(draft, node, spec)
+    return node.outs[0]
 
 
 def _draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
@@ -308,21 +329,27 @@ def _results_requiring_grad(draft: Draft, node: Node) -> Sequence[str]:
 def has_useful_values(draft: Draft, node: Node) -> bool:
     """Whether the node's floating results are finite, of sane size and not all zero.
 
-    Where a leaf is there to overflow, three of four elements may; where one factor is zero, the product may be.
+    What was read may be none of it: then three of four elements may be like that. Where one factor is zero, the product
+    may be.
     """
     recipes = {leaf.values.name for leaf in draft.leaves if leaf.name in node.uses}
+    passed_on = any(_extreme(draft.env[u], draft.types[u]) for u in node.uses)
     shown = [name for out in node.outs for name in draft.sharing(out)] if writes(node) else node.outs
     # what a write through a view changed is seen in its base
     for name in [name for name in shown if name not in node.outs] or node.outs:
         value = draft.env[name]
         if not draft.types[name].differentiable or value.numel() == 0:
             continue
-        if "overflow" in recipes and bool((value.isfinite() & (value != 0)).sum() * 4 > value.numel()):
+        if passed_on and bool((value.isfinite() & (value != 0)).sum() * 4 > value.numel()):
             continue
-        top = float(value.abs().max())
-        if not math.isfinite(top) or (top == 0 and "lone_zero" not in recipes) or top > _SANE[draft.types[name].dtype]:
+        if _extreme(value, draft.types[name]) or (not value.any() and "lone_zero" not in recipes):
             return False
     return True
+
+
+def _extreme(value: torch.Tensor, t: TensorType) -> bool:
+    """Whether floating elements are not finite, or so large that they overflow within a node or two."""
+    return t.differentiable and bool(value.numel()) and not float(value.abs().max()) <= _SANE[t.dtype]
 
 
 def within_limits(leaf: Leaf, limits: Limits) -> bool:

@@ -44,6 +44,7 @@ _STEPS = "(torch.eye(*u.shape[-2:]).double() * torch.arange(2, u.shape[-1] + 2) 
 _SYMMETRIC = "(n + n.mT if n.dim() > 1 and n.shape[-1] == n.shape[-2] else n)"
 # The first of these steps as 1/64, the others as they are.
 _SMALL = "(1 - (torch.arange(u.shape[-1]) == 0) * (127 / 128) if u.dim() > 2 else 1.0)"
+_HUGE = "(2.0**12 if DTYPE is torch.float16 else 2.0**768 if DTYPE is torch.float64 else 2.0**96)"
 RECIPES: dict[str, tuple[str, str]] = {
     "normal": ("close to a standard normal", f"{_N}"),
     "uniform": ("uniform in 0..1", "u[0].double() / 2**24"),
@@ -66,6 +67,15 @@ RECIPES: dict[str, tuple[str, str]] = {
     ),
     "large": ("normal times 1000", f"1000 * ({_N})"),
     "tiny": ("normal times 0.0001", f"({_N}) / 10000"),
+    "signed_zeros": (
+        "normal, a third of it zero, of either sign",
+        f"torch.where(u[0] % 3 == 0, (u[1] % 2 * 2 - 1) * 0.0, {_N})",
+    ),
+    "nonfinite": (
+        "normal, a quarter of it infinite or not a number",
+        f"torch.where(u[0] % 4 == 0, torch.tensor([float('inf'), -float('inf'), float('nan')])[u[1] % 3], {_N})",
+    ),
+    "huge": ("normal times what the dtype holds and its square is beyond", f"({_N}) * {_HUGE}"),
     "subnormal": ("below the smallest normal number", f"({_N}) / 8 * torch.finfo(DTYPE).smallest_normal"),
     "separated": ("matrices with singular values near 2, 3, 4, ...", f"({_N}) / 8 + {_STEPS}"),
     "definite": (
@@ -155,6 +165,8 @@ RECIPES_WITH_ARGUMENTS: dict[str, RecipeWithArguments] = {
 }
 
 GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
+# What no model computes with on purpose, and every function has a rule for.
+SPECIAL = ("signed_zeros", "nonfinite", "huge")
 
 
 def range_of(recipe: Recipe) -> tuple[float, float]:

@@ -21,14 +21,14 @@ from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import FLOATS, Cotangent, Program, contiguous, extent
 from fuzzer.language.text import parse, show
-from fuzzer.language.values import GENERAL, RECIPES
+from fuzzer.language.values import GENERAL, RECIPES, SPECIAL
 from tests.drawn import drawn
 
 DRAWN = 400
 TEST_SEEDS = [f"test/{number}" for number in range(100)]
 # Every recipe that several ops ask for or that the generator draws by itself.
 ASKED = Counter(name for s in OPS.values() for name in {name for o in s.operands for name in o.values})
-EVERY_RECIPE = set(GENERAL) | {"coins", "below"} | {name for name, ops in ASKED.items() if ops >= 4}
+EVERY_RECIPE = {*GENERAL, *SPECIAL} | {"coins", "below"} | {name for name, ops in ASKED.items() if ops >= 4}
 
 
 def draws(count: int, **given: object) -> Iterator[Program | str]:
@@ -76,8 +76,10 @@ def test_each_family_is_about_as_likely_as_any_other() -> None:
 
 def test_all_value_recipes_appear() -> None:
     used = {leaf.values.name for p in sample()[0] for leaf in p.leaves}
-    more = {leaf.values.name for p in draws(600) if isinstance(p, Program) for leaf in p.leaves}
-    assert EVERY_RECIPE & set(RECIPES) <= used | more
+    lacking = (EVERY_RECIPE & set(RECIPES)) - used
+    asking = {n: s for n, s in OPS.items() if not lacking.isdisjoint(name for o in s.operands for name in o.values)}
+    more = {leaf.values.name for p in draws(200, ops=asking) if isinstance(p, Program) for leaf in p.leaves}
+    assert lacking <= more
     seeds = {c.values.name for p in sample()[0] for c in cotangents(p)}
     assert {"normal", "ones", "integers", "zeros"} <= seeds
 

@@ -34,7 +34,7 @@ def dense(program: Program) -> float:
     [
         (Knobs(nodes=3.0), Knobs(nodes=0.0), lambda p: len(p.nodes)),
         (Knobs(dense=0.3), Knobs(dense=0.9), dense),
-        (Knobs(reuse=0.9), Knobs(reuse=0.3), lambda p: len(p.leaves) / len(p.nodes)),
+        (Knobs(reuse=0.9), Knobs(reuse=0.3), lambda p: len(p.leaves)),
         (Knobs(closed=0.25), Knobs(closed=1.0), lambda p: sum(n.op == "sum" for n in p.nodes)),
         (Knobs(settings="none"), Knobs(settings="one"), lambda p: len(p.settings)),
         (Knobs(settings="one"), Knobs(settings="several"), lambda p: len(p.settings)),

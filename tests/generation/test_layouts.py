@@ -19,10 +19,10 @@ from fuzzer.generation.draft import Rejected
 from fuzzer.generation.generate import generate
 from fuzzer.generation.layouts import draw_layout, draw_shape
 from fuzzer.judgement.verdict import Finding, Signature
-from fuzzer.language.interpret import apply, cotangents, materialise, run_each
+from fuzzer.language.interpret import apply, cotangents, materialise, run_each, to_function
 from fuzzer.language.ops.spec import Limits, writable
 from fuzzer.language.program import Program, Shape, TensorType, contiguous, extent
-from fuzzer.language.routes import ROUTES
+from fuzzer.language.routes import ROUTES, Call
 from fuzzer.language.text import parse, show
 
 DRAWN = 3000  # programs at most, until every class has been met; it takes about 600
@@ -122,6 +122,16 @@ def where(of: str, t: torch.Tensor, flipped: bool) -> Place:
     return Place(of, tuple(t.shape), tuple(t.stride()), t.storage_offset(), flipped)
 
 
+def runs(program: Program) -> bool:
+    """Whether eager has the gradients on the program's route."""
+    try:
+        function, leaves = to_function(program), materialise(program.leaves)
+        ROUTES[program.route.name].run(Call(program, function, leaves, cotangents(program)))
+    except RuntimeError:
+        return False
+    return True
+
+
 @functools.cache
 def drawn() -> dict[str, list[Program]]:
     """The drawn programs of each class: so many that each has one."""
@@ -132,6 +142,8 @@ def drawn() -> dict[str, list[Program]]:
         with suppress(Rejected), warnings.catch_warnings(action="ignore"):
             route = "vjp" if number % 2 else "autograd"
             program = generate(random.Random(f"layout {number}"), routes=(route,))
+            if not runs(program):
+                continue  # eager refuses its backward
             shown = {f"{p.of}: {name}" for p in places(program) for name, has in CLASSES.items() if has(p)}
             for name in (*shown, *(name for name, has in PROGRAMS.items() if has(program))):
                 found[name].append(program)

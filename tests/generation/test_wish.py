@@ -25,7 +25,7 @@ def first_leaf(program: Program, node: Node, place: int) -> frozenset[str]:
 
 def share(wishes: tuple[Wish, ...], holds: Holds) -> float:
     """Of how many draws some node of the last wish's op holds."""
-    programs = drawn([f"wish/{n}" for n in range(10)], wishes=wishes)
+    programs = drawn([f"wish/{n}" for n in range(20)], wishes=wishes)
     return sum(any(n.op == wishes[-1].op and holds(p, n) for n in p.nodes) for p in programs) / len(programs)
 
 

@@ -17,6 +17,7 @@ from fuzzer.language.values import (
     GENERAL,
     RECIPES,
     RECIPES_WITH_ARGUMENTS,
+    SPECIAL,
     TORCH_DTYPES,
     UnknownRecipe,
     expression,
@@ -44,10 +45,10 @@ def bits(tensor: torch.Tensor) -> bytes:
     return tensor.contiguous().view(torch.uint8 if tensor.dim() else tensor.dtype).numpy().tobytes()
 
 
-def digest(dtypes: Sequence[str]) -> str:
-    """One hash over every recipe in every one of these dtypes that it suits."""
+def digest(dtypes: Sequence[str], recipes: Sequence[Recipe]) -> str:
+    """One hash over these recipes in every one of these dtypes that they suit."""
     told = hashlib.sha256()
-    for recipe in ALL:
+    for recipe in recipes:
         for dtype in dtypes:
             if dtype in DIFFERENTIABLE or recipe.name in ("below", "between", "coins", "integers"):
                 twice = recipe.name == "data" and dtype in COMPLEX  # its parts in turn
@@ -58,15 +59,19 @@ def digest(dtypes: Sequence[str]) -> str:
 
 def test_every_recipe_has_been_listed_here() -> None:
     assert {recipe.name for recipe in ALL} == set(RECIPES) | set(RECIPES_WITH_ARGUMENTS)
-    assert set(GENERAL) <= set(RECIPES)
+    assert set(GENERAL) | set(SPECIAL) <= set(RECIPES)
     assert {v: k for k, v in TORCH_DTYPES.items()} == DTYPE_NAMES
     assert set(TORCH_DTYPES) == set(DTYPES)
 
 
 def test_the_bits_are_the_same_on_every_torch_and_machine() -> None:
     # a change of this number changes what every stored program means
-    assert digest([dtype for dtype in DTYPES if dtype not in COMPLEX]) == "8a1eaf6426af15c1"
-    assert digest(COMPLEX) == "b25680ac80690874"
+    usual = [recipe for recipe in ALL if recipe.name not in SPECIAL]
+    assert digest([dtype for dtype in DTYPES if dtype not in COMPLEX], usual) == "8a1eaf6426af15c1"
+    assert digest(COMPLEX, usual) == "b25680ac80690874"
+    special = [recipe for recipe in ALL if recipe.name in SPECIAL]
+    assert digest(FLOATS, special) == "c91d86ee65d21394"
+    assert digest(COMPLEX, special) == "a1888c154b87bc65"
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda r: r.name)
@@ -96,6 +101,7 @@ RANGES = {
     "probabilities": (0.0498, 0.953),
     "ties": (-0.5, 0.5),
     "zeros": (-3, 3),
+    "signed_zeros": (-3, 3),
     "corners": (-6, 6),
     "integers": (-4, 4),
     "signs": (-1, 1),
@@ -118,7 +124,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("recipe", [r for r in ALL if r.name not in ("subnormal", "overflow")], ids=lambda r: r.name)
+@pytest.mark.parametrize("recipe", [r for r in ALL if r.name in RANGES], ids=lambda r: r.name)
 def test_a_recipe_stays_in_its_range_and_nearly_fills_it(recipe: Recipe, dtype: str) -> None:
     low, high = RANGES[recipe.name]
     drawn = fill(recipe, 3, dtype, shape_of(recipe)).double()
@@ -145,6 +151,18 @@ def test_values_that_overflow_end_where_the_dtype_does(dtype: str) -> None:
         made = function(drawn[drawn > 4])
         assert bool(made.isinf().any())
         assert float(made[made.isfinite()].max()) > torch.finfo(drawn.dtype).max / 4
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_special_values_are_what_functions_have_rules_for(dtype: str) -> None:
+    zeros, nonfinite, huge = (fill(Recipe(name), 3, dtype, SHAPE) for name in SPECIAL)
+    minus = (zeros == 0) & zeros.signbit()
+    assert 0.1 < share(minus) < 0.23
+    assert 0.28 < share(zeros == 0) < 0.39
+    assert all(share(has) > 0.05 for has in (nonfinite.isnan(), nonfinite.isposinf(), nonfinite.isneginf()))
+    assert 0.65 < share(nonfinite.isfinite()) < 0.85
+    assert bool(huge.isfinite().all())
+    assert share(huge.square().isinf()) > 0.9
 
 
 def test_an_almost_singular_matrix_has_one_small_singular_value() -> None:

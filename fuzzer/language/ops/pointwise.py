@@ -68,6 +68,8 @@ _WHOLE = (0.0, 1.0, -1.0, 2.0)
 # both sides of where they leave float16's range
 _GROWING = ("normal", "overflow", "subnormal")
 
+_SIGNED = ("zeros", "signed_zeros")
+
 TABLE = (
     _unary("exp", values=_GROWING),
     _unary("exp2", values=_GROWING),
@@ -78,7 +80,7 @@ TABLE = (
     _unary("log1p", values=("positive", "unit", "tiny")),
     _unary("sqrt", values=("positive", "nonnegative")),
     _unary("rsqrt", values=("positive",)),
-    _unary("reciprocal", values=("positive", "corners")),
+    _unary("reciprocal", values=("positive", "corners", "signed_zeros")),
     _unary("neg", values=("normal", "subnormal")),
     _unary("positive"),
     _unary("abs", values=("zeros", "ties", "subnormal")),
@@ -123,8 +125,8 @@ TABLE = (
     _unary("i0", source="torch.special.i0", entries=("i0",)),
     _unary("i1e", source="torch.special.i1e", dtypes=WIDE),
     _unary("ndtri", source="torch.special.ndtri", values=("probabilities",), dtypes=WIDE),
-    _unary("sgn", values=("zeros",), differentiable=False),
-    _unary("angle", values=("zeros",), differentiable=False),
+    _unary("sgn", values=_SIGNED, differentiable=False),
+    _unary("angle", values=(*_SIGNED, "nonfinite"), differentiable=False),
     _unary("real", source="torch.real"),
     _unary("conj", source="torch.conj"),
     _unary("conj_physical"),
@@ -136,7 +138,12 @@ TABLE = (
     _unary("clamp_min", real("min", -2, 2, (0.0, 0.5, -1.0)), values=("corners",), edges=at("min")),
     _unary("clamp_max", real("max", -2, 2, (0.0, 0.5, -1.0)), values=("corners",), edges=at("max")),
     _unary("radd_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.Tensor.__radd__"),
-    _unary("rmul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.Tensor.__rmul__"),
+    _unary(
+        "rmul_scalar",
+        real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)),
+        source="torch.Tensor.__rmul__",
+        values=("normal", "nonfinite"),
+    ),
     _unary("rpow_scalar", real("other", 0.1, 3, (1.0, 2.0, 0.5)), source="torch.Tensor.__rpow__"),
     _unary("rdiv_scalar", real("other", -2, 2, (1.0, 0.0)), source="torch.Tensor.__rdiv__", values=("positive",)),
     _unary("i0e", source="torch.special.i0e"),
@@ -144,12 +151,12 @@ TABLE = (
     _unary("erfcx", source="torch.special.erfcx", dtypes=WIDE),
     _unary("entr", source="torch.special.entr", values=("positive", "nonnegative")),
     _unary("ndtr", source="torch.special.ndtr"),
-    _unary("log_ndtr", source="torch.special.log_ndtr", dtypes=WIDE),
+    _unary("log_ndtr", source="torch.special.log_ndtr", values=("normal", "large"), dtypes=WIDE),
     _unary("sigmoid"),
     _unary("logit", choice("eps", None, 1e-3, 0.1, 0.3, default=None), values=("probabilities",), edges=_inside),
     _unary("square", values=_GROWING),
     _unary("sinc", values=("zeros", "unit")),
-    _unary("frac", values=("corners",), edges=at(*_WHOLE)),
+    _unary("frac", values=("corners", "signed_zeros"), edges=at(*_WHOLE)),
     _unary("deg2rad"),
     _unary("rad2deg"),
     _unary(
@@ -157,6 +164,7 @@ TABLE = (
         choice("nan", None, 0.0, 1.5, default=None),
         choice("posinf", None, 3.0, default=None),
         choice("neginf", None, -3.0, default=None),
+        values=("nonfinite", "overflow"),
     ),
     _unary(
         "clamp",
@@ -172,12 +180,14 @@ TABLE = (
         values=("positive", "nonnegative", "zeros", "overflow"),
     ),
     _unary("add_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.add"),
-    _unary("mul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.mul", values=_GROWING),
+    _unary(
+        "mul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.mul", values=(*_GROWING, "nonfinite")
+    ),
     _unary("rsub", real("other", -2, 2, (0.0, 1.0)), real("alpha", -2, 2, (1.0, 0.0, 0.5), 1.0)),
     _unary("fmod_scalar", choice("other", 1.0, 0.5, -0.75, 2.0, 3.0), source="torch.fmod", edges=_multiples),
     _unary("remainder_scalar", choice("other", 1.0, 0.5, -0.75, 2.0, 3.0), source="torch.remainder", edges=_multiples),
     _unary("to", computed("dtype", "dtype", lambda d: Dtype(d.rng.choice(d.limits.dtypes))), source="torch.Tensor.to"),
-    _unary("sign", values=("zeros", "subnormal"), differentiable=False),
+    _unary("sign", values=("zeros", "subnormal", *_SIGNED), differentiable=False),
     _unary("trunc", values=("corners",), edges=at(*_WHOLE), differentiable=False),
     _unary("floor", values=("corners",), edges=at(*_WHOLE), differentiable=False),
     _unary("ceil", values=("corners",), edges=at(*_WHOLE), differentiable=False),

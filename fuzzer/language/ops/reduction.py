@@ -98,14 +98,15 @@ def _reduced(d: Draw) -> Value:
 
 _NORMED = ("zeros", "ties", "subnormal", "overflow")
 _KEEPDIM_WITH_DIM = computed("keepdim", "flag", _keep_if_dim, False)
+_SCALES = ("normal", "normal", "integers", "huge", "subnormal")
 _CORRECTION = choice("correction", 1, 0, 2, default=1)
 
 TABLE = (
     _reduction("sum", some(), _KEEPDIM_WITH_DIM, cast(), values=("overflow", "normal"), full=False),
     _reduction("mean", some(), _KEEPDIM_WITH_DIM, cast(), full=False),
     _reduction("sum_to_size", computed("size", "shape", _reduced), source="torch.Tensor.sum_to_size", full=False),
-    _reduction("nansum", some(), KEEPDIM, full=False),
-    _reduction("nanmean", some(), KEEPDIM, full=False),
+    _reduction("nansum", some(), KEEPDIM, values=("normal", "nonfinite"), full=False),
+    _reduction("nanmean", some(), KEEPDIM, values=("normal", "nonfinite"), full=False),
     _reduction("amax", some(default=()), KEEPDIM, values=TIES),
     _reduction("amin", some(default=()), KEEPDIM, values=TIES),
     _reduction("max", dim(), KEEPDIM, values=TIES, results=2, entries=("max.reduction_with_dim",)),
@@ -115,10 +116,10 @@ TABLE = (
     _reduction("aminmax", computed("dim", "dim", maybe_dim, None), KEEPDIM, values=TIES, results=2, since="2.13"),
     _reduction("prod", dim(), KEEPDIM, cast(), values=_ZEROS, full=False),
     _reduction("prod_all", cast(), source="torch.prod", values=_ZEROS, full=False),
-    _reduction("var", some(), _CORRECTION, KEEPDIM),
-    _reduction("std", some(), _CORRECTION, KEEPDIM),
-    _reduction("var_mean", some(), _CORRECTION, KEEPDIM, results=2),
-    _reduction("std_mean", some(), _CORRECTION, KEEPDIM, results=2),
+    _reduction("var", some(), _CORRECTION, KEEPDIM, values=_SCALES),
+    _reduction("std", some(), _CORRECTION, KEEPDIM, values=_SCALES),
+    _reduction("var_mean", some(), _CORRECTION, KEEPDIM, values=_SCALES, results=2),
+    _reduction("std_mean", some(), _CORRECTION, KEEPDIM, values=_SCALES, results=2),
     *(
         _reduction(
             f"{name}_unbiased", flag("unbiased"), source=f"torch.{name}", results=n, entries=(f"{name}.unbiased",)
@@ -167,7 +168,7 @@ TABLE = (
     _reduction("logsumexp", dims(), KEEPDIM, values=("ties", "normal", "overflow"), rank=(1, 5)),
     _reduction("median", dim(), KEEPDIM, values=TIES, results=2),
     _reduction("median_all", source="torch.median", values=TIES),
-    _reduction("nanmedian", dim(), KEEPDIM, values=TIES, results=2),
+    _reduction("nanmedian", dim(), KEEPDIM, values=(*TIES, "nonfinite"), results=2),
     _reduction("trace", rank=(2, 2), dtypes=WIDE),
     _reduction(
         "argmax",

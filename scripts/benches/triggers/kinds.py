@@ -11,11 +11,15 @@ from fuzzer.language.program import Node, Recipe
 Trigger = Callable[[Sketch], bool]
 
 HALF = ("f16", "bf16")
-_ZEROS = frozenset("zeros ties corners integers nonnegative lone_zero coins".split())
-_REPEATED = frozenset("ties corners integers signs zeros nonnegative ones coins".split())
-_NEGATIVE = frozenset("normal unit ties zeros corners integers signs lone_zero large tiny overflow".split())
+_ZEROS = frozenset("zeros signed_zeros ties corners integers nonnegative lone_zero coins".split())
+_REPEATED = frozenset("ties corners integers signs zeros signed_zeros nonfinite nonnegative ones coins".split())
+_NEGATIVE = frozenset(
+    "normal unit ties zeros signed_zeros nonfinite corners integers signs lone_zero large huge tiny overflow".split()
+)
 # Ops whose result is not a number for some negative operands.
 _PARTIAL = frozenset("rsqrt sqrt log log2 log10 log1p acos asin atanh acosh logit lgamma xlogy xlog1py pow".split())
+_ZERO = frozenset("zero_ zeros_like new_zeros".split())
+_CONSTANT = _ZERO | frozenset("fill fill_ ones_like full_like new_ones new_full".split())
 _ROUND_UP = frozenset("ceil round trunc".split())
 
 
@@ -48,13 +52,15 @@ def holds_negative(recipe: Recipe | None) -> bool:
 
 
 def holds_minus_zero(recipe: Recipe | None) -> bool:
-    """Whether a recipe names minus zero."""
+    """Whether a recipe names minus zero, or draws it."""
+    if recipe is not None and recipe.name == "signed_zeros":
+        return True
     return recipe is not None and any(n == 0 and math.copysign(1, n) < 0 for n in numbers(recipe))
 
 
 def holds_nonfinite(recipe: Recipe | None) -> bool:
-    """Whether a recipe names infinity or NaN."""
-    return recipe is not None and not all(map(math.isfinite, numbers(recipe)))
+    """Whether a recipe names infinity or NaN, or draws them."""
+    return recipe is not None and (recipe.name == "nonfinite" or not all(map(math.isfinite, numbers(recipe))))
 
 
 def may_be_minus_zero(s: Sketch, name: str) -> bool:
@@ -71,7 +77,8 @@ def may_be_minus_zero(s: Sketch, name: str) -> bool:
 
 def may_be_nan(s: Sketch, name: str) -> bool:
     """Whether elements of a value may be NaN."""
-    if any(math.isnan(n) for n in numbers(s.recipe(name) or Recipe("none"))):
+    recipe = s.recipe(name) or Recipe("none")
+    if recipe.name == "nonfinite" or any(math.isnan(n) for n in numbers(recipe)):
         return True
     node = s.maker.get(s.source(name))
     return node is not None and node.op in _PARTIAL and holds_negative(s.recipe(node.uses[0]))
@@ -93,10 +100,11 @@ def is_zero_constant(s: Sketch, name: str) -> bool:
     node = s.maker.get(s.source(name))
     if node is None:
         return False
-    return node.op == "zero_" or (node.op in ("fill", "fill_") and s.attr(node, "value") == 0)
+    number = s.attr(node, "value", s.attr(node, "fill_value"))
+    return node.op in _ZERO or (node.op in _CONSTANT and number == 0)
 
 
 def is_constant(s: Sketch, name: str) -> bool:
     """Whether a value is one constant everywhere."""
     node = s.maker.get(s.source(name))
-    return node is not None and node.op in ("zero_", "fill", "fill_")
+    return node is not None and node.op in _CONSTANT

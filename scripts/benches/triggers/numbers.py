@@ -50,7 +50,9 @@ def sign_of_log_ndtr(s: Sketch) -> bool:
     """The sign of log_ndtr is seen where it is minus zero: of large numbers."""
     for node in s.of("log_ndtr"):
         recipe = s.recipe(node.uses[0])
-        large = recipe is not None and (recipe.name in ("large", "overflow") or max(numbers(recipe), default=0) > 40)
+        large = recipe is not None and (
+            recipe.name in ("large", "huge", "overflow") or max(numbers(recipe), default=0) > 40
+        )
         if large and sees_sign(s, node.outs[0]):
             return True
     return False

@@ -82,7 +82,7 @@ def variance_beyond_float32(s: Sketch) -> bool:
         if recipe is None or s.dtype(node.uses[0]) != "f32":
             continue
         sizes = [abs(n) for n in numbers(recipe) if n] if recipe.name == "data" else []
-        if recipe.name in ("subnormal", "overflow") or (sizes and max(sizes) < _SMALLEST_SQUARE):
+        if recipe.name in ("subnormal", "overflow", "huge") or (sizes and max(sizes) < _SMALLEST_SQUARE):
             return True
         if sizes and max(sizes) > _LARGEST_SQUARE:
             return True

@@ -20,7 +20,7 @@ ALIKE = WITH_INDICES | frozenset("var_mean std_mean aminmax frexp chunk unbind".
 _OTHER_SIZES = frozenset("glu".split())
 _LIKE_FIRST_TOO = frozenset(
     """cumsum cumprod logcumsumexp cummax cummin sort msort argsort clone contiguous flip roll fliplr flipud tril triu
-    masked_fill masked_scatter""".split()
+    masked_fill masked_scatter zeros_like ones_like full_like""".split()
 )
 _REDUCTIONS = frozenset(
     """sum mean nansum nanmean amax amin max min prod var std var_mean std_mean logsumexp median nanmedian argmax argmin
@@ -170,6 +170,7 @@ def _pooled_to(dims: int) -> _Rule:
 
 
 _RULES: dict[str, _Rule] = {
+    **{name: lambda s, a: tuple(a["size"]) for name in ("new_zeros", "new_ones", "new_full")},
     "permute": lambda s, a: _permuted(s[0], a["dims"]),
     "transpose": lambda s, a: _exchanged(s[0], a["dim0"], a["dim1"]),
     "t": lambda s, a: s[0][::-1],
