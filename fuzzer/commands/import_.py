@@ -22,9 +22,9 @@ from fuzzer.language.errors import UsageError
 def import_(reference: str, out: Path | None) -> None:
     """Write a Python function as a program: it is called once, and every torch call that it makes becomes a node.
 
-    FILE.py is run; the tuple `inputs` in it holds the tensors that FUNCTION is called with. FUNCTION may be left out
-    where the file defines one function, and may be a torch.nn.Module. Inputs and parameters become leaves, with their
-    types and layouts; with their values too where they have at most 64 elements.
+    FILE.py is run, whatever is in it; the tuple `inputs` in it holds the tensors that FUNCTION is called with. FUNCTION
+    may be left out where the file defines one function, and may be a torch.nn.Module. Inputs and parameters become
+    leaves, with their types and layouts; with their values too where they have at most 64 elements.
 
     Exit codes: 0 written; 2 something in the function cannot be expressed (all of it is named), or usage.
     """

@@ -62,6 +62,17 @@ _EXPLANATIONS: dict[int, tuple[type[StoreError], str]] = {
 
 
 @contextmanager
+def row_errors(path: Path) -> Iterator[None]:
+    """Turn what rows that hold something else raise when they are read into a `StoreError`."""
+    try:
+        yield
+    except StoreError:
+        raise
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, RecursionError) as error:
+        raise CorruptStore(f"{path} is damaged: a row does not hold what it should ({error!r})") from error
+
+
+@contextmanager
 def store_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into a `StoreError` that says what to do."""
     try:

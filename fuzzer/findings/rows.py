@@ -9,6 +9,7 @@ from typing import Any
 from fuzzer.findings.errors import UnverifiedFinding
 from fuzzer.judgement.verdict import FINDINGS, Comparison, Finding, Natural, Signature, parse_signature
 from fuzzer.language.text import parse
+from fuzzer.language.trust import harmless
 
 LEAST_RUNS = 3  # a finding enters only after it reproduced in all of at least this many fresh processes
 
@@ -84,7 +85,16 @@ def to_row(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_row(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: json.loads(v) if key in _JSON_COLUMNS else v for key, v in row.items()}
+    """What a row holds; texts without characters that a terminal obeys, since others may have written them."""
+    return {key: _harmless(json.loads(v) if key in _JSON_COLUMNS else v) for key, v in row.items()}
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, str):
+        return harmless(value)
+    if isinstance(value, dict):
+        return {_harmless(key): _harmless(one) for key, one in value.items()}
+    return list(map(_harmless, value)) if isinstance(value, list) else value
 
 
 def require_verified(finding: Finding) -> None:

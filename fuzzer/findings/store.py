@@ -25,6 +25,7 @@ from fuzzer.findings.errors import (
     StoreError,
     UnknownFinding,
     UnwritableStore,
+    row_errors,
     store_errors,
 )
 from fuzzer.findings.faults import SEARCHED, STATES, Fault, State
@@ -278,7 +279,7 @@ class Store:
 
     @contextmanager
     def _reading(self) -> Iterator[Database | None]:
-        with store_errors(self.path):
+        with store_errors(self.path), row_errors(self.path):
             yield self._db
 
     @contextmanager

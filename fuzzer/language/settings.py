@@ -18,6 +18,7 @@ from fuzzer.language.devices import DEVICES, devices_with_code
 from fuzzer.language.errors import UsageError
 from fuzzer.language.private import CONFIGS, config_module, config_type
 from fuzzer.language.program import Attributes, Value
+from fuzzer.language.trust import why_refused
 from fuzzer.language.tuning import ALL
 
 
@@ -205,6 +206,8 @@ def in_effect(name: str) -> Value:
 
 def _check_value(name: str, value: Value) -> None:
     """Raise UnknownSetting where the setting does not exist or its value is of another type than torch declares."""
+    if why := why_refused(name, value):
+        raise UnknownSetting(why)
     usual = default(name)
     declared = config_type(name)
     kinds = tuple(t for t in (*get_args(declared), declared, type(usual)) if isinstance(t, type))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -33,6 +34,14 @@ from fuzzer.language.program import (
     Value,
     canonical,
     contiguous,
+)
+from fuzzer.language.trust import (
+    MOST_CHARACTERS,
+    MOST_ELEMENTS,
+    MOST_INTEGER,
+    control_character,
+    too_large,
+    why_refused,
 )
 
 _VERSION = 1
@@ -84,7 +93,8 @@ def show_value(value: Value) -> str:
 
 
 def _quote(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + escaped.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 
 
 def _join(parts: list[str], attrs: Attributes) -> str:
@@ -157,11 +167,25 @@ def _show_body(body: tuple[Statement, ...], indent: str) -> list[str]:
 
 def parse(text: str) -> Program:
     """The program that a text describes. Raises `ParseError` (line, column, what was expected)."""
+    if len(text) > MOST_CHARACTERS:
+        raise ParseError(1, 1, f"a text of {MOST_CHARACTERS} characters at most, not {len(text)}")
+    if (found := control_character(text)) is not None:
+        before = text[: found.start()]
+        raise ParseError(before.count("\n") + 1, found.start() - before.rfind("\n"), f"plain text, not {found[0]!a}")
     try:
-        tree = ast.parse(text)
+        return _parse(text)
+    except (RecursionError, MemoryError):
+        raise ParseError(1, 1, "a text that is not nested so deeply") from None
+
+
+def _parse(text: str) -> Program:
+    try:
+        with warnings.catch_warnings():  # Python's own remarks on strings
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
     except SyntaxError as error:
         raise ParseError(error.lineno or 1, error.offset or 1, f"Python syntax: {error.msg}") from None
-    except ValueError as error:  # null bytes
+    except ValueError as error:  # more digits than Python reads
         raise ParseError(1, 1, f"plain text: {error}") from None
     parser = _Parser()
     for statement in tree.body:
@@ -264,6 +288,8 @@ class _Parser:
             if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
                 raise _fail(key or call, "a setting's name in quotes")
             self.settings[key.value] = _value(value)
+            if why := why_refused(key.value, self.settings[key.value]):
+                raise ParseError(key.lineno, key.col_offset + 1, why)
 
     def read_route(self, call: ast.Call) -> None:
         name = [_value(a) for a in call.args]
@@ -293,6 +319,7 @@ class _Parser:
             _integer(fields, "seed"),
             _integer(fields, "offset"),
         )
+        _check_size(given, cotangent.shape, cotangent.stride, cotangent.offset)
         self.note("outputs", call)
         self.outputs.append(Output(_name(call.args[0]), cotangent))
 
@@ -368,12 +395,19 @@ def _stride(fields: dict[str, ast.expr], shape: Shape, at: ast.AST) -> Shape:
     return stride  # type: ignore[return-value]
 
 
+def _check_size(at: ast.AST, shape: Shape, stride: Shape, offset: int) -> None:
+    """Before anything is allocated."""
+    if too_large(shape, stride, offset):
+        raise _fail(at, f"a storage of {MOST_ELEMENTS} elements at most")
+
+
 def _leaf(name: str, call: ast.Call) -> Leaf:
     view = _called(call) == "leaf_view"
     fill = () if view else ("values", "seed")
     fields = _fields(call, 2 if view else 1, ("stride", "offset", "requires_grad", "parameter", "conj", *fill))
     dtype, shape = _type(call.args[-1])
     leaf = Leaf(name, dtype, shape, _stride(fields, shape, call), _integer(fields, "offset"))
+    _check_size(call, leaf.shape, leaf.stride, leaf.offset)
     return replace(
         leaf,
         requires_grad=_flag(fields, "requires_grad", leaf.type.differentiable),
@@ -394,7 +428,10 @@ def _recipe(e: ast.expr) -> Recipe:
             if len(args) != 1 or not isinstance(args[0], ast.List):
                 raise _fail(e, "data([numbers])")
             args = args[0].elts
-        return Recipe(_called(e), tuple(map(_value, args)))
+        numbers = tuple(map(_value, args))
+        if not all(isinstance(number, int | float) for number in numbers):
+            raise _fail(e, f"numbers for {_called(e)}")
+        return Recipe(_called(e), numbers)
     raise _fail(e, 'a value recipe: "name", name(arguments) or data([numbers])')
 
 
@@ -447,6 +484,8 @@ def _attributes(call: ast.Call) -> Attributes:
 
 def _value(e: ast.expr) -> Value:
     if isinstance(e, ast.Constant) and (e.value is None or isinstance(e.value, bool | int | float | str)):
+        if type(e.value) is int and e.value > MOST_INTEGER:
+            raise _fail(e, "an integer of 64 bits")
         return e.value
     if isinstance(e, ast.Tuple | ast.List):
         return tuple(map(_value, e.elts))

@@ -185,7 +185,7 @@ def test_a_parse_error_names_line_column_and_what_was_expected(text: str, line: 
         ("\nx0 = leaf(f32[4])\n", 2, 1, "program(1) as the first statement"),
         ("program(2)\n", 1, 1, "reads format 1, the text says [2]"),
         ("program()\n", 1, 1, "reads format 1"),
-        ("program(1)\0", 1, 1, ""),
+        ("program(1)\0", 1, 11, "plain text"),
     ],
 )
 def test_a_text_that_does_not_begin_as_a_program_says_so(text: str, line: int, column: int, words: str) -> None:

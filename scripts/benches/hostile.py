@@ -1,0 +1,138 @@
+"""Texts and ledgers that others wrote: whatever is in them is refused in one line, soon, and nothing of it runs.
+
+Programs of the corpus with characters, tokens and lines changed, doubled, dropped and exchanged are parsed; what parses
+is shown and parsed again. A ledger of a few findings with bytes flipped is opened and read as `list`, `show` and
+`faults` do. Counted is what raises anything but the error for people, or takes longer than a second.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.findings.errors import StoreError
+from fuzzer.findings.store import open_store
+from fuzzer.language.text import ParseError, parse, show
+
+_TOO_LONG = 1.0
+_FINDINGS = 3  # of a ledger whose bytes are flipped: most of its pages are then read
+_CORPUS = Path(__file__).resolve().parents[2] / "corpus"
+_TOKENS = (
+    "(", ")", "[", "]", "{", "}", ",", "=", ":", ".", "\n", "#", "'", '"', "\\", "-", "**", "*", "0x" + "f" * 40,
+    "1e999", "9" * 30, "9" * 5000, "nan", "None", "True", "\x1b[2J", "\x00", "\ud800", "\u202e",
+    "__import__('os')", "lambda: 0",
+    "f32[2**40]", "f32[1, 1, 1]", "leaf", "leaf_view", "backward", "returns", "settings", "program(1)", "-" * 3000,
+    "(" * 500, 'settings({"inductor.cpp.cxx": ("sh", "x")})', 'settings({"inductor.trace.upload_tar": "curl"})',
+    'data([1, "2"])', "with autocast(dtype=bf16):\n    ", "stride=(9999999999, 1)", "offset=-1", "seed=1.5",
+)  # fmt: skip
+
+
+def changed(rng: random.Random, texts: Sequence[str]) -> str:
+    """A program's text, changed in up to eight places."""
+    text = rng.choice(texts)
+    for _ in range(rng.randint(1, 8)):
+        at, other = rng.randrange(len(text) + 1), rng.choice(texts)
+        to = min(len(text), at + rng.randint(0, 20))
+        start = rng.randrange(len(other))
+        piece = rng.choice((rng.choice(_TOKENS), chr(rng.randrange(1, 0x2030)), other[start : start + 30], text[at:to]))
+        text = text[:at] + piece + text[rng.choice((at, to)) :]
+    return text
+
+
+def try_text(text: str) -> str:
+    """What came of a text: refused, or parsed. Raises whatever is a fault of ours."""
+    try:
+        program = parse(text)
+    except ParseError:
+        return "refused"
+    shown = show(program)
+    assert show(parse(shown)) == shown, "what is shown is not what was read"
+    return "parsed"
+
+
+def flipped(rng: random.Random, content: bytes) -> bytes:
+    """A file with some of its bytes changed."""
+    changed = bytearray(content)
+    for _ in range(2 ** rng.randint(0, 8)):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    return bytes(changed)
+
+
+def try_ledger(path: Path) -> str:
+    """What came of a ledger: refused, or read. Raises whatever is a fault of ours."""
+    try:
+        with open_store(path, create=False) as store:
+            store.list()
+            store.known_faults()
+            for fault in store.faults():
+                store.variants(fault.id)
+            store.campaigns()
+            store.newest_scopes()
+    except StoreError:
+        return "refused"
+    return "read"
+
+
+def count(tries: Iterator[Callable[[], str]], show_first: int = 5) -> dict[str, Any]:
+    """What came of each, how many were faults of ours or took too long, and the first of these."""
+    found, faults, longest = Counter[str](), list[str](), 0.0
+    for attempt in tries:
+        started = time.perf_counter()
+        try:
+            found[attempt()] += 1
+        except BaseException as error:
+            found["faults of ours"] += 1
+            faults.append(f"{type(error).__name__}: {error}"[:300])
+            if isinstance(error, KeyboardInterrupt):
+                raise
+        took = time.perf_counter() - started
+        found["too long"] += took > _TOO_LONG
+        longest = max(longest, took)
+    return dict(found) | {"longest_seconds": round(longest, 3), "first": faults[:show_first]}
+
+
+def hostile(inputs: int, ledgers: int, seed: int, db: Path) -> dict[str, Any]:
+    """Counts of both."""
+    rng = random.Random(seed)
+    texts = [path.read_text() for path in sorted(_CORPUS.rglob("*.prog"))]
+    told = {"texts": count(functools.partial(try_text, changed(rng, texts)) for _ in range(inputs))}
+    with tempfile.TemporaryDirectory() as folder:
+        path, small = Path(folder) / "flipped.db", Path(folder) / "small.db"
+        with open_store(db, create=False) as store, open_store(small) as some:
+            for finding in store.list()[:_FINDINGS]:
+                some.add(finding)
+        content = small.read_bytes()
+
+        def one() -> str:
+            path.write_bytes(flipped(rng, content))
+            return try_ledger(path)
+
+        told["ledgers"] = count(one for _ in range(ledgers))
+    return told
+
+
+@click.command("hostile")
+@click.option("--inputs", type=click.IntRange(0), default=100_000, show_default=True, help="Texts.")
+@click.option("--ledgers", type=click.IntRange(0), default=1000, show_default=True, help="Ledgers.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--db", type=click.Path(path_type=Path, exists=True), default=Path("findings.db"), show_default=True)
+@click.option("--json", "as_json", is_flag=True)
+def hostile_command(inputs: int, ledgers: int, seed: int, db: Path, as_json: bool) -> None:
+    """Parse changed programs and read flipped ledgers: what is not refused in one line?"""
+    told = hostile(inputs, ledgers, seed, db)
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    for what, counts in told.items():
+        click.echo(f"{what}: " + ", ".join(f"{value} {name}" for name, value in counts.items() if name != "first"))
+        for fault in counts["first"]:
+            click.echo(f"  {fault!a}")
