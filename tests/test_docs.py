@@ -87,6 +87,18 @@ def test_no_document_for_users_names_a_command_that_does_not_exist(text: str) ->
     assert set(re.findall(r"`backfuzz ([a-z]+)", text)) == set(COMMANDS)
 
 
+PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
+TYPED = r"^ +(?:\$ )?(?:exec )?(?:\.venv/bin/)?backfuzz ([a-z]+)(.*)$"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_page_that_says_how_to_types_commands_and_options_that_exist(path: Path) -> None:
+    typed = re.findall(TYPED, path.read_text(), re.MULTILINE)
+    assert typed or path.stem == "index"
+    for name, rest in typed:
+        assert set(re.findall(r"--[a-z-]+", rest)) <= options(COMMANDS[name]) | {"--help"}, (name, rest)
+
+
 def test_every_bench_stands_in_its_document_with_its_options_and_no_other() -> None:
     assert isinstance(bench, click.Group)
     rows = {row[0].strip("`"): row for row in cells(BENCH) if len(row) == 3 and row[0].startswith("`")}

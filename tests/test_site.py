@@ -1,0 +1,42 @@
+"""The documentation builds into a site without a warning; a link that leads nowhere is one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sphinx", reason="the extra `docs` is not installed: scripts/test installs it")
+
+ROOT = Path(__file__).parent.parent
+
+
+def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """What scripts/docs does, of any folder and into any folder."""
+    [line] = [line for line in (ROOT / "scripts" / "docs").read_text().splitlines() if "-m sphinx" in line]
+    options = [word for word in line.partition("-m sphinx ")[2].split(" -c ")[0].split() if word.startswith("-")]
+    assert "-W" in options
+    command = [sys.executable, "-m", "sphinx", *options, "-c", ROOT / "docs", "-d", out / "doctrees", source, out]
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
+
+
+def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page(tmp_path: Path) -> None:
+    done = build(ROOT, tmp_path)
+    assert done.returncode == 0, done.stderr
+    documents = {path.relative_to(ROOT).with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
+    assert not [str(page) for page in documents if not (tmp_path / page).exists()]
+    options = (tmp_path / "docs" / "reference" / "options.html").read_text()
+    assert "--until-plateau" in options
+    python = (tmp_path / "docs" / "reference" / "python.html").read_text()
+    assert 'id="fuzzer.language.text.parse"' in python
+
+
+@pytest.mark.parametrize("target", ["nowhere.md", "index.md#nowhere"])
+def test_a_link_that_leads_nowhere_fails_the_build(target: str, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# A page\n\nWith [a link]({target}).\n")
+    done = build(tmp_path, tmp_path / "out")
+    assert done.returncode == 1
+    assert "nowhere" in done.stderr
