@@ -1,12 +1,18 @@
-"""The command `backfuzz` (`python -m backfuzz`): it means the `fuzzer` and the `minimizer` that lie beside this file.
+"""backfuzz from Python, and the command `backfuzz` (`python -m backfuzz`); docs/python.md shows what can be done.
+
+It means the `fuzzer` and the `minimizer` that lie beside this file.
 
 Those are names that others use too: a fuzzer.py in the working folder or on PYTHONPATH would be imported in the place
 of ours. Whoever imports this module first gets ours: the command does, and so does the fork server of its workers.
 """
 
+from __future__ import annotations
+
+import importlib
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 FOLDER = Path(__file__).resolve().parent
 PACKAGES = ("fuzzer", "minimizer")
@@ -25,6 +31,52 @@ def take(package: str) -> None:
 
 for name in PACKAGES:
     take(name)
+
+
+if TYPE_CHECKING:
+    from fuzzer.campaign.loop import Campaign
+    from fuzzer.campaign.plan import Plan
+    from fuzzer.execution.check import check, run
+    from fuzzer.execution.messages import Task
+    from fuzzer.generation.strategies import programs
+    from fuzzer.judgement.trial import Place, Subject
+    from fuzzer.judgement.verdict import Verdict
+    from fuzzer.language.errors import NoMachine, UsageError
+    from fuzzer.language.ops.spec import Attribute, Operand, OpSpec
+    from fuzzer.language.program import Program
+    from fuzzer.language.text import parse, show
+    from fuzzer.language.transcribe import Inexpressible, transcribe
+
+# Where each public name is; it is imported when it is first asked for, because most of them need torch.
+_PUBLIC = {
+    "fuzzer.campaign.loop": "Campaign",
+    "fuzzer.campaign.plan": "Plan",
+    "fuzzer.execution.check": "check run",
+    "fuzzer.execution.messages": "Task",
+    "fuzzer.generation.strategies": "programs",
+    "fuzzer.judgement.trial": "Place Subject",
+    "fuzzer.judgement.verdict": "Verdict",
+    "fuzzer.language.errors": "NoMachine UsageError",
+    "fuzzer.language.ops.spec": "Attribute Operand OpSpec",
+    "fuzzer.language.program": "Program",
+    "fuzzer.language.text": "parse show",
+    "fuzzer.language.transcribe": "Inexpressible transcribe",
+}
+_MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
+__all__ = [
+    "Attribute", "Campaign", "Inexpressible", "NoMachine", "OpSpec", "Operand", "Place", "Plan", "Program", "Subject",
+    "Task", "UsageError", "Verdict", "check", "main", "parse", "programs", "run", "show", "transcribe",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def main() -> None:

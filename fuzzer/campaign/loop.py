@@ -77,7 +77,7 @@ class Campaign:
     """
 
     plan: Plan
-    say: Callable[[str], None]
+    say: Callable[[str], None] = print
     make_schedule: _MakeSchedule = lambda own: BySeed()
     totals: Totals = field(default_factory=Totals)
     stopping: bool = False

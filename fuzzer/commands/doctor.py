@@ -11,7 +11,7 @@ import click
 from fuzzer.commands.exits import DIFFERS, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import device_option, json_option, workers_option
-from fuzzer.commands.place import make_task
+from fuzzer.execution.place import make_task
 
 
 @main.command()

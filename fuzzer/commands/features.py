@@ -12,8 +12,8 @@ import click
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, device_option, json_option, references_argument, workers_option
-from fuzzer.commands.place import make_task
 from fuzzer.commands.reference import load_program
+from fuzzer.execution.place import make_task
 
 
 @main.command()

@@ -30,7 +30,7 @@ from fuzzer.commands.options import (
     json_option,
     workers_option,
 )
-from fuzzer.commands.place import make_task
+from fuzzer.execution.place import make_task
 from fuzzer.findings.checkout import regressions
 from fuzzer.guidance import CELLS, CHOSEN_FROM, CODE, NAMES, UNBUILT
 from fuzzer.language.errors import UsageError

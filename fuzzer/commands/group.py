@@ -13,7 +13,7 @@ from fuzzer.commands.exits import INTERRUPTED, Refusal
 
 # Modules of this folder that are no verbs: what verbs share.
 SHARED = {
-    "exits", "group", "junit", "options", "place", "reference", "replayed", "screen", "source", "table",
+    "exits", "group", "junit", "options", "reference", "replayed", "screen", "source", "table",
 }  # fmt: skip
 
 

@@ -45,9 +45,9 @@ def matrix(
 
     Exit codes: 0 run; 2 nothing could run, no such fault, ledger or environment; 130 interrupted.
     """
-    from fuzzer.commands.place import pick_device, runs_here
     from fuzzer.commands.triage import now
     from fuzzer.diagnosis.matrix import ask_of, release_of, together, where_live
+    from fuzzer.execution.place import pick_device, runs_here
     from fuzzer.findings.store import open_store
 
     if every == bool(references):

@@ -26,9 +26,9 @@ def recheck(workers: int | None, db: Path, as_json: bool) -> None:
 
     Exit codes: 0 run; 1 a fault came back; 2 nothing could run, or the ledger is missing; 130 interrupted.
     """
-    from fuzzer.commands.place import runs_here
     from fuzzer.commands.triage import now
     from fuzzer.diagnosis.matrix import ask_of, moved, release_of, together, where_live
+    from fuzzer.execution.place import runs_here
     from fuzzer.findings.faults import release as numbered
     from fuzzer.findings.store import open_store
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.commands.options import Sides
-from fuzzer.commands.place import make_task
-from fuzzer.commands.place import runs_here as device_is_here
+from fuzzer.execution.place import make_task
+from fuzzer.execution.place import runs_here as device_is_here
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import ParseError, parse

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 from hypothesis import reject
 from hypothesis import strategies as st
@@ -15,6 +18,9 @@ from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import FLOATS, Program, Route
 
+_SEEDS = 1 << 16
+_ATTEMPTS = 8  # of a seed; one in twenty is rejected
+
 
 def programs(
     *,
@@ -25,6 +31,9 @@ def programs(
     dtypes: Sequence[str] = FLOATS,
 ) -> st.SearchStrategy[Program]:
     """Programs as `generate` draws them, each of which ran in eager on the CPU.
+
+    Hypothesis chooses how large a program may be, and a seed: a failing one is shrunk to few nodes and small sizes, and
+    printed as its text. `backfuzz minimize` shrinks further.
 
     ops     names of the ops to draw from; none means all. Raises ValueError for a name in no table.
     dtypes  floating and complex dtypes of leaves.
@@ -37,9 +46,12 @@ def programs(
 
     @st.composite
     def drawn(draw: st.DrawFn) -> Program:
-        try:
-            return generate(draw(st.randoms(use_true_random=False)), known, limits, routes)
-        except (Rejected, IllTyped):
-            reject()
+        nodes = draw(st.integers(1, max_nodes))
+        own = replace(limits, max_nodes=nodes, max_size=draw(st.integers(min(2, max_size), max_size)))
+        seed = draw(st.integers(0, _SEEDS - 1))
+        for attempt in range(_ATTEMPTS):
+            with suppress(Rejected, IllTyped):
+                return generate(random.Random(f"{seed}/{attempt}"), known, own, routes)
+        reject()
 
     return drawn()

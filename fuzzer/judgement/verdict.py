@@ -129,6 +129,15 @@ class Verdict:
     detail: str
     comparisons: tuple[Comparison, ...] = ()
 
+    def __str__(self) -> str:
+        about = f" [{self.signature}]" if self.signature.oracle else ""
+        return f"{self.signature.verdict}: {self.detail}{about}"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing is said against what was compiled."""
+        return self.signature.verdict == "agree"
+
     @property
     def error(self) -> float:
         """The largest error in thresholds (floors); infinite where nothing was measured or no rounding is legal."""

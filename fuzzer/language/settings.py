@@ -204,7 +204,7 @@ def in_effect(name: str) -> Value:
     return found
 
 
-def _check_value(name: str, value: Value) -> None:
+def require(name: str, value: Value) -> None:
     """Raise UnknownSetting where the setting does not exist or its value is of another type than torch declares."""
     if why := why_refused(name, value):
         raise UnknownSetting(why)
@@ -234,7 +234,7 @@ def parse_assignment(text: str) -> tuple[str, Value]:
     value: Value = given.strip()
     with contextlib.suppress(ValueError, SyntaxError):
         value = ast.literal_eval(given.strip())
-    _check_value(name.strip(), value)
+    require(name.strip(), value)
     return name.strip(), value
 
 
@@ -272,7 +272,7 @@ def in_force(settings: Attributes) -> Iterator[None]:
     """Run with these settings, restored afterwards. Raises UnknownSetting."""
     grouped: dict[str, dict[str, Any]] = {}
     for name, value in settings:
-        _check_value(name, value)
+        require(name, value)
         prefix, _, key = name.partition(".")
         grouped.setdefault(prefix, {})[key] = value
     with contextlib.ExitStack() as stack:

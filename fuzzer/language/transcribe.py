@@ -174,6 +174,9 @@ def _context(found: Sequence[torch.Tensor]) -> str:
     return " under autocast" if torch.is_autocast_enabled(found[0].device.type) else ""
 
 
+_LIBRARYS = "GeneratedBackwardFor_"  # Functions of torch.library: they belong to the operator, whose call is seen
+
+
 def _own_backwards(results: Sequence[torch.Tensor]) -> list[str]:
     """The custom Functions in the graph behind these results, whose backward is not that of their forward's calls."""
     todo, seen = [t.grad_fn for t in results], set[Any]()
@@ -183,7 +186,7 @@ def _own_backwards(results: Sequence[torch.Tensor]) -> list[str]:
         if node is not None and node not in seen:
             seen.add(node)
             todo += [before for before, _ in node.next_functions]
-            if isinstance(node, torch.autograd.function.BackwardCFunction):
+            if isinstance(node, torch.autograd.function.BackwardCFunction) and not node.name().startswith(_LIBRARYS):
                 found[f"the backward of the Function {node.name().removesuffix('Backward')}"] = None
     return list(found)
 

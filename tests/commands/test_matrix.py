@@ -44,7 +44,7 @@ def test_a_fault_of_another_device_is_run_on_the_one_that_is_named(db: Path, mon
 
     monkeypatch.setattr("fuzzer.diagnosis.matrix.release_of", lambda python: "9.9.0+cpu")
     monkeypatch.setattr("fuzzer.diagnosis.matrix.run_there", run_there)
-    monkeypatch.setattr("fuzzer.commands.place.runs_here", lambda device: device == "cpu")
+    monkeypatch.setattr("fuzzer.execution.place.runs_here", lambda device: device == "cpu")
     options = ("--python", "some/python", "--db", db, "--json")
     told = json.loads(call("matrix", found.id, *options, "--device", "cpu", "--workers", "1").stdout)
     assert asked == [(FINDING.id, "cpu", 1)]  # of the same fault, and found there: it is asked first

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.commands.place import pick_device
 from fuzzer.execution import accelerator
 from fuzzer.execution.accelerator import (
     can_fork,
@@ -23,6 +22,7 @@ from fuzzer.execution.accelerator import (
     query_devices,
     use_device,
 )
+from fuzzer.execution.place import pick_device
 from fuzzer.execution.pool import check_devices, check_flag_gems
 from fuzzer.execution.usage import Peak
 from fuzzer.language.devices import DEVICES, HOST

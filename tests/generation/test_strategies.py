@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,22 @@ def test_any_program_uses_only_known_ops(program: Program) -> None:
 def test_hypothesis_finds_a_small_program_with_the_op_that_is_looked_for() -> None:
     found = find(programs(ops=("relu", "exp", "add")), lambda p: any(n.op == "exp" for n in p.nodes))
     assert len(found.nodes) <= 2
+
+
+def test_the_strategy_passes_every_health_check_and_a_failing_program_is_printed_as_its_text() -> None:
+    """Under Hypothesis' own settings but for its deadline: torch's first calls take longer."""
+
+    @given(programs())
+    @settings(max_examples=50, suppress_health_check=())
+    def without_sum(program: Program) -> None:
+        assert all(node.op != "sum" for node in program.nodes)
+
+    with pytest.raises(AssertionError) as caught:
+        without_sum()
+    told = "\n".join(caught.value.__notes__)
+    text = re.findall(r'program=parse\("""\\\n(.*?)"""\)', told, re.DOTALL)[0]
+    assert show(parse(text)) == text
+    assert any(node.op == "sum" for node in parse(text).nodes)
 
 
 def test_an_unknown_op_is_refused_by_name() -> None:

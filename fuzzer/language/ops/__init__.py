@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import pkgutil
+from collections.abc import Iterable, Iterator, Sequence
 
+from fuzzer.language.errors import UsageError
 from fuzzer.language.ops import complex
 from fuzzer.language.ops.spec import OpSpec
 
@@ -27,12 +29,30 @@ def _running() -> list[int]:
 _RUNNING = _running()
 OPS: dict[str, OpSpec] = {}
 
+
+def _enter(table: Iterable[OpSpec], where: str) -> None:
+    """The rows of a table among OPS, those that the running torch has."""
+    for spec in table:
+        if spec.name in OPS:
+            raise ValueError(f"op {spec.name} stands in two tables; the second is {where}")
+        if _available(spec):
+            OPS[spec.name] = spec
+
+
+def _own_tables() -> Iterator[tuple[str, Sequence[OpSpec]]]:
+    """The tables of packages with an entry point of the group `backfuzz.ops`. Raises UsageError."""
+    for point in sorted(importlib.metadata.entry_points(group="backfuzz.ops"), key=lambda point: point.name):
+        where = f"the entry point {point.name} = {point.value}"
+        try:
+            yield where, point.load()
+        except Exception as error:  # somebody's own module
+            raise UsageError(f"{where} of backfuzz.ops: {error!r}") from error
+
+
 for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if info.name not in ("spec", "excluded")):
-    for _spec in importlib.import_module(f"fuzzer.language.ops.{_module}").TABLE:
-        if _spec.name in OPS:
-            raise ValueError(f"op {_spec.name} stands in two tables; the second is fuzzer/language/ops/{_module}.py")
-        if _available(_spec):
-            OPS[_spec.name] = _spec
+    _enter(importlib.import_module(f"{__name__}.{_module}").TABLE, f"fuzzer/language/ops/{_module}.py")
+for _where, _table in _own_tables():
+    _enter(_table, _where)
 
 # What is drawn where complex numbers are not asked for.
 REAL = {name: spec for name, spec in OPS.items() if spec.family != complex.FAMILY}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.commands.place import make_task
+from fuzzer.execution.place import make_task
 from fuzzer.execution.stages import STAGES
 from tests.commands.calls import SEED, call, refused
 

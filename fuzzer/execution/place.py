@@ -1,4 +1,4 @@
-"""Where a command runs programs: its device, its two sides, and the task that workers get."""
+"""Where programs run, as a person names it: a device, two sides, and the task that workers get."""
 
 from __future__ import annotations
 
