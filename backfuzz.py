@@ -36,7 +36,7 @@ for name in PACKAGES:
 if TYPE_CHECKING:
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan
-    from fuzzer.execution.check import check, run
+    from fuzzer.execution.check import check, program_of, run
     from fuzzer.execution.messages import Task
     from fuzzer.generation.strategies import programs
     from fuzzer.judgement.trial import Place, Subject
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from fuzzer.language.ops.spec import Attribute, Operand, OpSpec
     from fuzzer.language.program import Program
     from fuzzer.language.text import parse, show
-    from fuzzer.language.transcribe import Inexpressible, transcribe
+    from fuzzer.language.transcribe import Inexpressible
 
 # Where each public name is; it is imported when it is first asked for, because most of them need torch.
 _PUBLIC = {
     "fuzzer.campaign.loop": "Campaign",
     "fuzzer.campaign.plan": "Plan",
-    "fuzzer.execution.check": "check run",
+    "fuzzer.execution.check": "check program_of run",
     "fuzzer.execution.messages": "Task",
     "fuzzer.generation.strategies": "programs",
     "fuzzer.judgement.trial": "Place Subject",
@@ -60,12 +60,12 @@ _PUBLIC = {
     "fuzzer.language.ops.spec": "Attribute Operand OpSpec",
     "fuzzer.language.program": "Program",
     "fuzzer.language.text": "parse show",
-    "fuzzer.language.transcribe": "Inexpressible transcribe",
+    "fuzzer.language.transcribe": "Inexpressible",
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = [
     "Attribute", "Campaign", "Inexpressible", "NoMachine", "OpSpec", "Operand", "Place", "Plan", "Program", "Subject",
-    "Task", "UsageError", "Verdict", "check", "main", "parse", "programs", "run", "show", "transcribe",
+    "Task", "UsageError", "Verdict", "check", "main", "parse", "program_of", "programs", "run", "show",
 ]  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""A plugin of pytest: `pytest --backfuzz corpus/` makes a test of every .prog file, `# expect:` in its header included.
+"""A plugin of pytest: `pytest --backfuzz corpus/` makes a test of every .prog file, `# expect:` in its header included;
+and the fixture `backward_agrees`, with which a library puts its own functions and modules to the test.
 
-pytest imports this module wherever backfuzz is installed, so it imports nothing but pytest. Without --backfuzz it does
-no more; with it, torch is imported when the first program runs. All programs of a session run in the workers of one
-pool, as by `backfuzz replay`, and each test waits for its own.
+pytest imports this module wherever backfuzz is installed, so it imports nothing but pytest. Without --backfuzz or the
+fixture it does no more; with it, torch is imported when the first program runs. All programs of a session run in the
+workers of one pool, as by `backfuzz replay`, and each test waits for its own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import importlib.metadata
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,29 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("backfuzz"):
         _import_ours()
         config.pluginmanager.register(Programs(config), Programs.__name__)
+
+
+@pytest.fixture
+def backward_agrees(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """`backward_agrees(function, *inputs)` fails where the function's outputs or gradients, compiled, are not what
+    those of eager can be rounded to, and where no program says it. Keywords are those of `backfuzz.check`;
+    --backfuzz-backend and --backfuzz-device hold where a test names none."""
+    _import_ours()
+    import backfuzz
+
+    def agrees(function: Callable[..., Any], *inputs: Any, **options: Any) -> None:
+        __tracebackhide__ = True
+        named = {name: request.config.getoption(f"backfuzz_{name}") for name in ("backend", "device")}
+        options = {name: value for name, value in named.items() if value} | options
+        try:
+            told = backfuzz.check(function, inputs, **options)
+        except backfuzz.Inexpressible as error:
+            pytest.fail(f"no program says this function: {'; '.join(error.calls)}", pytrace=False)
+        if not told.agrees:
+            text = backfuzz.show(backfuzz.program_of(function, inputs))
+            pytest.fail(f"{told}\n\n{text}", pytrace=False)
+
+    return agrees
 
 
 def _import_ours() -> None:

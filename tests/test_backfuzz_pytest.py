@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,29 @@ def test_each_program_is_a_test_that_is_held_against_its_header(tmp_path: Path) 
     failed = {str(case.get("classname")) for case in ElementTree.parse(tmp_path / "told.xml").iter("testcase")
               if case.find("failure") is not None}  # fmt: skip
     assert failed == {"wrong.prog", "malformed.prog", "refused.prog"}
+
+
+USERS = """
+def test_differs(backward_agrees):
+    torch._dynamo.register_backend(lambda graph, inputs: lambda *args: [-out for out in graph(*args)], name="negated")
+    backward_agrees(torch.sin, torch.ones(3), backend="negated")
+
+def test_cannot_be_said(backward_agrees):
+    backward_agrees(torch.special.bessel_j0, torch.ones(3))
+"""
+
+
+def test_the_fixture_holds_a_librarys_functions_and_modules_against_eager(tmp_path: Path) -> None:
+    document = (ROOT / "docs" / "commands.md").read_text()
+    (documented,) = re.findall(r"```python\n(import torch\n\ndef test_.*?)```", document, re.DOTALL)
+    (tmp_path / "own_test.py").write_text(documented + USERS)
+    done = run(tmp_path, "--backfuzz-backend", "aot_eager")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 failed, 1 passed" in done.stdout
+    assert "wrong: v0[0]: compiled -0.841470957, eager 0.841470957" in done.stdout
+    assert "v0 = sin(x0)\n" in done.stdout
+    assert "no program says this function: special_bessel_j0(f32[3])" in done.stdout
+    assert "backfuzz_pytest.py" not in done.stdout, "a failure is of the function, not of our code"
 
 
 def test_a_device_that_does_not_exist_ends_the_session_in_one_line(tmp_path: Path) -> None:

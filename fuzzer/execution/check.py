@@ -36,25 +36,34 @@ def check(
 ) -> Verdict:
     """Whether a function's outputs and gradients, compiled, are what eager's can be rounded to.
 
-    function  of tensors, or a torch.nn.Module; it is called once, and its torch calls become a program (`backfuzz ops`
-              lists what can be said). Where no input requires grad, every floating one does.
-    inputs    of any shape, dtype and stride. Of those with more than 65536 elements, and of a module's parameters with
-              more than 64, type and layout are kept and the values are drawn; the verdict says so.
+    function, inputs  as in `program_of`.
     device    of both sides; default: that of the first input.
     Others    as in `run`.
 
     Raises Inexpressible (a ValueError that names every call that no op says), UsageError and NoMachine.
     """
-    found = transcribe(function, inputs)
+    program = program_of(function, inputs)
     where = device or (inputs[0].device.type if inputs else "cpu")
+    told = run(program, backend=backend, device=where, settings=settings, isolated=isolated)
+    return replace(told, detail=" ".join([told.detail, *(f"({line})" for line in program.comment)]))
+
+
+def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Program:
+    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible.
+
+    function  of tensors, or a torch.nn.Module (`backfuzz ops` lists what can be said). Where no input requires grad,
+              every floating one does.
+    inputs    of any shape, dtype and stride. Of those with more than 65536 elements, and of a module's parameters with
+              more than 64, type and layout are kept and the values are drawn; the program's comment says so.
+    """
+    found = transcribe(function, inputs)
     leaves = [
         _with_values(leaf, inputs[i]) if i < len(inputs) and leaf.name in found.drawn else leaf
         for i, leaf in enumerate(found.program.leaves)
     ]
     drawn = [leaf.name for leaf in leaves if leaf.name in found.drawn and leaf.values.name != "data"]
-    program = replace(found.program, leaves=tuple(leaves))
-    told = run(program, backend=backend, device=where, settings=settings, isolated=isolated)
-    return replace(told, detail=f"{told.detail} ({', '.join(drawn)}: drawn values, not yours)") if drawn else told
+    comment = (f"{', '.join(drawn)}: drawn values, not yours",) if drawn else ()
+    return replace(found.program, leaves=tuple(leaves), comment=comment)
 
 
 def _with_values(leaf: Leaf, tensor: torch.Tensor) -> Leaf:
