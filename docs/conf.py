@@ -10,7 +10,6 @@ root_doc = "docs/index"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "corpus/README.md", "docs/**.md"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
-suppress_warnings = ["toc.not_included"]
 html_theme = "furo"
 html_title = "backfuzz"
 html_copy_source = False

@@ -87,8 +87,8 @@ def test_no_document_for_users_names_a_command_that_does_not_exist(text: str) ->
     assert set(re.findall(r"`backfuzz ([a-z]+)", text)) == set(COMMANDS)
 
 
-PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
-TYPED = r"^ +(?:\$ )?(?:exec )?(?:\.venv/bin/)?backfuzz ([a-z]+)(.*)$"
+PAGES = [*sorted((ROOT / "docs" / "howto").glob("*.md")), ROOT / "docs" / "compared.md"]
+TYPED = r"(?:^ +(?:\$ )?(?:exec )?(?:\.venv/bin/)?|`)backfuzz ([a-z]+)([^`\n]*)"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

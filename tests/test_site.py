@@ -30,7 +30,7 @@ def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page
     options = (tmp_path / "docs" / "reference" / "options.html").read_text()
     assert "--until-plateau" in options
     python = (tmp_path / "docs" / "reference" / "python.html").read_text()
-    assert 'id="fuzzer.language.text.parse"' in python
+    assert 'id="backfuzz.check"' in python
 
 
 @pytest.mark.parametrize("target", ["nowhere.md", "index.md#nowhere"])
