@@ -59,6 +59,7 @@ class _Task:
     call: bytes
     seconds: float | None
     future: Future[Any] = field(default_factory=Future)
+    began: float = 0.0
     lost: int = 0  # workers, by no fault of its own
 
     def give(self, value: Any) -> None:
@@ -167,6 +168,11 @@ class Executor:
     def pids(self) -> list[int]:
         """The processes that run."""
         return [worker.pid for worker in list(self.workers) if worker is not None]
+
+    def at_work(self) -> list[tuple[int, Future[Any] | None, float]]:
+        """Of each process that runs, in the order of their numbers: its id, its task if it has one, and since when."""
+        found = [(worker.pid, worker.task) for worker in list(self.workers) if worker is not None]
+        return [(pid, task.future if task else None, task.began if task else 0.0) for pid, task in found]
 
     def close(self) -> None:
         """Take no more tasks; workers end when those that were scheduled are done."""
@@ -285,7 +291,8 @@ class Executor:
                 while self.tasks:
                     task = self.tasks.popleft()
                     if not task.future.cancelled():
-                        worker.until = None if task.seconds is None else time.monotonic() + task.seconds
+                        task.began = time.monotonic()
+                        worker.until = None if task.seconds is None else task.began + task.seconds
                         worker.task = task
                         return task
 

@@ -234,7 +234,8 @@ class Pool:
         # `backfuzz`: whoever imports it first gets our `fuzzer`
         self.context.set_forkserver_preload(["backfuzz", *(["fuzzer.execution.preload"] if can_fork() else [])])
         self.deaths = 0
-        self.owners: dict[Future[Any], int] = {}
+        self.owners: dict[Future[Any], tuple[str, int]] = {}  # the function's name, and of how many programs
+        self.finished = 0  # programs
         _start_server()
         tasks_each = 1 if fresh else -(-_PROGRAMS_PER_WORKER // batch)
         self.executor = Executor(workers, self._start, tasks_each, self._bury, _server, self._grown)
@@ -257,7 +258,7 @@ class Pool:
         # each program of several keeps its own deadline in the worker, and so does what they have in common
         seconds = self.deadline if programs == 1 else 2 * programs * self.deadline
         future = self.executor.schedule(worker.run_task, (function, task, what), seconds)
-        self.owners[future] = programs
+        self.owners[future] = function.__name__, programs
         return future
 
     def result(self, future: Future[Any], task: Task) -> Report:
@@ -270,11 +271,12 @@ class Pool:
         """The Reports of a finished future's programs, in order; of a worker that died, that of the program whose turn
         it was, and None for those that are to run again. Raises Stopped."""
         found = self._results(future, task)
+        self.finished += len(found) - found.count(None)
         _spend(sum(report.seconds.get("cpu", 0.0) for report in found if report is not None))
         return found
 
     def _results(self, future: Future[Any], task: Task) -> list[Report | None]:
-        programs = self.owners.pop(future)
+        _, programs = self.owners.pop(future)
         try:
             found = future.result()
         except WorkerEnded as end:
