@@ -132,6 +132,12 @@ def selected_canaries(quick: bool) -> tuple[Canary, ...]:
     return tuple(c for c in CANARIES if c.quick or not quick)
 
 
+def runs_of(canaries: Iterable[Canary]) -> int:
+    """How many programs are run for these canaries, their twins among them."""
+    wanted = tuple(canaries)
+    return len({(c.name, c.program) for c in wanted}) + len({(c.program, c.twin) for c in wanted})
+
+
 def read_program(name: str) -> str:
     """The text of a canary's program."""
     return (PROGRAMS / f"{name}.prog").read_text()

@@ -74,6 +74,7 @@ class Campaign:
     """A running campaign: its totals, and what the live view reads.
 
     make_schedule   gives the schedule, of a folder of the campaign's own.
+    doing           what it is at.  explores_since   when exploring began, as time.monotonic() tells it; None before.
     """
 
     plan: Plan
@@ -89,6 +90,8 @@ class Campaign:
     heartbeat: Heartbeat | None = None
     pool: Pool | None = None
     paused: str = ""
+    doing: str = "starting"
+    explores_since: float | None = None
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
         """Explore until the bound is met or it is stopped, then finish triage. Raises StoreError, UsageError early."""
@@ -134,12 +137,15 @@ class Campaign:
                 made = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch, **_bounded(plan.bounds))
                 self.pool = pool = stack.enter_context(made)
                 self.say(plan.writes)
+                self.doing = "canaries"
                 require_canaries(pool, plan, self.say)
-                started = time.monotonic()
                 self.schedule = self.make_schedule(own)
+                self.doing, self.explores_since = "exploring", time.monotonic()
+                started = self.explores_since
                 self.triage.start(pool, self.schedule.plateau)
                 self._explore(pool, log, started, show_progress)
                 self.schedule.close()
+                self.doing = "ending: triage"
                 if told := self.schedule.progress():
                     self.say(told)
                 self.totals.seconds = time.monotonic() - started

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import sys
 import time
 from types import TracebackType
-from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, RenderableType
 from rich.live import Live as RichLive
-from rich.table import Table
 from rich.text import Text
 
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.pace import Pace
+from fuzzer.campaign.panel import CampaignPanel, clock
 from fuzzer.campaign.totals import Totals
-from fuzzer.judgement.verdict import CLASSES, FINDINGS
+from fuzzer.judgement.verdict import FINDINGS
 
-LINE_SECONDS = 10.0
+LINE_SECONDS = 60.0
 
 
-def status_line(campaign: Campaign) -> str:
-    """One line: how far, how fast, what was found."""
+def status_line(campaign: Campaign, pace: Pace) -> str:
+    """One short line: how far, how fast, what was found, what waits."""
     totals, triage = campaign.totals, campaign.triage
-    classes = ", ".join(f"{totals.classes[c]} {c}" for c in CLASSES if totals.classes[c])
-    busy = f"; looking into {', '.join(str(s.signature) for s in triage.busy)}" if triage and triage.busy else ""
-    waiting = f", {len(triage.waiting)} waiting" if triage is not None and triage.waiting else ""
-    shown = f"; {told}" if (told := campaign.schedule.progress()) else ""
-    found = f"{totals.new.total()} new fault(s)"
-    if recognised := sum(map(len, totals.recognised.values())):
-        found += f", {recognised} recognised"
-    return f"{totals.programs} programs: {classes or 'none yet'}; {found}{busy}{waiting}{shown}"
+    since = campaign.explores_since
+    seconds = totals.seconds or (0.0 if since is None else time.monotonic() - since)
+    told = [f"{clock(seconds)} run", f"{totals.programs} programs ({sum(pace.now().values()):.2f}/s now)"]
+    told += [f"{totals.new.total()} new fault(s)"]
+    told += [f"{known} suspects known"] if (known := totals.known.total()) else []
+    told += [f"{len(triage.busy)} in triage"] if triage and triage.busy else []
+    told += [f"{len(triage.waiting)} waiting"] if triage and triage.waiting else []
+    features = sum(campaign.schedule.features().values())
+    return ", ".join(told + ([f"{features} features"] if features else []))
 
 
 class Lines:
-    """Plain lines; on stderr when stdout carries JSON."""
+    """Plain lines, each with the time; on stderr when stdout carries JSON.
+
+    unread   whether the reader had enough (`| head`): then the campaign is stopped, and nothing is said any more.
+    """
 
     def __init__(self, as_json: bool):
         self.stream = sys.stderr if as_json else sys.stdout
-        self.told, self.last = time.monotonic(), ""
+        self.told, self.pace, self.unread = time.monotonic(), Pace(), False
 
     def __enter__(self) -> Lines:
         return self
@@ -45,19 +51,35 @@ class Lines:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         return None
 
+    def begin(self, campaign: Campaign) -> None:
+        """Show this campaign from now on, also before it explores."""
+
     def say(self, line: str) -> None:
-        print(line, file=self.stream, flush=True)
+        self.write(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {line}")
+
+    def write(self, text: str) -> None:
+        """Print this as it is; from any thread."""
+        try:
+            print(text, file=self.stream, flush=True)
+        except BrokenPipeError:
+            self.unread = True
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
 
     def update(self, campaign: Campaign) -> None:
-        """Say how far it is, now and then, and not twice the same."""
+        """Look at the campaign, which explores; say how far it is, once a minute."""
+        self.look(campaign)
         if time.monotonic() - self.told >= LINE_SECONDS:
             self.told = time.monotonic()
-            if (line := status_line(campaign)) != self.last:
-                self.last = line
-                self.say(line)
+            self.say(status_line(campaign, self.pace))
+
+    def look(self, campaign: Campaign) -> None:
+        if campaign.explores_since is not None:
+            self.pace.look(time.monotonic() - campaign.explores_since, campaign.totals)
+        if self.unread and not campaign.stopping:
+            campaign.stop()
 
     def end(self, totals: Totals) -> None:
-        self.say(_summary_text(totals))
+        self.write(_summary_text(totals))
 
 
 class Live(Lines):
@@ -66,8 +88,10 @@ class Live(Lines):
     def __init__(self, as_json: bool):
         super().__init__(as_json)
         self.console = Console(file=self.stream)
-        self.live = RichLive(console=self.console, refresh_per_second=2, transient=True)
-        self.started = time.monotonic()
+        self.panel: RenderableType = ""
+        self.live = RichLive(
+            console=self.console, refresh_per_second=2, transient=True, get_renderable=lambda: self.panel
+        )
 
     def __enter__(self) -> Live:
         self.live.start()
@@ -76,23 +100,14 @@ class Live(Lines):
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.live.stop()
 
-    def say(self, line: str) -> None:
-        self.console.print(Text(line))
+    def begin(self, campaign: Campaign) -> None:
+        self.panel = CampaignPanel(campaign, self.pace)
+
+    def write(self, text: str) -> None:
+        self.console.print(Text(text))
 
     def update(self, campaign: Campaign) -> None:
-        self.live.update(self.panel(campaign))
-
-    def panel(self, campaign: Campaign) -> Any:
-        totals = campaign.totals
-        elapsed = max(time.monotonic() - self.started, 1e-9)
-        table = Table.grid(padding=(0, 2))
-        for name in CLASSES:
-            if totals.classes[name]:
-                new = f"{totals.new[name]} new fault(s)" if totals.new[name] else ""
-                table.add_row(name, str(totals.classes[name]), new)
-        share = totals.detectable / max(totals.programs, 1)
-        head = f"{elapsed:.0f} s, {totals.programs} programs, {totals.programs / elapsed:.2f}/s, {share:.1%} detectable"
-        return Group(Text(head), table, Text(status_line(campaign)))
+        self.look(campaign)
 
 
 def _summary_text(totals: Totals) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -19,9 +23,11 @@ def test_both_views_show_a_campaign_at_every_stage(
     monkeypatch.setattr(view, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(some_wrong))
     for made in (view.Lines(False), view.Live(False)):
+        campaign = Campaign(plan, made.say)
+        made.begin(campaign)
         with made:
-            made.update(Campaign(plan, made.say))
-            totals = Campaign(plan, made.say).run(made.update)
+            made.update(campaign)
+            totals = campaign.run(made.update)
         made.end(totals)
         shown = capsys.readouterr().out
         assert "8 programs" in shown
@@ -29,15 +35,38 @@ def test_both_views_show_a_campaign_at_every_stage(
         assert "`backfuzz faults` shows them all" in shown
 
 
-def test_plain_lines_say_nothing_twice(
-    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(view, "LINE_SECONDS", 0.0)
     lines, campaign = view.Lines(False), Campaign(plan, print)
-    for agreed in (1, 1, 2):
-        campaign.totals.classes["agree"] = agreed
+    now = time.monotonic()
+    lines.told, campaign.explores_since = now, now - 65
+    campaign.totals.drawn, campaign.totals.known["wrong"] = 130, 4
+    for later in (10, 50, 61, 100, 122):
+        monkeypatch.setattr(time, "monotonic", lambda later=later: now + later)
         lines.update(campaign)
-    assert [line.split()[2] for line in capsys.readouterr().out.splitlines()] == ["1", "2"]
+    first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d 0:02:06 run, 130 programs \(1.03/s now\), 0 new fault\(s\), 4 suspects known",
+        first,
+    )
+    assert "0:03:07 run" in second
+
+
+def test_a_reader_who_has_enough_stops_the_campaign(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        lines, campaign = view.Lines(False), Campaign(plan, print)
+        stopped: list[bool] = []
+        monkeypatch.setattr(campaign, "stop", lambda: stopped.append(True))
+        lines.update(campaign)
+        assert not stopped
+        lines.say("nobody reads this")
+        lines.update(campaign)
+        lines.say("nor this")
+        assert stopped == [True]
 
 
 def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.CaptureFixture[str]) -> None:

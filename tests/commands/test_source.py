@@ -14,7 +14,6 @@ from fuzzer.campaign.corpus import Corpus, load_corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, drawing_settings
-from fuzzer.campaign.view import status_line
 from fuzzer.commands.source import find_source
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
@@ -58,7 +57,7 @@ def test_a_resumed_campaign_goes_on_with_the_next_programs_and_what_was_seen(pla
     assert after.frontier.programs == 7
     nodes = after.state()["offers"]["ops"]
     assert sum(credit["tries"] for credit in nodes.values()) >= 7 * CANDIDATES, "credits go on, too"
-    assert f"{len(after.frontier.best)} features, {len(after.kept)} programs kept" in status_line(went)
+    assert f"{len(after.frontier.best)} features, {len(after.kept)} programs kept" in went.schedule.progress()
 
 
 def test_a_corpus_without_what_its_guidance_knew_is_refused_in_one_clear_line(plan: Plan) -> None:
@@ -94,7 +93,7 @@ def test_by_default_programs_are_those_of_their_numbers_and_features_are_kept(
     onward = campaign(replace(plan, programs=3), resume=True)
     onward.run()
     assert sorted(ran) == sorted(explore(EAGER, n).text for n in range(7))
-    assert "programs kept" in status_line(onward)
+    assert "programs kept" in onward.schedule.progress()
 
 
 def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
@@ -102,4 +101,4 @@ def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
     went.run()
     assert isinstance(went.schedule, BySeed)
     assert not plan.explored.exists()
-    assert "kept" not in status_line(went)
+    assert "kept" not in went.schedule.progress()
