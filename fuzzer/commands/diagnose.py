@@ -13,6 +13,7 @@ from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import Sides, db_option, json_option, where_option, workers_option
 from fuzzer.commands.reference import finding_task, runs_here
+from fuzzer.commands.waiting import Waiting
 from fuzzer.findings.faults import Fault
 from fuzzer.judgement.verdict import Finding
 
@@ -60,12 +61,16 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import RUNS, examine_all, matching
+    from fuzzer.execution.work import told
 
     task = finding_task(finding, Sides(device))
     devices = task.place.devices
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
-    with Pool(workers or default_workers(devices), devices, scratch=folder) as pool:
+    with (
+        Pool(workers or default_workers(devices), devices, scratch=folder) as pool,
+        Waiting(f"diagnosing {finding.id}", lambda: told(pool)),
+    ):
 
         def shows(times: int) -> bool:
             reports = examine_all(pool, [(task, finding.program)] * times)

@@ -14,6 +14,7 @@ from fuzzer.commands.exits import INTERRUPTED, Refusal
 # Modules of this folder that are no verbs: what verbs share.
 SHARED = {
     "exits", "group", "junit", "options", "reference", "replayed", "screen", "source", "table",
+    "waiting",
 }  # fmt: skip
 
 

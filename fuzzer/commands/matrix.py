@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.faults import encode_fault
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option, workers_option
+from fuzzer.commands.waiting import Waiting
 from fuzzer.findings.faults import GONE, SHOWS, Fault
 from fuzzer.language.errors import UsageError
 
@@ -58,9 +60,12 @@ def matrix(
         variants = {fault.id: store.variants(fault.id) for fault in faults}
     asked = ask_of(variants, device and pick_device(device))
     asked = {key: own for key, own in asked.items() if runs_here(key[1])}
-    for python in _pythons(releases, pythons):
+    environments = _pythons(releases, pythons)
+    for n, python in enumerate(environments):
         release = release_of(python)
-        told = where_live(python, asked, db, workers) if release else {}
+        what = f"torch {release}: {len(asked)} fault(s)"
+        with Waiting(what, done=functools.partial(int, n), total=len(environments)):
+            told = where_live(python, asked, db, workers) if release else {}
         with open_store(db) as store:
             for fault, where in asked:
                 each = told.get((fault, where), {})

@@ -15,6 +15,7 @@ from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import Sides, db_option, json_option, references_argument, sides_options, workers_option
 from fuzzer.commands.reference import finding_task, load_program
+from fuzzer.commands.waiting import Waiting
 from fuzzer.findings.checkout import regressions
 from fuzzer.judgement.verdict import FINDINGS
 
@@ -46,6 +47,7 @@ def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, q
     from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import examine_all
+    from fuzzer.execution.work import told
 
     label, text, finding = load_program(reference, db)
     text = finding.original if finding is not None else text
@@ -59,10 +61,14 @@ def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, q
     )
     plan.folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    with Pool(plan.workers, plan.devices, scratch=plan.folder) as pool:
+    with (
+        Pool(plan.workers, plan.devices, scratch=plan.folder) as pool,
+        Waiting(f"shrinking {label}", lambda: told(pool)),
+    ):
         report = examine_all(pool, [(task, text)])[0]
         row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
         row |= {"finding": None, "minimal": None, "queries": 0}
+        found = None
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(text, report.verdicts[0].signature)
             outcome = triage_suspect(suspect, plan, CandidateCache(pool, task), environment_of(task), recognised=False)
@@ -70,8 +76,8 @@ def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, q
             row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
             row["note"] = outcome.note
             row["queries"] = reduction.queries if reduction else 0
-            if found is not None and not quiet:
-                click.echo(describe(found))
+    if found is not None and not quiet:
+        click.echo(describe(found))
     row["seconds"] = round(time.monotonic() - started, 1)
     if row["finding"] is None and not quiet:
         click.echo(f"{label}: {row['class']}; nothing to store ({row['note'] or 'it agrees'})")
