@@ -7,6 +7,7 @@ different ratios, which some formula fits by chance.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import string
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,17 +52,28 @@ class _Term:
 
 
 def fit(rows: Sequence[Row]) -> Formula | None:
-    """The simplest formula that gives every row's ratio; None where there is none, or too little to tell."""
+    """The simplest formula that gives every row's ratio, which is not 0; None where there is none, or too little to
+    tell."""
     if len({f"{ratio:.4g}" for _, ratio in rows}) < LEAST:
         return None
-    terms = list(_terms([numbers for numbers, _ in rows]))
-    pairs = sorted(itertools.product(terms, terms), key=lambda pair: pair[0].size + pair[1].size)
-    ratios = [ratio for _, ratio in rows]
-    for over, under in pairs:
-        if _fits(over.values, under.values, ratios):
-            values = tuple(a / b for a, b in zip(over.values, under.values, strict=True))
-            return _formula(over, under, values)
-    return None
+    terms, ratios = list(_terms([numbers for numbers, _ in rows])), [ratio for _, ratio in rows]
+    found = min(_fitting(terms, ratios), default=None)
+    if found is None:
+        return None
+    over, under = (terms[i] for i in found[1:])
+    return _formula(over, under, tuple(a / b for a, b in zip(over.values, under.values, strict=True)))
+
+
+def _fitting(terms: Sequence[_Term], ratios: Sequence[float]) -> Iterator[tuple[int, int, int]]:
+    """(how simple, dividend, divisor) of all quotients of terms that fit. The first row leaves few divisors to try."""
+    divisors = sorted((term.values[0], i) for i, term in enumerate(terms))
+    for i, over in enumerate(terms):
+        wanted = over.values[0] / ratios[0]
+        slack = 2 * _TOLERANCE * abs(wanted)
+        near = slice(bisect.bisect_left(divisors, (wanted - slack,)), bisect.bisect_left(divisors, (wanted + slack,)))
+        for _, j in divisors[near]:
+            if _fits(over.values, terms[j].values, ratios):
+                yield over.size + terms[j].size, i, j
 
 
 def _fits(over: Sequence[int], under: Sequence[int], ratios: Sequence[float]) -> bool:

@@ -74,18 +74,24 @@ class Scope:
         """Those of the shape table that fail: the program itself, and what its numbers make of it."""
         return tuple(row for row in self.along(PROGRAM, *_SHAPES) if row.outcome == FAILS)
 
-    @cached_property
+    @property
     def told_by(self) -> str:
         """What the table's ratios are of: the first kind that a formula fits, else the first that most rows have."""
-        kinds = [kind for kind in (ELEMENTS, SUMS, WORST) if any(_ratio(row, kind) for row in self.shapes)]
-        counts = {kind: sum(kind in row.ratios for row in self.shapes) for kind in kinds}
-        fitted = next((kind for kind in kinds if self._formula(kind)), None)
-        return fitted or max(kinds, key=lambda kind: counts[kind], default=ELEMENTS)
+        return self._told[0]
 
-    @cached_property
+    @property
     def formula(self) -> Formula | None:
         """What gives the ratios of all rows where the wrong side is not zero; None where none is claimed."""
-        return self._formula(self.told_by)
+        return self._told[1]
+
+    @cached_property
+    def _told(self) -> tuple[str, Formula | None]:
+        kinds = [kind for kind in (ELEMENTS, SUMS, WORST) if any(_ratio(row, kind) for row in self.shapes)]
+        for kind in kinds:
+            if found := self._formula(kind):
+                return kind, found
+        counts = {kind: sum(kind in row.ratios for row in self.shapes) for kind in kinds}
+        return max(kinds, key=lambda kind: counts[kind], default=ELEMENTS), None
 
     def _formula(self, kind: str) -> Formula | None:
         rows = [row for row in self.shapes if _ratio(row, kind) != 0]

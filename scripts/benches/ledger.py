@@ -14,9 +14,11 @@ from click.testing import CliRunner
 
 from fuzzer.commands import main
 from fuzzer.findings import faults, file
+from fuzzer.findings.diagnosed import DIAGNOSER, VERSION
 from fuzzer.findings.rows import encode, to_row
+from fuzzer.findings.scope import FAILS, PROGRAM, Row, Scope, encode_scope
 from fuzzer.findings.store import Store, open_store
-from fuzzer.judgement.verdict import Finding, Signature
+from fuzzer.judgement.verdict import SUMS, Finding, Natural, Signature
 
 _PROGRAM = """program(1)
 route("autograd")
@@ -26,6 +28,7 @@ backward(v0, cotangent(f32[4]))
 """
 _OPS = ("relu", "exp", "sin", "tanh", "neg", "abs", "sqrt", "log")
 _A_VARIANT, _A_FAULT = 50, 4  # occurrences of a variant, variants of a fault: in the project's own ledger 56 and 3
+_SCOPED, _NEIGHBOURS = 16, 40  # variants for one with a scope, and the rows of it: there 46 for one, and 18 to 42
 
 
 def variant(number: int, of: int) -> Finding:
@@ -42,10 +45,23 @@ def variant(number: int, of: int) -> Finding:
         reproduced=3,
         runs=3,
         ablation={decided: "agree"},
-        diagnosis={"culprit": f"inductor's code for {decided}"},
+        diagnosis={"side": "compiled wrong: at x0[2]", "culprit": f"code for {decided}", VERSION: str(DIAGNOSER)},
+        natural=Natural(program, Signature("gradients_agree", "wrong", "backward", "scattered"), "x0.grad[2]"),
         attachments={"backward_graph.py": "    mul = torch.ops.aten.mul.Tensor(a, b)\n" * 50},
         created=f"2026-01-01T00:00:00+00:00-{number:06}",
     )
+
+
+def scope(found: Finding, number: int) -> Scope:
+    """A made-up scope: sizes alone, whose ratios have a formula."""
+
+    def row(i: int) -> Row:
+        n, k = 5 + (number + 7 * i) % 60, 1 + (number + i) % 4
+        sizes = {"x0.shape[0]": 1 + i % 3, "x0.shape[1]": n, "x1.shape[1]": k, "start": i % 2, "end": i % 2 + k}
+        return Row("size" if i else PROGRAM, f"x0.shape[1]={n}", FAILS, found.program, "", 1.0, 1.0, 0.0,
+                   {SUMS: n / (n - k)}, sizes)  # fmt: skip
+
+    return Scope(found.id, "2.13.0", "cpu", "ir", found.created, tuple(map(row, range(_NEIGHBOURS))))
 
 
 def fill(store: Store, occurrences: int, of: int) -> None:
@@ -56,6 +72,10 @@ def fill(store: Store, occurrences: int, of: int) -> None:
             finding = variant(number, of)
             file.put(db, "variant", to_row(encode(finding)))
             known.append((faults.enter(db, finding), finding.id))
+            if number % _SCOPED == 0:
+                told = json.dumps(encode_scope(scope(finding, number)))
+                db.conn.execute("insert into scope values (?, ?, ?, ?, ?)",
+                                [finding.id, "2.13.0", "cpu", finding.created, told])  # fmt: skip
         rows = (
             (f"{of}-{i}", *known[i % len(known)], _PROGRAM.format(seed=i, op="relu"), "c", "2.13.0", "cpu", "2026", 1)
             for i in range(occurrences - len(known))
