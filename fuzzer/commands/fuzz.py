@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 import click
 
 from fuzzer.campaign.plan import BLIND, STAGED
+from fuzzer.commands.config import command_line
 from fuzzer.commands.exits import DIFFERS, INTERRUPTED, UNREAD, Refusal, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import (
@@ -200,7 +200,7 @@ def fuzz(
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
     task = replace(task, ops=ops_, staged=_share_staged(staged, task, guidance))
     _check_routes(task)
-    command = "backfuzz " + shlex.join(sys.argv[1:])
+    command = command_line(click.get_current_context(), sys.argv[1:])
     workers = workers or default_workers(task.place.devices)
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
+from fuzzer.commands.config import defaults, read_config
 from fuzzer.commands.exits import INTERRUPTED, Refusal
 
 # Modules of this folder that are no verbs: what verbs share.
 SHARED = {
-    "exits", "group", "junit", "options", "reference", "replayed", "screen", "source", "table",
+    "config", "exits", "group", "junit", "options", "reference", "replayed", "screen", "source", "table",
     "waiting",
 }  # fmt: skip
 
@@ -46,5 +47,17 @@ class Verbs(click.Group):
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="backfuzz", prog_name="backfuzz")
-def main() -> None:
-    """Fuzz the backward pass of compiled PyTorch."""
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Fuzz the backward pass of compiled PyTorch.
+
+    Options may stand in backfuzz.toml, or in pyproject.toml below [tool.backfuzz], a table for each command.
+    """
+    path, table = read_config()
+    for verb in table:
+        if verb not in Verbs.modules or not isinstance(table[verb], dict):
+            raise Refusal(f"{path}: no command {verb!r}; a table is named like one, as [fuzz]")
+    verb = context.invoked_subcommand or ""
+    command = main.get_command(context, verb)
+    if command is not None and verb in table:
+        context.default_map = {verb: defaults(path, command, table[verb])}
