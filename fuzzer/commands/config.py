@@ -60,7 +60,8 @@ def words(context: click.Context) -> list[str]:
     for param in context.command.params:
         if context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT_MAP:
             continue
-        value, name = context.lookup_default(param.name or ""), param.opts[0]
+        value: Any = context.lookup_default(param.name or "")
+        name = param.opts[0]
         if isinstance(value, bool):
             taken += [name] if value else list(param.secondary_opts)
         elif isinstance(param, click.Option) and param.multiple:
