@@ -14,6 +14,8 @@ class Time:
     at: float
     found: bool
 
+_ROUNDING = 1e-12  # of a product of shares that is a half
+
 
 def median(times: Sequence[Time]) -> float:
     """The time by which half of the runs had found it; infinity where fewer did. All were looked at equally long."""
@@ -25,16 +27,19 @@ def median(times: Sequence[Time]) -> float:
 def kaplan_meier(times: Sequence[Time]) -> float:
     """The time by which half had found it, by the estimate of Kaplan and Meier (1958), which takes campaigns that were
     cut off early for what they are; infinity where it stays above a half."""
-    left = 1.0
-    for at in sorted({t.at for t in times if t.found}):
-        left *= 1 - sum(t.found and t.at == at for t in times) / sum(t.at >= at for t in times)
-        if left <= 0.5:
-            return at
-    return math.inf
+    from scipy import stats
+
+    found, vain = ([t.at for t in times if t.found is which] for which in (True, False))
+    if not found:
+        return math.inf
+    left = stats.ecdf(stats.CensoredData(uncensored=found, right=vain)).sf
+    half = left.quantiles[left.probabilities <= 0.5 + _ROUNDING]
+    return float(half[0]) if half.size else math.inf
 
 
 def log_rank(strata: Sequence[tuple[Sequence[Time], Sequence[Time]]]) -> tuple[float, float]:
     """(rate of the first over the second, two-sided p) over all strata: Mantel (1966), the stratified log-rank test.
+    scipy's `stats.logrank` is the same for one stratum, and has none.
 
     A stratum holds the times of both sides to one fault. The rate is that of events over those expected, on either
     side (Peto et al., 1977), nan where there are none.

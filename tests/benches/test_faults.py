@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -27,6 +28,7 @@ from benches.race import CPU, Check, Judge, Lane, Race, Run
 from benches.rare import ALL
 from benches.survival import Time, kaplan_meier, log_rank, median
 from click.testing import CliRunner
+from scipy import stats
 
 from fuzzer.coverage.frontier import Frontier
 from fuzzer.execution.messages import Report, Task
@@ -220,6 +222,14 @@ def test_campaigns_that_were_cut_off_early_count_for_as_long_as_they_ran() -> No
     assert kaplan_meier([Time(1, True), Time(2, True), Time(3, True)]) == 2
     assert kaplan_meier([Time(1, True), Time(1, False), Time(2, False), Time(5, True)]) == 5
     assert kaplan_meier([Time(1, True), Time(9, False), Time(9, False)]) == math.inf
+
+
+def test_of_one_stratum_the_log_rank_test_is_scipys() -> None:
+    rng = random.Random(1)
+    sides = [[Time(float(rng.randint(1, 9)), rng.random() < 0.7) for _ in range(12)] for _ in range(2)]
+    told = (([t.at for t in side if t.found], [t.at for t in side if not t.found]) for side in sides)
+    theirs = stats.logrank(*(stats.CensoredData(found, right=vain) for found, vain in told))
+    assert log_rank([(sides[0], sides[1])])[1] == pytest.approx(theirs.pvalue)
 
 
 def test_the_log_rank_test_is_that_of_a_textbook() -> None:
