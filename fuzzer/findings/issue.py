@@ -9,7 +9,7 @@ from typing import Any
 from fuzzer.findings.cause import KERNELS, cause_of, first_stage, raised, vanishing
 from fuzzer.findings.demonstration import Demonstration, comparisons, expected
 from fuzzer.findings.diagnosed import EARLIER
-from fuzzer.findings.faults import Fault
+from fuzzer.findings.faults import Fault, release
 from fuzzer.findings.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
 from fuzzer.findings.script import headline, one_line, plainly, repro
 from fuzzer.findings.title import gems, title, torch_name
@@ -45,7 +45,7 @@ def issue(
         _side(finding),
         _where(finding),
         f"Scope: {scope.summary}." if scope is not None else "",
-        _releases(fault),
+        _releases(finding, fault, shown),
         _known(fault),
         "### Error logs",
         *_logs(grown, shown),
@@ -148,12 +148,26 @@ def _where(finding: Finding) -> str:
     return f"Ablation: {'; '.join(told)}." if told else ""
 
 
-def _releases(fault: Fault | None) -> str:
-    """Where it shows and where it is gone, where more than one release or device was tried."""
+def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None) -> str:
+    """Where it shows and where it is gone, where more than one release or device was tried; of a fault that several
+    programs show, where this one was seen to."""
     if fault is None or len(fault.lives_on) + len(fault.gone_on) < 2:
         return ""
     tried = (("shows on", ", ".join(fault.lives_on)), ("not on", ", ".join(fault.gone_on)))
-    return f"Releases: {'; '.join(f'{told} torch {places}' for told, places in tried if places)}."
+    told = f"Releases: {'; '.join(f'{told} torch {places}' for told, places in tried if places)}."
+    if fault.variants == 1:
+        return told
+    seen = {_release_and_device(finding.place.get("torch", "?"), finding.place.get("device", "cpu"))}
+    here = {_release_and_device(shown.torch, shown.device)} if shown is not None else set()
+    seen |= here if shown is not None and shown.shows else set()
+    not_here = f", not on torch {', '.join(here)}" if here - seen else ""
+    return f"{told} {fault.variants} programs show it, not each on all of these: this one does on torch " + (
+        f"{', '.join(sorted(seen))}{not_here}."
+    )
+
+
+def _release_and_device(torch: str, device: str) -> str:
+    return f"{release(torch)} {device.split(':')[0]}"
 
 
 def _scope(scope: Scope) -> str:

@@ -135,7 +135,7 @@ def _any(scope: Scope, axis: str) -> str:
 
 
 _NOT = {
-    "layout": "not where leaves are {}",
+    "layout": "not where inputs are {}",
     "route": "not with {}",
     "setting": "gone with {}",
     "device": "not on {}",

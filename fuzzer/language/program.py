@@ -219,7 +219,7 @@ class Program:
         """How Hypothesis and IPython print it: the call that reads its text."""
         from fuzzer.language.text import show
 
-        printer.text(f"parse(\"\"\"\\\n{show(self)}\"\"\")")
+        printer.text(f'parse("""\\\n{show(self)}""")')
 
     @property
     def nodes(self) -> tuple[Node, ...]:

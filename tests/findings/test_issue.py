@@ -192,4 +192,17 @@ def test_the_releases_are_told_where_more_than_one_was_tried() -> None:
     fault = Fault("F1", "t", "wrong", "", "inductor", "", "2026-01-01", 1, 1, State("new"), ("2.11.0 cpu",))
     assert "Releases" not in issue(finding(RELU), fault)
     told = replace(fault, gone_on=("2.13.0 cpu", "2.15.0 cpu"))
-    assert "Releases: shows on torch 2.11.0 cpu; not on torch 2.13.0 cpu, 2.15.0 cpu." in issue(finding(RELU), told)
+    releases = "Releases: shows on torch 2.11.0 cpu; not on torch 2.13.0 cpu, 2.15.0 cpu."
+    assert f"{releases}\n" in issue(finding(RELU), told)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [(1, "does on torch 2.13.0 cpu, 2.15.0 cpu."), (0, "does on torch 2.13.0 cpu, not on torch 2.15.0 cpu.")],
+)
+def test_of_a_fault_of_several_programs_it_is_told_where_this_one_was_seen(code: int, told: str) -> None:
+    lives = ("2.11.0 cpu", "2.13.0 cpu", "2.15.0 cpu")
+    fault = Fault("F1", "t", "wrong", "", "inductor", "", "2026-01-01", 5, 4, State("new"), lives)
+    shown = Demonstration(code, "x0.grad[0]: compiled 0, eager 1", "", "2.15.0+cpu", "cpu")
+    text = issue(finding(RELU), fault, shown)
+    assert f"2.15.0 cpu. 4 programs show it, not each on all of these: this one {told}" in text
