@@ -139,6 +139,7 @@ class Campaign:
                 self.say(plan.writes)
                 self.doing = "canaries"
                 require_canaries(pool, plan, self.say)
+                pool.deaths = 0  # theirs are meant
                 self.schedule = self.make_schedule(own)
                 self.doing, self.explores_since = "exploring", time.monotonic()
                 started = self.explores_since
