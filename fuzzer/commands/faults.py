@@ -54,14 +54,10 @@ def encode_fault(fault: Fault) -> dict[str, Any]:
 
 def print_faults(found: Sequence[Fault]) -> None:
     """The faults as a table, the most urgent first, those of what torch does not promise apart."""
-    from rich.console import Console
-
-    from fuzzer.commands.table import fault_table
+    from fuzzer.commands.table import Console, fault_table
     from fuzzer.findings.listing import by_promise, urgency
 
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
     promised, apart = by_promise(sorted(found, key=urgency))
     if promised:
         console.print(fault_table(promised, console.width))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,23 +49,44 @@ def list_findings(text: Sequence[str], db: Path, as_json: bool, **filters: str |
         click.echo(json.dumps(told))
         return
     promised = [row for row in rows if not _unsupported(row)]
-    for row in promised:
-        click.echo(_line(row, states))
     apart = [row for row in rows if _unsupported(row)]
-    if apart:
-        click.echo(f"{len(apart)} of what torch does not promise ({UNSUPPORTED}):")
-        for row in apart:
-            click.echo(_line(row, states))
-    click.echo(f"{len(rows)} finding(s)")
+    title = f"{len(apart)} of what torch does not promise ({UNSUPPORTED}):"
+    if sys.stdout.isatty():
+        _print_tables(promised, apart, title, states)
+    else:
+        lines = [_line(row, states) for row in promised]
+        lines += [title, *(_line(row, states) for row in apart)] if apart else []
+        click.echo("\n".join([*lines, f"{len(rows)} finding(s)"]))
+
+
+def _print_tables(
+    promised: list[dict[str, Any]], apart: list[dict[str, Any]], title: str, states: dict[str, str]
+) -> None:
+    from fuzzer.commands.table import Console, finding_table
+
+    console = Console()
+    for some, heading in ((promised, ""), ([row | {"class": UNSUPPORTED} for row in apart], f"\n{title}")):
+        if some:
+            console.print(finding_table([row | {"where": _short_where(row)} for row in some], states, heading))
+    console.print(f"{len(promised) + len(apart)} finding(s)")
 
 
 def _unsupported(row: dict[str, Any]) -> bool:
     return bool(row["unsupported"]) or row["class"] == UNSUPPORTED
 
 
-def _line(row: dict[str, Any], states: dict[str, str]) -> str:
+def _where(row: dict[str, Any]) -> str:
     place = json.loads(row["place"])
-    where = f"torch {place.get('torch', '?')} {place.get('device', '?')}"
+    return f"{place.get('torch', '?')} {place.get('device', '?')}"
+
+
+def _short_where(row: dict[str, Any]) -> str:
+    release, device = _where(row).split(" ", 1)
+    return f"{release.partition('+')[0]} {device}"
+
+
+def _line(row: dict[str, Any], states: dict[str, str]) -> str:
+    where = f"torch {_where(row)}"
     shown = UNSUPPORTED if _unsupported(row) else row["class"]
     signature = "/".join((row["oracle"], row["class"], row["direction"] or "-", row["pattern"]))
     return f"{row['id']}  {row['fault']}  {shown:18} {states[row['fault']]:11} {where:24} {signature}"

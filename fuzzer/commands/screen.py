@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fuzzer.commands.faults import print_faults
-from fuzzer.commands.table import fault_table
+from fuzzer.commands.table import Console, fault_table
 from fuzzer.findings.faults import OPEN, Fault, State
 from fuzzer.findings.listing import urgency
 from fuzzer.findings.query import Wanted

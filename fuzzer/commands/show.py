@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -14,6 +16,8 @@ from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option, no_diagnose_option
 from fuzzer.commands.vary import scope_lines
 from fuzzer.findings.faults import Fault
+from fuzzer.findings.scope import Scope
+from fuzzer.judgement.verdict import Finding
 
 
 @main.command()
@@ -42,6 +46,9 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
         told = {"fault": encode_fault(fault), "scopes": [encode_scope(scope) for scope in scopes]}
         click.echo(json.dumps(encode(finding) | told))
         return
+    if sys.stdout.isatty():
+        print_tables(finding, fault, scopes)
+        return
     click.echo(f"{finding.id}  {finding.signature}\n{finding.detail}")
     if finding.verdict != finding.signature.verdict:
         click.echo(f"{finding.verdict}: torch promises nothing of this {finding.unsupported}")
@@ -60,6 +67,44 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
     if finding.note:
         click.echo(f"note: {finding.note}")
     click.echo("\n".join(fault_lines(fault)))
+
+
+def print_tables(finding: Finding, fault: Fault, scopes: Sequence[Scope]) -> None:
+    """The same for a terminal: the program in colours, what was measured in tables."""
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    from fuzzer.commands.table import Console, named_table
+    from fuzzer.findings.diagnosed import VERSION
+
+    console = Console()
+    promised = "" if finding.verdict == finding.signature.verdict else f" ({finding.verdict}: {finding.unsupported})"
+    head, *history = fault_lines(fault)
+    console.print(Text(f"{finding.id}  {finding.signature}{promised}", style="bold"))
+    console.print(Text(f"{head}\n\n{finding.detail}\n"))
+    console.print(Syntax(finding.program, "python", background_color="default", word_wrap=True))
+    if finding.grown is not finding:
+        console.print(Text("the natural program", style="bold"), Text(f"{finding.grown.detail}\n"), sep="\n")
+        console.print(Syntax(finding.grown.program, "python", background_color="default", word_wrap=True))
+    facts = {"reproduced": f"{finding.reproduced} of {finding.runs} in fresh processes"}
+    facts |= {"original": finding.before} if finding.before else {}
+    facts |= {"note": finding.note} if finding.note else {}
+    told = {name: text for name, text in finding.diagnosis.items() if name != VERSION}
+    tables = {"finding": facts, "stages": finding.stages, "settings": _asked(finding.ablation)}
+    for title, table in (tables | {"place": finding.place, "diagnosis": told}).items():
+        if table:
+            console.print(named_table(title, table), "", sep="\n")
+    console.print(Text("\n".join(diagnosis_lines(finding)[len(told) :])))
+    for scope in scopes:
+        console.print("", Text("scope", style="bold"), Text("\n".join(scope_lines(scope))), sep="\n")
+    console.print("", Text(f"fault {fault.id}", style="bold"), Text("\n".join(history)), sep="\n")
+
+
+def _asked(table: Mapping[str, str]) -> dict[str, str]:
+    """What was asked, and how many of the rest were not."""
+    asked = {name: text for name, text in table.items() if not text.startswith("not run")}
+    left = len(table) - len(asked)
+    return asked | ({f"{left} more": "not run (piped, this command says why)"} if left else {})
 
 
 def fault_lines(fault: Fault) -> list[str]:

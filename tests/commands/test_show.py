@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
+from fuzzer.commands.show import print_tables
 from fuzzer.findings.store import open_store
 from tests.commands.calls import FINDING, RELU, call
 from tests.findings.varied import SHAPES, scope
@@ -17,6 +20,21 @@ def test_show_prints_the_minimal_program_and_the_evidence(db: Path) -> None:
     for part in (RELU, FINDING.detail, "reproduced 3 of 3", "inductor.max_fusion_size=1: agree", torch.__version__):
         assert part in text
     assert json.loads(call("show", FINDING.id, "--db", db, "--json").stdout)["stages"] == FINDING.stages
+
+
+def test_on_a_terminal_the_fault_comes_first_and_what_was_measured_stands_in_tables(
+    db: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_store(db) as opened:
+        finding, fault = opened.get(FINDING.id), opened.fault_of(FINDING.id)
+    not_run = {f"inductor.x={i}": "not run: it acts later" for i in range(3)}
+    print_tables(replace(finding, ablation=finding.ablation | not_run), fault, [])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{FINDING.id}  {FINDING.signature}")
+    assert lines[1].startswith(f"fault {fault.id}: silent: wrong gradient of torch.nn.functional.relu (new; ")
+    assert [line.rstrip() for line in lines if line.startswith("inductor.")] == ["inductor.max_fusion_size=1  agree"]
+    assert any(line.startswith("3 more") for line in lines)
+    assert set(map(str.rstrip, lines)) > {"stages", "settings", "place", *RELU.splitlines()}
 
 
 def test_show_takes_the_id_of_a_fault_and_tells_what_is_known_of_it(db: Path) -> None:
