@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from fuzzer.campaign.shelf import Shelf
 from fuzzer.campaign.suspect import Suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.campaign.triage import Triage
+from fuzzer.campaign.undrawn import Undrawn
 from fuzzer.execution.batch import left_over
 from fuzzer.execution.executor import Stopped, stop_all
 from fuzzer.execution.folders import alone, remove_own
@@ -92,6 +93,7 @@ class Campaign:
     paused: str = ""
     doing: str = "starting"
     explores_since: float | None = None
+    undrawn: Undrawn = field(default_factory=Undrawn)
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
         """Explore until the bound is met or it is stopped, then finish triage. Raises StoreError, UsageError early."""
@@ -212,7 +214,10 @@ class Campaign:
                 time.sleep(_LOOK_SECONDS)
             for future in wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
                 numbers = pending.pop(future)
-                for again in self._take_all(numbers, pool.results(future, plan.task), log):
+                reports = pool.results(future, plan.task)
+                closer = self.undrawn.look_closer(numbers, reports, pool, task)
+                pending |= {future: (number,) for number, future in closer.items()}
+                for again in self._take_all(numbers, reports, log, closer):
                     begin(again)
             show_progress(self)
             self._note(time.monotonic() - started)
@@ -269,10 +274,13 @@ class Campaign:
         piled = self.triage is not None and len(self.triage.waiting) > workers and self.schedule.plateau()
         return max(1, workers // 2) if piled else in_flight(workers)
 
-    def _take_all(self, numbers: tuple[int, ...], reports: list[Report | None], log: Any) -> list[tuple[int, ...]]:
-        """Count and learn from Reports; the batches in which programs without one go again."""
+    def _take_all(
+        self, numbers: tuple[int, ...], reports: list[Report | None], log: Any, closer: Collection[int] = ()
+    ) -> list[tuple[int, ...]]:
+        """Count and learn from Reports, but for those that are looked at more closely; the batches in which programs
+        without one go again."""
         for number, report in zip(numbers, reports, strict=True):
-            if report is not None:
+            if report is not None and number not in closer:
                 self._take(number, report, log)
                 self.schedule.learn(number, report)
         return left_over(numbers, reports)

@@ -22,6 +22,8 @@ from fuzzer.judgement.verdict import (
     COMPILED,
     DIFFERS,
     EAGER,
+    EAGER_DIES,
+    EAGER_RAISES,
     NEITHER,
     RAISES,
     UNDECIDED,
@@ -364,6 +366,8 @@ def told_side(finding: Finding, raised: str) -> str:
     side, said = side_by_class(finding.signature), finding.detail.partition("\n")[0]
     if side == RAISES:
         return f"{side}: {raised or said}; eager runs"
+    if side in (EAGER_DIES, EAGER_RAISES):
+        return f"{side}: {said}"
     if side == DIFFERS:
         return f"{side}: {said}; what eager does is the measure"
     return f"{side}: {said}; eager ends well" if side else ""

@@ -30,6 +30,7 @@ from fuzzer.execution.pipeline import (
     conclude,
     record_reference,
     refusal,
+    report_refused,
     rerun_reference,
 )
 from fuzzer.execution.units import Kernel, NotBuilt, Units, seconds_of
@@ -83,7 +84,7 @@ def _record(program: Program, task: Task, log: Journal) -> Drawn | Report:
     try:
         return Drawn(record_reference(program, task, log))
     except REFUSED as error:
-        return refusal(show(program), error)
+        return report_refused(program, task, log, error)
 
 
 def left_over(numbers: Sequence[int], reports: Sequence[Report | None]) -> list[tuple[int, ...]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from fuzzer.coverage.cells import cells
 from fuzzer.coverage.wishes import Wishes, asked_cells
-from fuzzer.execution.journal import Journal, journal
+from fuzzer.execution.journal import DIED_DRAWING, Journal, journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import (
     REFUSED,
@@ -22,11 +22,12 @@ from fuzzer.execution.pipeline import (
     refusal,
     report_and_words,
     report_program,
+    report_refused,
     report_trial,
     run_both,
 )
 from fuzzer.execution.usage import cpu_seconds
-from fuzzer.generation.draft import Rejected
+from fuzzer.generation.draft import Announce, Rejected
 from fuzzer.generation.generate import drawable, generate
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.vocabulary import vocabulary
@@ -57,21 +58,23 @@ def program_task(task: Task, index: int) -> Task:
 _WISHED = 3  # draws of a program that is asked for cells, until one has all
 
 
-def draw_program(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL) -> Program:
-    """Program number `index` of the task's seed, in its n-th drawing. Raises Rejected.
+def draw_program(
+    task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL, announce: Announce | None = None
+) -> Program:
+    """Program number `index` of the task's seed, in its n-th drawing; announce: as in `generate`. Raises Rejected.
 
     By cells it is that of some draws which holds most of what its number is asked for.
     """
     known = vocabulary(task.limits, task.ops)
     name = f"{task.seed}/{index}/{attempt}"
     if not task.cells:
-        return _drawn(task, known, name, knobs=knobs)
+        return _drawn(task, known, name, knobs=knobs, announce=announce)
     wishes = _wishes_of(task).of(index)
     asked = {cell for wish in wishes for cell in asked_cells(wish, known[wish.op])}
     best, fewest = None, math.inf
     for again in range(_WISHED):
         try:
-            program = _drawn(task, known, f"{name}/{again}", wishes)
+            program = _drawn(task, known, f"{name}/{again}", wishes, announce=announce)
         except Rejected:
             if best is None and again == _WISHED - 1:
                 raise
@@ -85,11 +88,18 @@ def draw_program(task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL)
     return best
 
 
-def _drawn(task: Task, ops: dict[str, OpSpec], name: str, wishes: Sequence[Wish] = (), knobs: Knobs = USUAL) -> Program:
+def _drawn(
+    task: Task,
+    ops: dict[str, OpSpec],
+    name: str,
+    wishes: Sequence[Wish] = (),
+    knobs: Knobs = USUAL,
+    announce: Announce | None = None,
+) -> Program:
     """The drawing of this name. Raises Rejected."""
     device, other = _kinds(task)
     rng = random.Random(name)
-    return generate(rng, ops, task.limits, task.routes, device, task.fixed, device != other, knobs, wishes)
+    return generate(rng, ops, task.limits, task.routes, device, task.fixed, device != other, knobs, wishes, announce)
 
 
 def _kinds(task: Task) -> tuple[str, str]:
@@ -130,22 +140,36 @@ class Drawn:
         return replace(report, redrawn=self.attempt, candidate=self.attempt)
 
 
-def draw_detectable(task: Task, index: int, log: Journal) -> Drawn | Report:
+def draw_detectable(task: Task, index: int, log: Journal, announce: Announce | None = None) -> Drawn | Report:
     """Program number `index` of the task's seed, drawn until a wrong gradient would show; a Report where it is refused.
-    Depends on the task and the index alone."""
+    Depends on the task and the index alone. announce: as in `generate`."""
     for attempt in range(MAX_REDRAWS + 1):
-        text, started = "", time.perf_counter()
+        program, started = None, time.perf_counter()
         log.begin(f"# program {index} of seed {task.seed}, not drawn yet")
         try:
-            program = draw_program(task, index, attempt)
-            text, took = show(program), time.perf_counter() - started
+            program = draw_program(task, index, attempt, announce=announce)
+            took = time.perf_counter() - started
             trial, judging = record_reference(program, task, log), cpu_seconds()
             if attempt < MAX_REDRAWS and not is_detectable(trial, log):
                 continue
             return Drawn(trial, attempt, {"generate": took, "judge": cpu_seconds() - judging})
         except REFUSED as error:
-            return replace(refusal(text, error), redrawn=attempt, candidate=attempt)
+            refused = refusal("", error) if program is None else report_refused(program, task, log, error)
+            return replace(refused, redrawn=attempt, candidate=attempt)
     raise AssertionError("the last drawing is compiled, whatever it shows")
+
+
+def explore_announced(task: Task, index: int) -> Report:
+    """Draw program number `index`, in the drawing of which a worker died: this one writes down whatever it runs in
+    eager. Where it dies too, the program is in its obituary."""
+    log = journal()
+
+    def announce(program: Program) -> None:
+        log.begin(show(program))
+        log.phase(DIED_DRAWING)
+
+    drawn = draw_detectable(program_task(task, index), index, log, announce)
+    return drawn if isinstance(drawn, Report) else Report(show(drawn.trial.program), rejected="it was drawn after all")
 
 
 def explore(task: Task, index: int, on_judged: OnJudged = keep_report) -> Report:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 _PHASE, _TURN = "# phase: ", "# turn: "
+DIED_DRAWING = "died while it was drawn"  # the phase of a program that is drawn with everything written down
 
 
 class Journal:

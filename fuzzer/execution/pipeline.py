@@ -23,8 +23,9 @@ from fuzzer.execution.observe import Side, observe
 from fuzzer.execution.units import NotBuilt
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.draft import Rejected
-from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, verdicts
-from fuzzer.judgement.trial import PENDING, RAN, Observation, Subject, Trial
+from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, errors_agree, verdicts
+from fuzzer.judgement.promise import promised_error
+from fuzzer.judgement.trial import PENDING, RAN, UNCOMPILED, Observation, Subject, Trial
 from fuzzer.language import routes
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.infer import IllTyped, check_draws
@@ -42,6 +43,15 @@ from fuzzer.rounding.replay import Unreplayable
 
 class Refused(ValueError):
     """A program that did not run on the reference side, with the reason."""
+
+
+class EagerRaised(Refused):
+    """A program that the reference side refused: what it left behind is `seen`."""
+
+    def __init__(self, seen: Observation):
+        assert seen.raised is not None
+        super().__init__(f"{seen.phase} raised {seen.raised.kind}: {seen.raised.message.splitlines()[:1]}")
+        self.seen = seen
 
 
 # Errors that end a program before it is judged; its Report is a refusal.
@@ -73,6 +83,7 @@ def record_reference(program: Program, task: Task, journal: Journal) -> Trial:
     targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, seen.outputs, strict=True)}
     targets |= {name: recorder.ref(t) for name, t in seen.written.items()}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in seen.gradients.items() if t is not None}
+    recorder.trace.devices = tuple(dict.fromkeys(task.place.devices))
     pending = Observation(PENDING)
     return Trial(program, task.place, seen, pending, recorder.trace, targets | gradients, task.final)
 
@@ -95,11 +106,11 @@ def rerun_reference(trial: Trial, task: Task, journal: Journal) -> Trial:
 
 
 def _observe_reference(program: Program, task: Task, journal: Journal, recorder: Recorder | None = None) -> Observation:
-    """One run of the reference side. Raises Refused."""
+    """One run of the reference side. Raises EagerRaised."""
     with planted(task.canary, "reference") as tamper:
         seen = observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
         if seen.raised is not None:
-            raise Refused(f"{seen.phase} raised {seen.raised.kind}: {seen.raised.message.splitlines()[:1]}")
+            raise EagerRaised(seen)
         return tamper(seen) if recorder is None else seen
 
 
@@ -276,10 +287,23 @@ def conclude(
     return on_judged(replace(told, features=feature_ids(words)), trial), words
 
 
+def report_refused(program: Program, task: Task, journal: Journal, error: Exception) -> Report:
+    """The Report of a program that was refused; what raises in eager as torch promises must raise compiled, too."""
+    refused = refusal(show(program), error)
+    compiles = task.place.subject.backend not in UNCOMPILED
+    if not (isinstance(error, EagerRaised) and error.seen.raised and promised_error(error.seen.raised) and compiles):
+        return refused
+    reset_compiler()
+    trial = Trial(program, task.place, error.seen, Observation(PENDING), final=task.final)
+    trial.subject = Compiled(program, task, journal).observe()
+    found = errors_agree(trial)
+    return refused if found is None else replace(refused, rejected="", verdicts=(found,))
+
+
 def report_program(program: Program, task: Task, journal: Journal, on_judged: OnJudged = keep_report) -> Report:
     """The Report of a program: recorded, run again, compiled, judged."""
     try:
         trial = record_reference(program, task, journal)
     except REFUSED as error:
-        return refusal(show(program), error)
+        return report_refused(program, task, journal, error)
     return report_trial(trial, task, journal, on_judged)

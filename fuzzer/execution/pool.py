@@ -13,7 +13,6 @@ import importlib.util
 import multiprocessing
 import multiprocessing.util
 import os
-import re
 import resource
 import shutil
 import signal
@@ -22,7 +21,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -35,12 +34,11 @@ from fuzzer.execution.executor import CLOSED, DEADLINE, Executor, WorkerEnded
 from fuzzer.execution.folders import Folder
 from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
+from fuzzer.execution.obituary import report_of_death, top_frame
 from fuzzer.execution.usage import resident_bytes
-from fuzzer.judgement.oracles import worker_survives
-from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Place, Trial
+from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation
 from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
 from fuzzer.language.errors import NoMachine
-from fuzzer.language.text import ParseError, parse
 
 # What changes a compile from outside the program's text.
 HIDDEN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
@@ -346,21 +344,8 @@ def _obituary(task: Task, programs: int, outcome: str, name: str, left: _Left) -
     turn = read_turn(left.journal) if programs > 1 else 0
     if turn is not None:
         observed = Observation(outcome, signal=name, frame=left.frame, stderr=left.stderr)
-        found[turn] = _report_of_death(task.place, observed, *read_journal(left.journal))
+        found[turn] = report_of_death(task.place, observed, *read_journal(left.journal))
     return found
-
-
-def _report_of_death(place: Place, observed: Observation, text: str, phase: str) -> Report:
-    """What the end of a worker says of the program that it was at, in this phase."""
-    outcome, name, stderr = observed.outcome, observed.signal, observed.stderr
-    try:
-        program = parse(text)
-    except ParseError:
-        return Report("", rejected=f"the worker {outcome} before a program was drawn: {name} {text.strip()}")
-    if phase.startswith("reference") or phase in ("begin", "judge", ""):
-        return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
-    verdict = worker_survives(Trial(program, place, Observation("ran"), replace(observed, phase=phase)))
-    return Report(text, (verdict,) if verdict else (), stderr=stderr)
 
 
 def _signal_name(code: int | None) -> str:
@@ -374,25 +359,3 @@ def _tail(path: Path, length: int = _STDERR_TAIL) -> str:
     if not path.exists():
         return ""
     return path.read_bytes()[-length:].decode(errors="replace")
-
-
-# Frames of the handler, of the C library's way to raise a signal, and of the program's start.
-_NO_OWNERS = re.compile(
-    r"c10::FatalSignalHandler::|<unknown function>|__restore_rt$|(gsignal|raise|abort|"
-    r"pthread_kill|__libc_start_main|_start|clone|__assert_fail\w*|std::terminate|__cxa_throw|_ffi_call\w*|ffi_call)\b"
-)
-
-
-def top_frame(stderr: str) -> str:
-    """The innermost native function of the stack that torch printed, without digits; "" where it printed none.
-
-    torch prints the thread that died first, then all others, each under a line with the signal; only the first counts,
-    and of it what is inside the innermost Python frame: the native caller of Python code did not die.
-    """
-    stacks = re.split(r"^SIG\w+\(\d+\), PID: \d+, Thread \d+:", stderr, flags=re.MULTILINE)
-    innermost = stacks[min(1, len(stacks) - 1)].partition("<omitting python frames>")[0]
-    for match in re.finditer(r"frame #\d+: (.+?) \+ 0x", innermost):
-        name = match.group(1).strip().replace("(anonymous namespace)", "{anonymous}")
-        if not _NO_OWNERS.match(name):
-            return re.sub(r"\d+", "#", name.split("(")[0])
-    return ""

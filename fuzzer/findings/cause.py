@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fuzzer.findings.diagnosed import decided_before, diagnosed_by
 from fuzzer.findings.kernel import is_composite, kernel
 from fuzzer.findings.switches import SWITCHES, convicting, gone
-from fuzzer.judgement.verdict import COMPILED, EAGER, VALUES, Comparison, Finding
+from fuzzer.judgement.verdict import COMPILED, EAGER, EAGER_DIES, VALUES, Comparison, Finding
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse
 
@@ -114,7 +114,7 @@ def group(causes: Iterable[tuple[str, Cause]]) -> list[list[str]]:
 def first_stage(finding: Finding) -> str:
     """Where the difference begins: the first backend from which on all differ. inductor's own stages count as inductor:
     not all findings were asked at them."""
-    if finding.signature.verdict == "eager-suspect" or finding.side == EAGER:
+    if finding.signature.verdict == "eager-suspect" or finding.side in (EAGER, EAGER_DIES):
         return KERNELS
     found = finding.place.get("backend", "inductor")
     for stage, seen in reversed(finding.stages.items()):

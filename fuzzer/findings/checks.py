@@ -28,6 +28,8 @@ _MOST_PRINTED = 16  # a tensor of at most so many elements is printed whole
 def check_lines(sides: Sides) -> list[str]:
     """The lines that look whether the finding's fault is there."""
     signature = sides.finding.signature
+    if signature.oracle in _OF_EAGER:
+        return CHECKS[signature.oracle].write(sides)
     if signature.verdict in DEADLINES:
         return _survives(sides)
     if signature.verdict == "raises":
@@ -51,10 +53,7 @@ def _survives(sides: Sides) -> list[str]:
     """The compiled side runs in a child process, which ends well and in time."""
     seconds = DEADLINES[sides.finding.signature.verdict]
     return [
-        'if sys.argv[1:] == ["compiled"]:',
-        f"    {sides.compiled}",
-        *_wait(sides, "    "),
-        "    sys.exit(0)",
+        *_as_child(sides, "compiled", sides.compiled),
         f"{sides.eager}  # eager runs",
         "try:",
         f'    code = subprocess.run([sys.executable, __file__, "compiled"], timeout={seconds}).returncode',
@@ -62,6 +61,35 @@ def _survives(sides: Sides) -> list[str]:
         f'    code = "none after {seconds} seconds"',
         'print("the compiled run ended well" if code == 0 else f"eager ran; the compiled run\'s exit code: {code}")',
         "sys.exit(int(code != 0))",
+    ]
+
+
+def _as_child(sides: Sides, name: str, run: str) -> list[str]:
+    """What the script does where it is its own child process."""
+    return [f'if sys.argv[1:] == ["{name}"]:', f"    {run}", *_wait(sides, "    "), "    sys.exit(0)"]
+
+
+def _eager_survives(sides: Sides) -> list[str]:
+    """Eager runs in a child process, which ends well."""
+    return [
+        *_as_child(sides, "eager", sides.eager),
+        'code = subprocess.run([sys.executable, __file__, "eager"]).returncode',
+        'print("the run in eager ended well" if code == 0 else f"the exit code of the run in eager: {code}")',
+        "sys.exit(int(code != 0))",
+    ]
+
+
+def _raises_too(sides: Sides) -> list[str]:
+    """What raises in eager raises when compiled."""
+    return [
+        "def raised(run):",
+        "    try:",
+        "        run()",
+        "    except Exception as error:",
+        '        return f"{type(error).__name__}: {str(error)[:2000]}"',
+        f"eager, compiled = raised(lambda: {sides.eager}), raised(lambda: {sides.compiled})",
+        "print(f\"eager: {eager or 'runs'}\\ncompiled: {compiled or 'runs'}\")",
+        "sys.exit(int(bool(eager) and not compiled))",
     ]
 
 
@@ -142,6 +170,16 @@ def _zero_signs(sides: Sides) -> list[str]:
         "pairs = {n: [side[n].cpu() for side in sides] for n in sides[0] if None not in [side[n] for side in sides]}",
         "other = {n: int(((c == 0) & (e == 0) & (c.signbit() != e.signbit())).sum()) for n, (c, e) in pairs.items()}",
         'print(f"zeros of another sign than eager\'s: {other}")',
+        "sys.exit(int(any(other.values())))",
+    ]
+
+
+def _finiteness(sides: Sides) -> list[str]:
+    return [
+        f"sides = ({sides.compiled}, {sides.eager})",
+        "pairs = {n: [side[n].cpu() for side in sides] for n in sides[0] if None not in [side[n] for side in sides]}",
+        "other = {n: int((c.isfinite() != e.isfinite()).sum()) for n, (c, e) in pairs.items()}",
+        'print(f"finite on one side alone: {other}")',
         "sys.exit(int(any(other.values())))",
     ]
 
@@ -308,11 +346,16 @@ class Check:
 
 
 _VALUES = Check(_values)
+_OF_EAGER = ("eager_survives", "errors_agree")  # what eager does is looked at, whatever the class
 CHECKS: dict[str, Check] = {
     "metadata_agrees": Check(_metadata),
     "inputs_untouched": Check(_inputs_untouched, title=_written_title),
+    "eager_survives": Check(_eager_survives),
+    "errors_agree": Check(_raises_too, title=lambda signature: "runs what eager refuses"),
     "rerun_is_identical": Check(_rerun_is_equal),
     "zero_signs_agree": Check(_zero_signs),
+    "seen_zero_signs_agree": Check(_zero_signs),
+    "finiteness_agrees": Check(_finiteness),
     "compile_is_timely": Check(_cpu_seconds),
     "memory_is_sane": Check(_peak_memory),
 }

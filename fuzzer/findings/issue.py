@@ -13,7 +13,7 @@ from fuzzer.findings.faults import Fault, release
 from fuzzer.findings.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
 from fuzzer.findings.script import headline, one_line, plainly, repro
 from fuzzer.findings.title import gems, title, torch_name
-from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Comparison, Finding
+from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, EAGER_RAISES, Comparison, Finding
 from fuzzer.language.text import parse
 
 
@@ -120,6 +120,10 @@ def description(finding: Finding) -> str:
     under = "with FlagGems' kernels" if gems(finding) else "under `torch.compile`"
     if exception := raised(grown):
         return f"A function of {names} runs in eager mode; {under} it raises {exception[1]}."
+    if finding.side == EAGER_DIES:
+        return f"A function of {names} ends the process in eager mode."
+    if finding.side == EAGER_RAISES:
+        return f"A function of {names} raises in eager mode, as it should; {under} it runs."
     if finding.side in (EAGER, BOTH) or grown.signature.verdict == "eager-suspect":
         return f"The {what} of {names} is wrong in eager mode, and nothing says so."
     if grown.signature.verdict != "wrong":

@@ -13,7 +13,7 @@ from fuzzer.findings.checks import CHECKS, DEADLINES, check_lines, compares_valu
 from fuzzer.findings.inputs import inputs
 from fuzzer.findings.sides import Sides
 from fuzzer.findings.title import title
-from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, Finding, Signature
+from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, Finding, Signature
 from fuzzer.language import tuning
 from fuzzer.language.errors import UsageError
 from fuzzer.language.interpret import python_value
@@ -109,6 +109,7 @@ _TITLES = {
     "crashes": "crash",
     "hangs": "does not end",
     "eager-suspect": "eager's result is outside rounding",
+    "nonfinite-differs": "result is finite on one side alone",
     "rounding-sensitive": "result differs beyond consistent rounding",
     "nondeterministic": "two runs on equal inputs differ",
     "signed-zero": "zeros of another sign than eager's",
@@ -118,7 +119,7 @@ _TITLES = {
 def headline(finding: Finding) -> str:
     """A finding in one line: which side, what it does, in which direction."""
     signature = finding.signature
-    backend = finding.place.get("backend", "inductor")
+    backend = "eager" if finding.side == EAGER_DIES else finding.place.get("backend", "inductor")
     wrong = f"wrong {'gradient' if signature.direction == 'backward' else 'result'}"
     if finding.side in (EAGER, BOTH):
         return f"[eager{f', {backend}' if finding.side == BOTH else ''}] {wrong}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,12 +11,16 @@ from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.wish import Wish
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops.spec import Limits, OpSpec
-from fuzzer.language.program import Leaf, Node, TensorType, writes
+from fuzzer.language.program import Cotangent, Leaf, Node, Output, Program, Route, TensorType, contiguous, writes
 
 # "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
 _UNWRITABLE_VIEWS = ("as_strided", "unfold")
 # Their schemas call the results new memory, which they are not: compiled code sees no write to one through the other.
 _DENIED_VIEWS = ("unsafe_split", "unsafe_chunk")
+
+
+# Called with what is about to run in eager, which may take the process with it.
+Announce = Callable[[Program], None]
 
 
 class Rejected(ValueError):
@@ -35,6 +39,7 @@ class Draft:
     knobs   how it is drawn where nothing else decides.
     fills   the ops that make tensors of one number everywhere, in place of new leaves.
     wish    what is asked of the node being drawn;  linked: the values, one of which it is asked to read.
+    announce  called with what is about to run in eager.
     """
 
     rng: random.Random
@@ -54,6 +59,16 @@ class Draft:
     fills: tuple[OpSpec, ...] = ()
     wish: Wish | None = None
     linked: tuple[str, ...] = ()
+    announce: Announce | None = None
+
+    def announced(self, names: Sequence[str], backward: bool = False) -> None:
+        """Announce what has been drawn, with these values as its results; backward: they are differentiated, too."""
+        if self.announce is None:
+            return
+        types = {name: self.types[name] for name in names if backward and name in self.tracked}
+        seeds = {name: Cotangent(t.dtype, t.shape, contiguous(t.shape)) for name, t in types.items()}
+        outputs = tuple(Output(name, seeds.get(name)) for name in names)
+        self.announce(Program(tuple(self.leaves), tuple(self.nodes), outputs, Route()))
 
     def mark(self) -> tuple[int, int, frozenset[str]]:
         return len(self.leaves), len(self.nodes), frozenset(self.tracked)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
@@ -68,12 +68,14 @@ def generate(
     portable: bool = False,
     knobs: Knobs = USUAL,
     wishes: Sequence[Wish] = (),
+    announce: Announce | None = None,
 ) -> Program:
     """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
 
     `fixed` settings stand in every program, over what is drawn. A portable one means the same on every device: no
     random numbers, no autocast, which has a list of operators for each, no op whose entry says that it does not. Its
     first nodes are such as the wishes ask for, as far as that goes. The result depends on the arguments alone.
+    announce: called with each part of it before that runs in eager, where it may take the process with it.
     """
     groups: dict[str, list[OpSpec]] = {}
     for spec in drawable(ops, routes, portable).values():
@@ -84,10 +86,14 @@ def generate(
             asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "") or knobs.dtype
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
             writing = any(ROUTES[name].writes_leaves for name in routes)
-            draft = Draft(rng, limits, dtype, writing, knobs=knobs, fills=tuple(groups.get(FILLS, ())))
+            fills = tuple(groups.get(FILLS, ()))
+            draft = Draft(rng, limits, dtype, writing, knobs=knobs, fills=fills, announce=announce)
             _draw_body(draft, groups, wishes)
             _close_loose_results(draft, ops)
-            program = draw_regions(_finish(draft, routes, device, fixed), rng, portable)
+            finished = _finish(draft, routes, device, fixed)
+            if announce is not None:
+                announce(finished)
+            program = draw_regions(finished, rng, portable)
             if has_detectable_gradient(program) or rng.random() < _KEPT:
                 break
     return program
@@ -229,6 +235,7 @@ def _requires_grad_in_eager(draft: Draft) -> set[str] | None:
 
     In the forward: a view of several, a partial overlap. In the backward: what it needs has been overwritten.
     """
+    draft.announced([name for name in draft.types if name.startswith("v") and name not in draft.dead], backward=True)
     leaves = materialise(draft.leaves)
     env: dict[str, Any] = dict(leaves)
     wanted = [leaves[leaf.name] for leaf in draft.leaves if leaf.requires_grad]

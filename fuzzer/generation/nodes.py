@@ -302,6 +302,7 @@ def _same_value(a: Any, b: Any) -> bool:
 def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
     """The dry run of one node. Raises Rejected where torch refuses it."""
     draft.nodes.append(node)
+    draft.announced(node.outs)
     with torch.no_grad():
         try:
             apply(node, draft.env)

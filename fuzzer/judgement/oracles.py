@@ -7,7 +7,8 @@ A detail that is about one tensor begins with its name. What an exported script 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,11 +22,13 @@ from fuzzer.judgement.comparison import (
     within_storage,
     worst_element,
 )
-from fuzzer.judgement.promise import why_unsupported
+from fuzzer.judgement.edges import left_to_range, sees_zero_sign
+from fuzzer.judgement.promise import promised_error, why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
-from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED, Signature, Verdict, strip_digits
+from fuzzer.judgement.verdict import CLASSES, OF_EAGER, UNSUPPORTED, Signature, Verdict, strip_digits
 from fuzzer.language.program import Program
 from fuzzer.rounding.floors import FACTOR
+from fuzzer.rounding.trace import is_rounded
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,25 @@ def worker_survives(trial: Trial) -> Verdict | None:
         detail = f"the {o.phase} did not end in time"
         return Verdict(Signature("worker_survives", "hangs", o.phase, "deadline"), detail)
     return None
+
+
+def eager_survives(trial: Trial) -> Verdict | None:
+    """The process that ran the program in eager is still there."""
+    o = trial.reference
+    if o.outcome != DIED:
+        return None
+    detail = f"eager itself dies in the {o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
+    return Verdict(Signature("eager_survives", "crashes", o.phase, f"{OF_EAGER}{o.signal} {o.frame}".strip()), detail)
+
+
+def errors_agree(trial: Trial) -> Verdict | None:
+    """What eager refuses with an error that torch promises, the other side does not run."""
+    raised, o = trial.reference.raised, trial.reference
+    promised = promised_error(raised) if o.outcome == RAISED and raised is not None else ""
+    if not promised or raised is None or trial.subject.outcome != RAN:
+        return None
+    detail = f"in eager the {o.phase} raised {raised.kind}: {raised.message.splitlines()[0]}; compiled it runs"
+    return Verdict(Signature("errors_agree", "raises", o.phase, f"{OF_EAGER}{promised}"), detail)
 
 
 def compile_does_not_raise(trial: Trial) -> Verdict | None:
@@ -166,6 +188,50 @@ def gradients_agree(trial: Trial) -> Verdict | None:
     return _numeric(trial, "gradients_agree", "backward", _gradients(trial), nonfinite=False)
 
 
+# What one side has for what the other has, the compiled one first; the first that is met is the pattern.
+_ONE_SIDED = ("NaN for finite", "infinite for finite", "finite for NaN", "finite for infinite")
+
+
+def finiteness_agrees(trial: Trial) -> Verdict | None:
+    """Where range decides and not rounding whether a value is finite, it is finite on both sides or on neither."""
+    for i, name, eager, compiled in _comparable(trial):
+        other = torch.isfinite(eager) != torch.isfinite(compiled)
+        if not bool(other.any()) or not bool((other := other & left_to_range(trial)[i]).any()):
+            continue
+        pairs = zip(compiled[other].tolist(), eager[other].tolist(), strict=True)
+        told = {f"{_sort(c)} for {_sort(e)}" for c, e in pairs}
+        where = tuple(other.nonzero()[0].tolist())
+        detail = (
+            f"{name}{list(where)}: compiled {float(compiled[where]):.9g}, eager {float(eager[where]):.9g}; "
+            f"{int(other.sum())} of {other.numel()} elements are finite on one side alone: it is kept in another range"
+        )
+        pattern = next(pattern for pattern in _ONE_SIDED if pattern in told)
+        return Verdict(Signature("finiteness_agrees", "nonfinite-differs", _direction(name), pattern), detail)
+    return None
+
+
+def _comparable(trial: Trial) -> Iterator[tuple[int, str, torch.Tensor, torch.Tensor]]:
+    """The floating tensors that both sides have in one shape: position among the targets, name, and both in float64."""
+    if trial.subject.outcome != RAN:
+        return
+    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
+    for i, (name, ref) in enumerate(trial.targets.items()):
+        a, b = mine[name], theirs[name]
+        if is_rounded(ref) and a is not None and b is not None and a.shape == b.shape and within_storage(b):
+            like = trial.model.reference[i]
+            yield i, name, as_float64(a, like), as_float64(b, like)
+
+
+def _sort(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinite" if math.isinf(value) else "finite"
+
+
+def seen_zero_signs_agree(trial: Trial) -> Verdict | None:
+    """A zero whose sign another result of the program shows (1 / x, atan2, copysign) has the sign of eager's."""
+    found = _other_zero_signs(trial, "seen_zero_signs_agree")
+    return next((verdict for name, verdict in found if sees_zero_sign(trial, name)), None)
+
+
 # ---------------------------------------------------------------- the compiled code run once more; what it cost
 
 
@@ -266,37 +332,42 @@ def settings_agree(trial: Trial) -> Verdict | None:
 
 def zero_signs_agree(trial: Trial) -> Verdict | None:
     """A zero has the sign of eager's, where no rounding could make it anything else."""
-    if trial.subject.outcome != RAN:
-        return None
-    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
-    floors = first_spread(trial).floor(FACTOR)
-    for (name, ref), floor in zip(trial.targets.items(), floors, strict=True):
-        if theirs[name] is None or mine[name].shape != theirs[name].shape or not ref.dtype.is_floating_point:
-            continue
-        eager, compiled = as_float64(mine[name], floor), as_float64(theirs[name], floor)
-        zeros = (eager == 0) & (compiled == 0) & (floor == 0)
+    return next((verdict for _, verdict in _other_zero_signs(trial, "zero_signs_agree")), None)
+
+
+def _other_zero_signs(trial: Trial, oracle: str) -> Iterator[tuple[str, Verdict]]:
+    """The tensors that have zeros of another sign, each with what is said of it."""
+    for i, name, eager, compiled in _comparable(trial):
+        zeros = (eager == 0) & (compiled == 0)
         other = zeros & (torch.signbit(eager) != torch.signbit(compiled))
+        if not bool(other.any()):  # before floors are asked for
+            continue
+        floor = first_spread(trial).floor(FACTOR)[i]
+        zeros, other = zeros & (floor == 0), other & (floor == 0)
         if bool(other.any()):
             detail = f"{name}: {int(other.sum())} of {int(zeros.sum())} zeros have another sign than eager's"
             pattern = "all" if int(other.sum()) == int(zeros.sum()) else "some"
-            return Verdict(Signature("zero_signs_agree", "signed-zero", _direction(name), pattern), detail)
-    return None
+            yield name, Verdict(Signature(oracle, "signed-zero", _direction(name), pattern), detail)
 
 
 ORACLES: tuple[Oracle, ...] = (
     Oracle(worker_survives),
+    Oracle(eager_survives),
+    Oracle(errors_agree),
     Oracle(compile_does_not_raise),
     Oracle(metadata_agrees),
     Oracle(inputs_untouched),
     Oracle(no_new_nonfinite),
     Oracle(outputs_agree),
     Oracle(gradients_agree),
+    Oracle(finiteness_agrees),
+    Oracle(seen_zero_signs_agree),
     Oracle(rerun_is_identical),
     Oracle(compile_is_timely),
     Oracle(memory_is_sane),
     # a compile costs as much as all else of a trial, and none of the first 224 findings came by it
     Oracle(settings_agree, asked=True, share=1 / 64, bare=True),
-    Oracle(zero_signs_agree, asked=True),  # torch promises no sign
+    Oracle(zero_signs_agree, asked=True),  # torch promises no sign; what shows it is another matter
 )
 ASKED = tuple(oracle.name for oracle in ORACLES if oracle.asked)
 

@@ -1,12 +1,15 @@
-"""What torch does not promise: a difference there is `unsupported`, whatever it looks like.
+"""What torch promises, and what not: a difference there is `unsupported`, whatever it looks like.
 
-Three kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a torch function whose
-name begins with an underscore), and dynamo saying that it does not trace with dynamic sizes what holds both directions,
-which is a call of `torch.func.vjp`.
+Not promised are three kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
+torch function whose name begins with an underscore), and dynamo saying that it does not trace with dynamic sizes what
+holds both directions, which is a call of `torch.func.vjp`. Of what eager raises some errors are promised.
 """
 
 from __future__ import annotations
 
+import re
+
+from fuzzer.judgement.trial import Raised
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Program
 from fuzzer.language.routes import ROUTES
@@ -30,4 +33,22 @@ def why_unsupported(program: Program, pattern: str) -> str:
     route = ROUTES[program.route.name]
     if untraced and route.joint and route.torch_compile and dict(program.route.options).get("dynamic"):
         return f"route {program.route.name} with dynamic sizes"
+    return ""
+
+
+# Errors that are torch's own protection from wrong numbers: type, what it says, its name here. Whatever else eager
+# refuses (a dtype that a kernel lacks, say) a compiler is free to run.
+_ERRORS = (
+    ("RuntimeError", r"modified by an inplace operation", "a saved tensor is modified in place"),
+    ("RuntimeError", r"leaf Variable that requires grad", "a leaf that requires grad is modified in place"),
+    ("IndexError|RuntimeError", r"index \S+ is out of bounds|index out of range", "an index is out of range"),
+    ("RuntimeError", r"must match the size of tensor|shapes cannot be multiplied", "shapes do not fit"),
+)  # fmt: skip
+
+
+def promised_error(raised: Raised) -> str:
+    """What an exception of eager's says, where torch promises that it is raised; "" where it does not."""
+    for kind, words, name in _ERRORS:
+        if re.fullmatch(kind, raised.kind) and re.search(words, raised.message):
+            return name
     return ""

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 # Worst first: a trial's class is the first of these that any oracle gave it.
-CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "rounding-sensitive",
-           "signed-zero", "costly", "unsupported", "agree", "rejected")  # fmt: skip
+CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "nonfinite-differs",
+           "rounding-sensitive", "signed-zero", "costly", "unsupported", "agree", "rejected")  # fmt: skip
 UNSUPPORTED = "unsupported"  # torch promises nothing there (`promise`): listed apart, and not minimized by a campaign
 # The classes that are stored as findings once verified.
 FINDINGS = CLASSES[: CLASSES.index("agree")]
@@ -22,16 +22,20 @@ COMPILED, EAGER, BOTH = "compiled wrong", "eager wrong", "both wrong"
 CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
 # The same where it is no question of numbers: eager ran, and did what it always does.
 RAISES, DIES, HANGS, DIFFERS = "compiled raises", "compiled dies", "compiled hangs", "compiled differs"
+EAGER_DIES, EAGER_RAISES = "eager dies", "eager alone raises"
 _SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic": DIFFERS, "costly": DIFFERS}
 UNASKED = "not diagnosed"  # where numbers differ, and nobody has asked which are wrong
+OF_EAGER = "eager alone: "  # how the pattern of what eager does, and the compiled side does not, begins
 VALUES = ("all-zero", "constant-ratio", "scattered", "other", "nonfinite")  # patterns of wrong numbers
 
 
 def side_by_class(signature: Signature) -> str:
     """Which side it is where that is no question of numbers; "" where it is one."""
+    if signature.pattern.startswith(OF_EAGER):
+        return EAGER_DIES if signature.verdict == "crashes" else EAGER_RAISES
     if signature.verdict in _SIDES:
         return _SIDES[signature.verdict]
-    if signature.verdict == "signed-zero" or signature.pattern in VALUES:
+    if signature.verdict in ("nonfinite-differs", "signed-zero") or signature.pattern in VALUES:
         return ""
     return RAISES if signature.verdict == UNSUPPORTED else DIFFERS
 
@@ -48,7 +52,8 @@ class Signature:
     verdict    one of CLASSES.
     direction  "forward", "backward" or "".
     pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
-               innermost torch functions for exceptions; signal and top native frame for deaths.
+               innermost torch functions for exceptions; signal and top native frame for deaths. OF_EAGER and what
+               that is, where it is eager that dies or raises.
 
     A verdict of class `agree` notes something that is legal and worth counting.
     """

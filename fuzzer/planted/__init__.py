@@ -19,7 +19,14 @@ from fuzzer.planted import gradients, observations, passes
 from fuzzer.planted.fault import Fault, Tamper, combined, unchanged
 from fuzzer.planted.gradients import decomposed
 from fuzzer.planted.passes import replace_in_backward
-from fuzzer.planted.runtime import in_compiled_backward, in_compiler, injected_relu, overwriting_cotangent
+from fuzzer.planted.runtime import (
+    in_compiled_backward,
+    in_compiler,
+    in_eager,
+    injected_relu,
+    overwriting_cotangent,
+    refusing,
+)
 
 aten = torch.ops.aten
 
@@ -73,6 +80,8 @@ FAULTS: dict[str, Fault] = {
     "compiled_backward_hangs": in_compiled_backward("sleep"),
     "compiled_backward_alternates": in_compiled_backward("alternate"),
     "compiled_backward_takes_memory": in_compiled_backward("take memory"),
+    "eager_aborts": Fault(tamper=in_eager("abort"), side="reference"),
+    "eager_refuses": Fault(refusing(torch.sigmoid), side="reference"),
     "compile_takes_long": Fault(tamper=observations.long_compile),
     "cotangent_overwritten": overwriting_cotangent(gradients.sigmoid_gradient),
     "written_behind_cotangent": overwriting_cotangent(gradients.sigmoid_gradient, "write behind"),
@@ -84,13 +93,22 @@ FAULTS: dict[str, Fault] = {
     "gradient_flattened": observations.changed_gradients(torch.Tensor.flatten),
     "gradient_missing": observations.changed_gradients(lambda tensor: None),
     "output_in_float64": observations.changed_outputs(torch.Tensor.double),
+    "output_not_overflown": observations.changed_outputs(observations.largest_for_infinite),
+    "output_of_minus_zero": observations.changed_outputs(observations.other_zero),
+    "hardtanh_gradient_at_rounded_limits": decomposed(
+        aten.hardtanh_backward.default, gradients.hardtanh_at_rounded_limits
+    ),
+    "hardtanh_gradient_at_its_own_limits": decomposed(
+        aten.hardtanh_backward.default, gradients.hardtanh_at_its_own_limits
+    ),
     "eager_gradient_scaled": observations.changed_gradients(observations.scaled_in_place, side="reference"),
 }
 # One compile rings several oracles, where seconds count.
 FAULTS["three_at_once"] = combined(in_compiled_backward("alternate, take memory"), FAULTS["compile_takes_long"])
-FAULTS["five_at_once"] = combined(
+FAULTS["seven_at_once"] = combined(
     overwriting_cotangent(gradients.without_complement),
     *(FAULTS[name] for name in ("softplus_gradient_without_threshold", "relu_accuracy", "gradient_in_float64")),
+    *(FAULTS[name] for name in ("output_not_overflown", "output_of_minus_zero")),
 )
 
 

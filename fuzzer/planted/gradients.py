@@ -46,6 +46,18 @@ def hardtanh_without_its_limits(grad: torch.Tensor, x: torch.Tensor, low: float,
     return torch.where((x < low) | (x > high), 0.0, grad)
 
 
+def hardtanh_at_its_own_limits(grad: torch.Tensor, x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """As eager's kernel: in float32."""
+    wide = x.float()
+    return torch.where((wide <= low) | (wide >= high), 0.0, grad)
+
+
+def hardtanh_at_rounded_limits(grad: torch.Tensor, x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """The limits are taken for the nearest numbers of the tensor's dtype."""
+    low, high = (float(torch.tensor(limit).to(x.dtype)) for limit in (low, high))
+    return hardtanh_at_its_own_limits(grad, x, low, high)
+
+
 def relu_by_multiplication(grad: torch.Tensor, x: torch.Tensor, threshold: float) -> torch.Tensor:
     """Infinity times zero is NaN."""
     return grad * (x > threshold)

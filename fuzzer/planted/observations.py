@@ -30,6 +30,15 @@ def long_compile(observation: Observation) -> Observation:
     return replace(observation, cpu_seconds=observation.cpu_seconds + ASLEEP_SECONDS)
 
 
+def largest_for_infinite(tensor: torch.Tensor) -> torch.Tensor:
+    """The dtype's largest number for what overflows."""
+    return tensor.nan_to_num(nan=torch.nan) if tensor.is_floating_point() else tensor
+
+
+def other_zero(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(tensor == 0, -tensor, tensor)
+
+
 def scaled_in_place(tensor: torch.Tensor) -> torch.Tensor:
     """The reference's tensors are known to its trace by their storage."""
     return tensor.mul_(1.01)

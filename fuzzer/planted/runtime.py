@@ -7,14 +7,17 @@ import functools
 import itertools
 import os
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
+from fuzzer.judgement.trial import Observation
 from fuzzer.language.private import replaced_decomposition
 from fuzzer.language.settings import in_force
-from fuzzer.planted.fault import Fault
+from fuzzer.planted.fault import Fault, Tamper
 from fuzzer.planted.gradients import Gradient, decomposed, sigmoid_gradient
 
 aten = torch.ops.aten
@@ -112,6 +115,33 @@ def in_compiler(how: str) -> Fault:
         return sigmoid_gradient(grad, y)
 
     return decomposed(aten.sigmoid_backward.default, gradient)
+
+
+def in_eager(how: str) -> Tamper:
+    """Eager does this at the end of its backward."""
+
+    def tamper(observation: Observation) -> Observation:
+        cause(how)
+        return observation
+
+    return tamper
+
+
+class _Refusing(TorchFunctionMode):
+    """A function of torch raises as it does where a tensor that it saved was overwritten."""
+
+    def __init__(self, refused: Any):
+        super().__init__()
+        self.refused = refused
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is self.refused:
+            raise RuntimeError("planted: a variable needed for gradients has been modified by an inplace operation")
+        return func(*args, **(kwargs or {}))
+
+
+def refusing(function: Any) -> Callable[[], AbstractContextManager[Any]]:
+    return lambda: _Refusing(function)
 
 
 def injected_relu(kind: str) -> Fault:

@@ -21,8 +21,9 @@ from fuzzer.report.gather import Contents, Pair, moment
 
 # Of the palettes of Paul Tol (https://sronpersonalpages.nl/~pault), which colour-blind readers tell apart.
 COLORS = {"crashes": "#332288", "hangs": "#aa4499", "wrong": "#cc3311", "raises": "#ee7733",
-          "nondeterministic": "#009988", "eager-suspect": "#0077bb", "rounding-sensitive": "#33bbee",
-          "signed-zero": "#117733", "costly": "#999933", "unsupported": "#999999"}  # fmt: skip
+          "nondeterministic": "#009988", "eager-suspect": "#0077bb", "nonfinite-differs": "#882255",
+          "rounding-sensitive": "#33bbee", "signed-zero": "#117733",
+          "costly": "#999933", "unsupported": "#999999"}  # fmt: skip
 _LINES = ("#0077bb", "#cc3311", "#009988", "#ee7733", "#332288", "#999933", "#aa4499", "#117733", "#33bbee", "#999999")
 _SIZE = 4.6, 2.7  # inches: as wide as a phone's screen at the size that text has on it
 _STYLE = {"svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,

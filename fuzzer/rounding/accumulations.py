@@ -22,7 +22,7 @@ from fuzzer.rounding.arithmetic import (
 )
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.precision import epsilon, float_tensors, growth, largest_of, real_dtypes
-from fuzzer.rounding.replay import round_to
+from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, tensors_in, widened
 
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid

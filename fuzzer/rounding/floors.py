@@ -108,14 +108,14 @@ class Model:
         replay = Replay(trace, self.found, self.device).run()  # type: ignore[arg-type]
         self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
 
-    def replica(self, seed: int, consistent: bool, scale: float) -> list[torch.Tensor]:
-        """The targets under one draw of roundings.
+    def replica(self, seed: int, consistent: bool, scale: float, absolute: bool = True) -> list[torch.Tensor]:
+        """The targets under one draw of roundings; `absolute`: as `Rounder` has it.
 
         Every fourth of the independent draws is a consistent one too: real kernels round equal operands equally, and
         where many equal summands are off by the same amount, independent draws would cancel.
         """
         consistent = consistent or seed % 4 == 3
-        rounder = Rounder(seed, self.found, self.device, consistent, scale, self.approximate)
+        rounder = Rounder(seed, self.found, self.device, consistent, scale, self.approximate, absolute)
         replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
         return [real_parts(replay.value(ref)) for ref in self.targets]
 

@@ -43,7 +43,7 @@ from fuzzer.rounding.choices import shuffled, signed, untied
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import Evaluation, Hidden, Kernel
 from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dtypes, representable, underflow
-from fuzzer.rounding.replay import round_to
+from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
 
 
@@ -54,6 +54,7 @@ class Rounder:
                 operation on the same operands rounds the same way each time (x*s - x*s stays 0).
     scale       multiplies every unit (2 in the final check).
     approximate whether a side ran where quotients and roots are not correctly rounded (`Device.approximate`).
+    absolute    whether a result is off by what may underflow, too, however small it is.
     """
 
     def __init__(
@@ -64,9 +65,10 @@ class Rounder:
         consistent: bool = False,
         scale: float = 1.0,
         approximate: bool = False,
+        absolute: bool = True,
     ):
         self.seed, self.found, self.consistent, self.scale = seed, found, consistent, scale
-        self.approximate = approximate
+        self.approximate, self.absolute = approximate, absolute
         self.generator = torch.Generator(device).manual_seed(seed)
         self.pivots_lost = seed % 8 == 1
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
@@ -266,7 +268,7 @@ class Rounder:
             unit += self._inner_unit(number, step)
         # a unit of the last place of y is eps * 2**e for 2**e <= |y| < 2**(e + 1): y without its fraction's bits
         size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
-        least = underflow(ref.dtype, self.gradual)
+        least = underflow(ref.dtype, self.gradual) if self.absolute else 0.0
         # factors are as good as a norm of theirs says: small elements are off by as much as large ones
         finite = value.nan_to_num(0, 0, 0) if row.factorises else value
         normwise = unit * float(finite.abs().max()) if row.factorises else 0.0

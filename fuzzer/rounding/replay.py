@@ -9,6 +9,7 @@ import torch
 
 from fuzzer.language.private import negated
 from fuzzer.rounding.kernels import kernel
+from fuzzer.rounding.scalars import eager_reading, round_to
 from fuzzer.rounding.trace import Ref, Step, Trace, is_rounded, mapped, once, widened
 
 
@@ -98,7 +99,7 @@ class Replay:
                 self._masked(number, step, *row.masked(step))
             return
         precision = scalar_precision(step)
-        args, kwargs = mapped((spelt_out(step), step.kwargs), lambda leaf: self._argument(leaf, precision))
+        args, kwargs = mapped((spelt_out(step), step.kwargs), lambda leaf: self._argument(step, leaf, precision))
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
         out = step.op(*args, **kwargs) if row.mended is None else row.mended(step.op, args, kwargs)
@@ -150,7 +151,7 @@ class Replay:
             self.buffers[ref.storage] = torch.zeros(elements, dtype=value.dtype, device=value.device)
         self._held(ref).copy_(value)
 
-    def _argument(self, leaf: Any, dtype: torch.dtype | None) -> Any:
+    def _argument(self, step: Step, leaf: Any, dtype: torch.dtype | None) -> Any:
         if isinstance(leaf, Ref):
             return self.value(leaf)
         if isinstance(leaf, torch.device):
@@ -160,20 +161,21 @@ class Replay:
         if isinstance(leaf, torch.dtype) and leaf.is_complex:
             return torch.complex128
         if isinstance(leaf, float) and dtype not in (None, torch.float64):
-            # kernels read scalars in the precision that they compute in
-            return round_to(leaf, torch.float32) if self.perturbation is None else self.perturbation.scalar(leaf, dtype)
+            return self._scalar(step, leaf, dtype)
         return leaf
+
+    def _scalar(self, step: Step, value: float, dtype: torch.dtype) -> float:
+        """A scalar as the kernel reads it: in the precision that it computes in; as eager does where it decides."""
+        own = eager_reading(step, value, dtype, self.trace.devices) if kernel(step).decides else None
+        if own is not None:
+            return round_to(value, own)
+        return round_to(value, torch.float32) if self.perturbation is None else self.perturbation.scalar(value, dtype)
 
 
 def read_as(ref: Ref, held: torch.Tensor) -> torch.Tensor:
     """What a storage holds as a Ref reads it: conjugated, negated."""
     found = held.conj() if ref.conj else held
     return negated(found) if ref.neg else found
-
-
-def round_to(value: float, dtype: torch.dtype) -> float:
-    """The nearest number of a dtype."""
-    return float(torch.tensor(value, dtype=torch.float64).to(dtype))
 
 
 def seen_as(flat: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -140,6 +140,7 @@ class Trace:
 
     roles: what the program calls a storage that was there before (`leaf`, `cotangent`).
     given: the tensors that were there before, by name: leaves (`x0`) and cotangents (`c0`).
+    devices: whose eager kernels say how they read scalars (`scalars`): those of both sides.
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -147,6 +148,7 @@ class Trace:
     sizes: dict[int, int] = field(default_factory=dict)
     roles: dict[int, str] = field(default_factory=dict)
     given: dict[str, Ref] = field(default_factory=dict)
+    devices: tuple[str, ...] = ("cpu",)
 
     def on(self, device: str) -> Trace:
         """The same recording with its contents on this device."""

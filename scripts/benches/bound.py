@@ -43,7 +43,8 @@ import torch
 
 from fuzzer.language import interpret, routes
 from fuzzer.language.program import Program
-from fuzzer.rounding.replay import Replay, Unreplayable, round_to
+from fuzzer.rounding.replay import Replay, Unreplayable
+from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, Trace, mapped, widened
 
 

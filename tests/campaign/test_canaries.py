@@ -19,7 +19,8 @@ from fuzzer.campaign.canaries import (
     selected_canaries,
 )
 from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import Pool, top_frame
+from fuzzer.execution.obituary import top_frame
+from fuzzer.execution.pool import Pool
 from fuzzer.judgement.oracles import ASKED, ORACLES
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
 from fuzzer.language.text import parse, show

@@ -9,9 +9,11 @@ import torch
 
 from fuzzer.execution.accelerator import on_host
 from fuzzer.execution.journal import Journal
-from fuzzer.execution.pipeline import determinism_note, without_settings
+from fuzzer.execution.pipeline import determinism_note, report_program, without_settings
 from fuzzer.judgement.oracles import differing_tensors, verdicts
 from fuzzer.judgement.trial import RAN, Observation, Place, Subject
+from fuzzer.judgement.verdict import EAGER_RAISES, side_by_class
+from fuzzer.language.text import parse
 from tests.execution.light import LIGHT, trial
 
 SETTING = 'settings({"functorch.cse": False, "inductor.fallback_random": True})\n'
@@ -64,3 +66,33 @@ def test_results_are_judged_on_the_cpu_unless_they_cannot_be_read() -> None:
     assert all(torch.equal(a, b) for a, b in zip(near.outputs[:4], plain, strict=True))
     assert torch.equal(near.gradients["x0"], plain[0])
     assert near.gradients["x1"] is None
+
+
+SIGMOID = """program(1)
+route("autograd")
+x0 = leaf(f32[2], seed=1)
+v0 = sigmoid(x0)
+backward(v0, cotangent(f32[2], seed=2))
+"""
+OVERWRITTEN = """program(1)
+route("autograd")
+x0 = leaf(f32[2], seed=1)
+v0 = exp(x0)
+v1 = mul_(v0, v0)
+backward(v1, cotangent(f32[2], seed=2))
+"""
+TRACED = replace(LIGHT, place=Place(Subject("eager"), Subject("aot_eager")))
+
+
+def test_what_raises_in_eager_alone_as_torch_promises_is_told() -> None:
+    told = report_program(parse(SIGMOID), replace(TRACED, canary="eager_refuses"), Journal(None))
+    (verdict,) = told.verdicts
+    assert str(verdict.signature) == "errors_agree/raises/forward/eager alone: a saved tensor is modified in place"
+    assert side_by_class(verdict.signature) == EAGER_RAISES
+
+
+def test_what_raises_on_both_sides_or_where_nothing_is_compiled_is_a_refusal() -> None:
+    for task in (TRACED, replace(LIGHT, place=Place(Subject("eager"), Subject("eager")))):
+        told = report_program(parse(OVERWRITTEN), task, Journal(None))
+        assert told.verdict == "rejected"
+        assert "modified by an inplace operation" in told.rejected

@@ -43,7 +43,7 @@ def test_the_end_of_a_worker_is_a_verdict_and_the_pool_goes_on(
     assert ask(pool, faults.fine, "still here").stderr == "still here"
 
 
-@pytest.mark.parametrize("phase", ["reference forward", "begin", "judge"])
+@pytest.mark.parametrize("phase", ["reference judge", "begin", "judge"])
 def test_a_worker_that_dies_outside_the_code_under_test_accuses_nobody(pool: Pool, phase: str) -> None:
     told = ask(pool, faults.leave, phase)
     assert told.verdict == "rejected"

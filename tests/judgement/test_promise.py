@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.judgement.oracles import verdicts
-from fuzzer.judgement.promise import why_unsupported
+from fuzzer.judgement.promise import promised_error, why_unsupported
 from fuzzer.judgement.trial import RAISED, Observation, Raised
 from fuzzer.judgement.verdict import Signature, follows
 from fuzzer.language.text import parse
@@ -57,3 +57,21 @@ def test_what_is_unsupported_counts_as_the_same_difference() -> None:
     assert follows(raised, other)
     assert follows(other, raised)
     assert not follows(raised, Signature("compile_does_not_raise", "wrong", "forward", "KeyError"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "promised"),
+    [
+        ("RuntimeError", "one of the variables needed has been modified by an inplace operation: [2]", True),
+        ("RuntimeError", "a leaf Variable that requires grad is being used in an in-place operation.", True),
+        ("IndexError", "index out of range in self", True),
+        ("RuntimeError", "index 7 is out of bounds for dimension 0 with size 5", True),
+        ("RuntimeError", "The size of tensor a (3) must match the size of tensor b (4)", True),
+        ("RuntimeError", "\"sum_cpu\" not implemented for 'Half'", False),
+        ("KeyError", "index out of range in self", False),
+    ],
+)
+def test_of_eagers_errors_those_are_promised_that_guard_against_wrong_numbers(
+    kind: str, message: str, promised: bool
+) -> None:
+    assert bool(promised_error(Raised(kind, message))) is promised

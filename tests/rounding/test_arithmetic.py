@@ -27,7 +27,8 @@ from fuzzer.rounding.kernels import KERNELS, kernel, named
 from fuzzer.rounding.kernels.row import ACCUMULATION, COPY, EXACT, PRIMITIVE, Kind
 from fuzzer.rounding.perturb import Rounder
 from fuzzer.rounding.record import Recorder
-from fuzzer.rounding.replay import Replay, round_to
+from fuzzer.rounding.replay import Replay
+from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, Trace, mapped, show_step
 
 CPU = torch.device("cpu")

@@ -1,7 +1,7 @@
 """Kernels that move, select, compare or fill.
 
-Whatever returns no floating number at all (positions, flags, integers) needs no row, nor does what torch tags as a view
-in place or the copy of a view.
+Whatever returns no floating number at all (positions, flags, integers) needs no row unless it compares with a scalar,
+nor does what torch tags as a view in place or the copy of a view.
 """
 
 from __future__ import annotations
@@ -41,10 +41,17 @@ TABLE = (
     ),
     *each(
         """
-        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu threshold threshold_backward
-        hardtanh hardtanh_backward hardshrink hardshrink_backward softshrink_backward mode nan_to_num
+        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu hardtanh mode nan_to_num
         """,
         EXACT,
+    ),
+    *each(
+        """
+        lt le gt ge eq ne threshold threshold_backward hardtanh_backward hardshrink hardshrink_backward
+        softshrink_backward
+        """,
+        EXACT,
+        decides=True,
     ),
     *each("neg sign floor ceil trunc frac fmod copysign complex _conj_physical", EXACT),
     Kernel("round", EXACT, kind_of=_rounded_to_decimals),

@@ -78,6 +78,8 @@ class Kernel:
                     what operands and results are off by inside, relative to their size; None: all of that together.
     calls_products  whether it calls matrix products, which autocast casts inside it too.
     scalars_in_double   whether it keeps scalar operands in double; others read them in the precision they compute in.
+    decides         whether its result jumps at a scalar operand: that is then read as eager reads it (`scalars`), for a
+                    jump is no rounding.
 
     How it accumulates:
     terms           that one result element may sum, at least 1; an upper bound where the step does not tell. None: its
@@ -133,6 +135,7 @@ class Kernel:
     inner: Callable[[Step, float, float, float], float] | None = None
     calls_products: bool = False
     scalars_in_double: bool = False
+    decides: bool = False
 
     terms: Callable[[Step], float] | None = None
     divides: bool = False

@@ -1,0 +1,70 @@
+"""What the end of a worker says of the program that it was at."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import replace
+
+from fuzzer.execution.journal import DIED_DRAWING
+from fuzzer.execution.messages import Report
+from fuzzer.judgement.oracles import eager_survives, worker_survives
+from fuzzer.judgement.trial import DIED, PENDING, Observation, Place, Trial
+from fuzzer.language.text import ParseError, parse
+
+# A worker ended before there was a program: what a Report of that begins with.
+UNDRAWN = "the worker ended before a program was drawn"
+_OF_EAGER = ("reference forward", "reference backward")
+
+
+def number_undrawn(report: Report) -> int | None:
+    """The number of the program in the drawing of which a worker died; None of any other Report."""
+    told = re.match(rf"{UNDRAWN}: it {DIED} .*# program (\d+) of seed", report.rejected)
+    return int(told[1]) if told else None
+
+
+def died_of(report: Report) -> str:
+    """The text of what a worker ran when it died in the drawing of a program; "" of any other Report."""
+    return report.text if report.rejected.startswith(f"the worker {DIED_DRAWING}") else ""
+
+
+def report_of_death(place: Place, observed: Observation, text: str, phase: str) -> Report:
+    """What the end of a worker says of the program that it was at, in this phase."""
+    outcome, name, stderr = observed.outcome, observed.signal, observed.stderr
+    try:
+        program = parse(text)
+    except ParseError:
+        return Report("", rejected=f"{UNDRAWN}: it {outcome} {name} {text.strip()}")
+    if phase == DIED_DRAWING:
+        return Report(text, rejected=f"the worker {phase}: {name}", stderr=stderr)
+    # who takes too much memory is killed; and a machine may be slow
+    if phase in _OF_EAGER and outcome == DIED and name != signal.SIGKILL.name:
+        seen = replace(observed, phase=phase.removeprefix("reference "))
+        died = eager_survives(Trial(program, place, seen, Observation(PENDING)))
+        return Report(text, (died,) if died else (), stderr=stderr)
+    if phase.startswith("reference") or phase in ("begin", "judge", ""):
+        return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
+    verdict = worker_survives(Trial(program, place, Observation("ran"), replace(observed, phase=phase)))
+    return Report(text, (verdict,) if verdict else (), stderr=stderr)
+
+
+# Frames of the handler, of the C library's way to raise a signal, and of the program's start.
+_NO_OWNERS = re.compile(
+    r"c10::FatalSignalHandler::|<unknown function>|__restore_rt$|(gsignal|raise|abort|"
+    r"pthread_kill|__libc_start_main|_start|clone|__assert_fail\w*|std::terminate|__cxa_throw|_ffi_call\w*|ffi_call)\b"
+)
+
+
+def top_frame(stderr: str) -> str:
+    """The innermost native function of the stack that torch printed, without digits; "" where it printed none.
+
+    torch prints the thread that died first, then all others, each under a line with the signal; only the first counts,
+    and of it what is inside the innermost Python frame: the native caller of Python code did not die.
+    """
+    stacks = re.split(r"^SIG\w+\(\d+\), PID: \d+, Thread \d+:", stderr, flags=re.MULTILINE)
+    innermost = stacks[min(1, len(stacks) - 1)].partition("<omitting python frames>")[0]
+    for match in re.finditer(r"frame #\d+: (.+?) \+ 0x", innermost):
+        name = match.group(1).strip().replace("(anonymous namespace)", "{anonymous}")
+        if not _NO_OWNERS.match(name):
+            return re.sub(r"\d+", "#", name.split("(")[0])
+    return ""
