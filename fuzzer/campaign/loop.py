@@ -122,7 +122,7 @@ class Campaign:
             self.triage.enqueue(suspect)
         self._run(own, show_progress)
         if beside := self.triage.beside():
-            self.say(f"findings that {plan.db} could not take yet: backfuzz merge {beside} --db {plan.db}")
+            self.say(f"findings that {plan.db} lacks: backfuzz merge {beside} --db {plan.db}")
         if error := self.triage.error or self.triage.blocked:
             raise error
         self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True})
@@ -303,10 +303,10 @@ class Campaign:
         }
         row["verdicts"] = [asdict(v) for v in report.verdicts]
         row["stderr"], row["built"] = report.stderr, report.built
-        log.write(json.dumps(row) + "\n")
-        log.flush()
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
             self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature, report.stage))
+        log.write(json.dumps(row) + "\n")  # once it is on the shelf: what is logged is not lost
+        log.flush()
 
     def _record(self, name: str, began: str) -> None:
         """Store the campaign itself; in the ledger that git tracks, only one that found something new."""

@@ -1,4 +1,4 @@
-"""A ledger that cannot be used now: it is waited for, and what was found is kept beside it meanwhile."""
+"""A ledger that cannot be used now, or is gone: it is waited for, and what was found is kept beside it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ BESIDE = "findings.db"  # in the campaign's folder
 
 def add_patiently(finding: Finding, plan: Plan, campaign: str, expired: Callable[[], bool]) -> bool:
     """Store a verified finding in the ledger, whenever that can be written; whether it was new. Raises StoreError once
-    there is no time left: the finding is then in a ledger in the campaign's folder, for `backfuzz merge`."""
+    there is no time left. It is in a ledger in the campaign's folder first, for `backfuzz merge` where that of the
+    campaign is locked, damaged or deleted to the end."""
     beside = plan.own(campaign) / BESIDE
-    try:
-        return _add(plan.db, finding)
-    except StoreError:
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        _add(beside, finding)
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    _add(beside, finding)
     while True:
         try:
             return _add(plan.db, finding)

@@ -112,8 +112,8 @@ class Triage:
         return len(self.shelf.suspects())
 
     def beside(self) -> Path | None:
-        """The ledger in the campaign's folder with findings that the ledger could not take; it is removed where that
-        has them by now."""
+        """The ledger in the campaign's folder, where it holds findings that the campaign's ledger lacks; else it is
+        removed."""
         path = self.shelf.folder / BESIDE
         if not path.exists():
             return None

@@ -63,8 +63,8 @@ def show(program: Program) -> str:
     lines = [f"# {line}".rstrip() for line in program.comment]
     lines.append(f"program({_VERSION})")
     if program.settings:
-        pairs = ", ".join(f"{key!r}: {show_value(value)}" for key, value in sorted(program.settings))
-        lines.append("settings({" + pairs.replace("'", '"') + "})")
+        pairs = ", ".join(f"{_quote(key)}: {show_value(value)}" for key, value in sorted(program.settings))
+        lines.append("settings({" + pairs + "})")
     lines.append(f"route({_join([_quote(program.route.name)], program.route.options)})")
     lines += [_show_leaf(leaf) for leaf in program.leaves]
     lines += _show_body(program.body, "")

@@ -38,6 +38,7 @@ from benches.cells import cells_command
 from benches.diagnosis import diagnosis_command
 from benches.hearing import hearing_command
 from benches.hostile import hostile_command
+from benches.injection import injection_command
 from benches.ledger import ledger_command
 from fuzzer.campaign.plan import BLIND
 from fuzzer.execution.capacity import default_workers
@@ -123,6 +124,7 @@ main.add_command(diagnosis_command)
 main.add_command(hearing_command)
 main.add_command(ledger_command)
 main.add_command(hostile_command)
+main.add_command(injection_command)
 
 
 @main.command("sensitivity")

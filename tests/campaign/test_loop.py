@@ -256,6 +256,7 @@ def test_a_ledger_that_fails_for_a_while_is_waited_for_and_loses_nothing(
     def mend() -> None:
         while not (found := list(plan.campaigns.glob(f"*/{patience.BESIDE}"))):
             time.sleep(0.01)
+        time.sleep(0.1)
         seen.extend(found)
         other.execute("rollback") if broken == "locked" else plan.db.write_bytes(whole)
 

@@ -7,6 +7,7 @@ import pytest
 from fuzzer.campaign.patience import BESIDE, add_patiently, write_patiently
 from fuzzer.campaign.plan import Plan
 from fuzzer.findings.store import StoreError, open_store
+from tests.campaign.fakes import waiting
 from tests.commands.calls import FINDING
 
 
@@ -20,7 +21,14 @@ def test_a_finding_that_the_ledger_never_took_lies_in_one_beside_it(plan: Plan) 
         write_patiently(plan.db, lambda store: store.set_natural(FINDING), lambda: True)
 
 
-def test_a_ledger_that_can_be_written_gets_it_at_once(plan: Plan) -> None:
+def test_a_ledger_that_is_deleted_later_takes_no_finding_with_it(plan: Plan) -> None:
     assert add_patiently(FINDING, plan, "c1", lambda: True)
     assert not add_patiently(FINDING, plan, "c1", lambda: True)
-    assert not plan.own("c1").exists()
+    triage = waiting(plan)
+    plan.db.unlink()
+    beside = triage.beside()
+    assert beside == plan.own("c1") / BESIDE
+    with open_store(plan.db) as store, open_store(beside) as kept:
+        assert store.merge(kept).variants == 1
+    assert triage.beside() is None
+    assert not beside.exists()

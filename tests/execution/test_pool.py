@@ -62,6 +62,7 @@ def test_exhausted_memory_is_a_report(pool: Pool, function: Callable[..., Report
     told = ask(pool, function, "judge")
     assert told.verdict == "rejected"
     assert "memory" in told.rejected
+    assert told.text == faults.TEXT
     assert ask(pool, faults.fine, "still here").stderr == "still here"
 
 

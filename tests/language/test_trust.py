@@ -72,6 +72,9 @@ def test_a_string_is_shown_so_that_it_is_read_as_it_was() -> None:
     program = parse(TEXT.replace("exp(x0)", 'exp(x0, note="a\\nb\\t\\"c\\\\")'))
     assert dict(program.nodes[0].attrs)["note"] == 'a\nb\t"c\\'
     assert parse(show(program)) == program
+    quoted = parse(TEXT.replace('"inductor.max_fusion_size": 4', '"inductor.a\'b\\"c": 4'))
+    assert dict(quoted.settings) == {"inductor.a'b\"c": 4}
+    assert parse(show(quoted)) == quoted
 
 
 def test_characters_that_a_terminal_obeys_are_written_out() -> None:

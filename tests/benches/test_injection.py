@@ -1,0 +1,44 @@
+"""The bench of injected faults: what it counts as lost, and that a campaign loses nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benches.injection import INJECTIONS, Running, inject_each, kill_parent
+
+from fuzzer.campaign.shelf import Shelf
+from fuzzer.campaign.suspect import Suspect
+from fuzzer.findings.store import open_store
+from tests.commands.calls import FINDING
+
+
+def test_what_is_neither_in_a_ledger_nor_on_a_shelf_is_lost(tmp_path: Path) -> None:
+    own = tmp_path / "own" / "campaigns" / "c1"
+    own.mkdir(parents=True)
+    (tmp_path / "tmp").mkdir()
+    other = replace(FINDING, program=FINDING.program.replace("relu", "exp"))
+    (tmp_path / "stored").write_text(f"{FINDING.id}\n{other.id}\n")
+    rows = [{"class": "wrong", "text": text} for text in (FINDING.original, "kept", "nowhere")]
+    (own / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"class": "wr')
+    with open_store(tmp_path / "ledger.db") as store:
+        store.add(FINDING)
+    Shelf(own).put(Suspect("kept", FINDING.signature))
+    running = Running(tmp_path)
+    assert running.lost() == (1, 1)
+    assert running.left_over() == 0
+    (tmp_path / "own" / "pool-x").mkdir()
+    assert running.left_over() == 1
+
+
+@pytest.mark.slow
+def test_a_campaign_loses_nothing_whatever_befalls_it(tmp_path: Path) -> None:
+    """The quickest of the injections; `scripts/bench injection` runs all."""
+    (tmp_path / "each").mkdir()
+    (tmp_path / "kills").mkdir()
+    assert {"SIGSEGV", "fork server stopped", "ledger deleted"} <= set(INJECTIONS)
+    found = [*inject_each(["SIGKILL", "SIGSTOP", "fork server killed"], tmp_path / "each")]
+    found.append(kill_parent(2, tmp_path / "kills", 0))
+    assert {(row.lost_findings, row.lost_suspects, row.left_over) for row in found} == {(0, 0, 0)}
