@@ -30,15 +30,17 @@ _STYLE = {"svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axe
           "axes.grid": True, "grid.color": "#e3e3e3", "legend.frameon": False, "legend.fontsize": 8}  # fmt: skip
 
 
-def draw(name: str, size: tuple[float, float], fill: Callable[[Axes], None]) -> str:
-    """The SVG of one plot, the same whenever it is drawn; `name` tells its ids from those of others on the page."""
+def draw(name: str, size: tuple[float, float], *fills: Callable[[Axes], None], paper: bool = False) -> str:
+    """The SVG of one plot, or of several beside each other, the same whenever it is drawn; size: of all, in inches.
+    `name` tells its ids from those of others on the page.  paper: white behind it, for a page of any colour."""
     style: Any = {**_STYLE, "svg.hashsalt": name}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")
-        fill(figure.add_subplot())
+        for place, fill in enumerate(fills, 1):
+            fill(figure.add_subplot(1, len(fills), place))
         out = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+        figure.savefig(out, format="svg", transparent=not paper, metadata=nothing)
     svg = out.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -312,8 +313,8 @@ def test_the_table_and_the_picture_hold_every_arm(file: Path) -> None:
     assert "| trace | 2 | 3 | 1 | 0 | 1 (1-1) |" in text
     assert "| a | 0/2, - | 2/2, 6 |" in text
     svg = picture(rows.read_rows([file])[1], 10.0)
-    assert svg.count("<polyline") == 4
-    assert ">trace</text>" in svg
+    assert len(re.findall(r'<g id="curves-(?:faults|features)-', svg)) == 4
+    assert svg.count(">trace</text>") == 2
 
 
 def test_the_clock_is_read_where_the_fault_was_found(tmp_path: Path) -> None:
