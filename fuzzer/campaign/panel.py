@@ -56,7 +56,7 @@ def time_left(campaign: Campaign, seconds: float) -> str:
             return f"{wanted} programs" if not left else f"{clock(left[0])}, or {wanted} programs"
         left.append(wanted * seconds / campaign.totals.drawn)
     if left:
-        return clock(min(left))
+        return clock(min(left)) if min(left) > 0 else "the programs that run"
     return "until nothing is new" if plan.bounds.plateau else "until Ctrl-C"
 
 

@@ -112,6 +112,7 @@ def test_of_many_workers_it_says_how_many_do_what_and_who_is_longest_at_it() -> 
 def test_how_long_it_will_take_is_told_by_the_bound_that_is_met_first(campaign: Campaign) -> None:
     plan: Any = campaign.plan
     assert time_left(campaign, 60.0) == "0:59:00"
+    assert time_left(campaign, 3601.0) == "the programs that run"
     plan.programs = 2 * campaign.totals.drawn
     assert time_left(campaign, 60.0) == "0:01:00"
     plan.minutes = plan.programs = None
