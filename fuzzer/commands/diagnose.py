@@ -13,7 +13,7 @@ from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import Sides, db_option, json_option, where_option, workers_option
 from fuzzer.commands.reference import finding_task, runs_here
-from fuzzer.commands.waiting import Waiting
+from fuzzer.commands.waiting import Waiting, starting
 from fuzzer.findings.faults import Fault
 from fuzzer.judgement.verdict import Finding
 
@@ -57,6 +57,7 @@ def diagnose(references: Sequence[str], device: str | None, workers: int | None,
 
 def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> Finding | None:
     """The finding with a new diagnosis; None where it does not show."""
+    start = starting()
     from fuzzer.diagnosis.diagnose import diagnose
     from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.pool import Pool
@@ -67,6 +68,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     devices = task.place.devices
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
+    start.stop()
     with (
         Pool(workers or default_workers(devices), devices, scratch=folder) as pool,
         Waiting(f"diagnosing {finding.id}", lambda: told(pool)),

@@ -11,7 +11,7 @@ import click
 from fuzzer.commands.exits import DIFFERS, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import device_option, json_option, workers_option
-from fuzzer.commands.waiting import Waiting
+from fuzzer.commands.waiting import Waiting, starting
 from fuzzer.execution.place import make_task
 
 
@@ -28,6 +28,7 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     Exit codes: 0 all is well; 1 a canary was missed, a twin rang or a family saw nothing; 2 usage; 3 this machine
     cannot run backfuzz; 130 interrupted.
     """
+    start = starting()
     from fuzzer.campaign.canaries import CANARIES, run_canaries, runs_of
     from fuzzer.campaign.doctor import silent_families
     from fuzzer.campaign.plan import environment_of
@@ -41,6 +42,7 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     place = task.place.subject.device
     about = {key: value for key, value in environment_of(task).items() if key not in ("backend", "against")}
     missing = [s.name for s in SETTINGS if not exists(s.name)]
+    start.stop()
     with (
         Pool(workers or default_workers([place]), [place]) as pool,
         Waiting("canaries", lambda: told_of(pool), lambda: pool.finished, runs_of(CANARIES) + 1),

@@ -30,7 +30,7 @@ from fuzzer.commands.options import (
     json_option,
     workers_option,
 )
-from fuzzer.commands.waiting import Waiting
+from fuzzer.commands.waiting import starting
 from fuzzer.execution.place import make_task
 from fuzzer.findings.checkout import regressions
 from fuzzer.guidance import CELLS, CHOSEN_FROM, CODE, NAMES, UNBUILT
@@ -177,7 +177,7 @@ def fuzz(
     Exit codes: 0 it ran; 1 with --fail-on-finding and a new fault; 2 usage; 3 this machine cannot run it; 130
     interrupted.
     """
-    starting = click.get_current_context().with_resource(Waiting("torch is imported"))
+    start = starting()
     from fuzzer.campaign.bounds import Bounds
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan
@@ -211,7 +211,7 @@ def fuzz(
     if source.guidance and source.guidance.code:
         together = batch or max(together, CHOSEN_FROM)
     plan = replace(plan, task=task, programs=most, batch=together)
-    starting.stop()
+    start.stop()
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say, lambda own: source.schedule(task, own))
     _install_stop(campaign, view.say)

@@ -15,7 +15,7 @@ from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import Sides, db_option, json_option, references_argument, sides_options, workers_option
 from fuzzer.commands.reference import finding_task, load_program
-from fuzzer.commands.waiting import Waiting
+from fuzzer.commands.waiting import Waiting, starting
 from fuzzer.findings.checkout import regressions
 from fuzzer.judgement.verdict import FINDINGS
 
@@ -40,6 +40,7 @@ def minimize(references: Sequence[str], sides: Sides, workers: int | None, db: P
 
 
 def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, quiet: bool) -> dict[str, Any]:
+    start = starting()
     from fuzzer.campaign.interestingness import CandidateCache
     from fuzzer.campaign.plan import Plan, environment_of
     from fuzzer.campaign.suspect import Suspect, triage_suspect
@@ -60,6 +61,7 @@ def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, q
         command=f"backfuzz minimize {reference}",
     )
     plan.folder.mkdir(parents=True, exist_ok=True)
+    start.stop()
     started = time.monotonic()
     with (
         Pool(plan.workers, plan.devices, scratch=plan.folder) as pool,

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
+import click
+
 LINE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
 
@@ -68,3 +70,8 @@ class Waiting:
                 counted = "" if self.total is None else f" ({self.done()} of {self.total})"
                 line = f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {self.text()}{counted}"
                 print(line, file=self.stream, flush=True)
+
+
+def starting() -> Waiting:
+    """Torch is imported, which takes seconds: shown from now on until it is stopped, or the command ends."""
+    return click.get_current_context().with_resource(Waiting("torch is imported"))

@@ -6,10 +6,12 @@ import io
 import re
 import time
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from fuzzer.commands import waiting
-from fuzzer.commands.waiting import Waiting
+from fuzzer.commands.waiting import Waiting, starting
 
 
 class Terminal(io.StringIO):
@@ -49,3 +51,17 @@ def test_elsewhere_a_line_a_minute_says_the_time(monkeypatch: pytest.MonkeyPatch
     with Waiting("canaries", lambda: "2 at work", lambda: 3, 8, stream):
         told = until(stream, "\n")
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d canaries: 2 at work \(3 of 8\)\n", told)
+
+
+def test_the_start_is_shown_until_the_command_ends_however_that_is() -> None:
+    shown: list[Waiting] = []
+
+    @click.command()
+    def fails() -> None:
+        shown.append(starting())
+        assert shown[0].thread.is_alive()
+        raise click.UsageError("no")
+
+    assert CliRunner().invoke(fails).exit_code == 2
+    shown[0].thread.join(10)
+    assert not shown[0].thread.is_alive()
