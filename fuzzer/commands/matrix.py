@@ -70,7 +70,7 @@ def matrix(
             for fault, where in asked:
                 each = told.get((fault, where), {})
                 outcome = together(each) if each else f"not run: {python} imports no torch"
-                if outcome in (SHOWS, GONE):
+                if release:
                     store.note_life(fault, release, where, outcome, now())
                 rows.append({"fault": fault, "torch": release, "device": where, "outcome": outcome, "variants": each})
     with open_store(db, create=False) as store:

@@ -113,5 +113,6 @@ def fault_lines(fault: Fault) -> list[str]:
     lines = [f"fault {fault.id}: {fault.title} ({fault.state}; {counted})"]
     lines += [f"  lives on: {', '.join(fault.lives_on) or 'none that was tried'}"]
     lines += [f"  gone on: {', '.join(fault.gone_on)}"] if fault.gone_on else []
+    lines += [f"  not told: {'; '.join(fault.unsaid)}"] if fault.unsaid else []
     lines += [f"  note: {fault.state.note}"] if fault.state.note else []
     return lines + [f"  {time[:19]} {what}{f' ({who})' if who else ''}" for time, what, who in fault.history]

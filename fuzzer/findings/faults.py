@@ -50,7 +50,8 @@ class Fault:
 
     verdict      the worst class of its variants.  side, stage, decided   of its diagnosis (`cause.Cause`).
     first_seen   when it was met first;  occurrences   how many programs showed it;  variants   how many minimal ones.
-    lives_on     "RELEASE DEVICE" where it showed when it was last looked at;  gone_on   where it did not.
+    lives_on     "RELEASE DEVICE" where it showed when it was last looked at;  gone_on   where it did not;
+    unsaid       where neither could be told, and why: "2.13.0 cpu: shows something else: crashes".
     history      (time, what, who), oldest first.
     """
 
@@ -67,6 +68,7 @@ class Fault:
     lives_on: tuple[str, ...] = ()
     gone_on: tuple[str, ...] = ()
     history: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    unsaid: tuple[str, ...] = ()
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -268,10 +270,12 @@ def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | 
 
 
 def note_life(db: Database, fault: str, torch: str, device: str, shows: str, time: str) -> None:
-    """Whether a fault showed on a release and device; the newest answer counts."""
+    """Whether a fault showed on a release and device; the newest answer counts, and why there is none only where there
+    is none."""
     db.conn.execute(
         "insert into life values (?, ?, ?, ?, ?) on conflict (fault, torch, device) do update "
-        "set shows = excluded.shows, seen = excluded.seen where excluded.seen > seen",
+        "set shows = excluded.shows, seen = excluded.seen where case when excluded.shows in ('shows', 'gone') "
+        "= (shows in ('shows', 'gone')) then excluded.seen > seen else excluded.shows in ('shows', 'gone') end",
         [fault, torch, device, shows, time],
     )
 
@@ -316,10 +320,13 @@ _FAULTS = """select fault.id, title, class, side, stage, decided, created, coale
 def read_faults(db: Database) -> list[Fault]:
     """All faults, oldest first."""
     lives: dict[tuple[str, str], list[str]] = {}
+    unsaid: dict[str, list[str]] = {}
     for fault, place, shows in db.conn.execute(
         "select fault, torch || ' ' || device, shows from life order by torch, device"
     ):
         lives.setdefault((fault, shows), []).append(place)
+        if shows not in (SHOWS, GONE):
+            unsaid.setdefault(fault, []).append(f"{place}: {shows}")
     told: dict[str, list[tuple[str, str, str]]] = {}
     for fault, time, what, who in db.conn.execute("select fault, time, what, who from history order by time"):
         told.setdefault(fault, []).append((time, what, who))
@@ -327,5 +334,6 @@ def read_faults(db: Database) -> list[Fault]:
     for row in db.conn.execute(_FAULTS).fetchall():
         id, state = row[0], State(*row[9:])
         shows, gone = (tuple(lives.get((id, said), ())) for said in (SHOWS, GONE))
-        found.append(Fault(*row[:9], state, shows, gone, tuple(told.get(id, ()))))  # type: ignore[call-arg]
+        more = tuple(told.get(id, ())), tuple(unsaid.get(id, ()))
+        found.append(Fault(*row[:9], state, shows, gone, *more))  # type: ignore[call-arg]
     return found

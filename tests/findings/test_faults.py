@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fuzzer.findings.cause import cause_of, group
 from fuzzer.findings.diagnosed import shows_no_more
-from fuzzer.findings.faults import State
+from fuzzer.findings.faults import GONE, State
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
 from tests.findings.test_cause import found, lowering, text
@@ -96,6 +96,18 @@ def test_the_faults_of_a_ledger_are_the_groups_of_its_causes_in_any_order(tmp_pa
             for finding in findings:
                 joined.setdefault(store.fault_of(finding.id).id, set()).add(finding.id)
         assert {frozenset(ids) for ids in joined.values()} == expected
+
+
+def test_why_nobody_can_say_whether_a_fault_lives_is_kept_until_somebody_can(tmp_path: Path) -> None:
+    with open_store(tmp_path / "findings.db") as store:
+        store.add(ALONE[0])
+        [fault] = store.faults()
+        store.note_life(fault.id, "2.15.0", "cpu", "not run: no such setting", "2026-02-01")
+        assert store.fault(fault.id).unsaid == ("2.15.0 cpu: not run: no such setting",)
+        store.note_life(fault.id, "2.15.0", "cpu", GONE, "2026-01-31")
+        store.note_life(fault.id, "2.15.0", "cpu", "not run: no such setting", "2026-03-01")
+        told = store.fault(fault.id)
+        assert (told.gone_on, told.unsaid) == (("2.15.0 cpu",), ())
 
 
 def test_a_state_tells_what_belongs_to_it() -> None:
