@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
+import threading
 import time
 from types import TracebackType
 
@@ -19,6 +20,7 @@ from fuzzer.campaign.totals import Totals
 from fuzzer.judgement.verdict import FINDINGS
 
 LINE_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
 
 
 def status_line(campaign: Campaign, pace: Pace) -> str:
@@ -31,6 +33,8 @@ def status_line(campaign: Campaign, pace: Pace) -> str:
     told += [f"{known} suspects known"] if (known := totals.known.total()) else []
     told += [f"{len(triage.busy)} in triage"] if triage and triage.busy else []
     told += [f"{len(triage.waiting)} waiting"] if triage and triage.waiting else []
+    if since is None:
+        told = [f"{campaign.doing}: {campaign.pool.finished if campaign.pool else 0} programs run"]
     features = sum(campaign.schedule.features().values())
     return ", ".join(told + ([f"{features} features"] if features else []))
 
@@ -44,15 +48,22 @@ class Lines:
     def __init__(self, as_json: bool):
         self.stream = sys.stderr if as_json else sys.stdout
         self.told, self.pace, self.unread = time.monotonic(), Pace(), False
+        self.over = threading.Event()
 
     def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        return None
+        self.over.set()
 
     def begin(self, campaign: Campaign) -> None:
-        """Show this campaign from now on, also before it explores."""
+        """Show this campaign from now on, also before it explores, until this ends."""
+
+        def watch() -> None:
+            while not self.over.wait(_LOOK_SECONDS) and campaign.explores_since is None:
+                self.tell(campaign)
+
+        threading.Thread(target=watch, daemon=True).start()
 
     def say(self, line: str) -> None:
         self.write(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {line}")
@@ -68,6 +79,9 @@ class Lines:
     def update(self, campaign: Campaign) -> None:
         """Look at the campaign, which explores; say how far it is, once a minute."""
         self.look(campaign)
+        self.tell(campaign)
+
+    def tell(self, campaign: Campaign) -> None:
         if time.monotonic() - self.told >= LINE_SECONDS:
             self.told = time.monotonic()
             self.say(status_line(campaign, self.pace))

@@ -53,6 +53,21 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
     assert "0:03:07 run" in second
 
 
+def test_while_canaries_are_asked_a_line_a_minute_says_so(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(view, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(view, "_LOOK_SECONDS", 0.01)
+    campaign = Campaign(plan, print)
+    campaign.doing = "canaries"
+    with view.Lines(False) as lines:
+        lines.begin(campaign)
+        ends, told = time.monotonic() + 10, ""
+        while not told and time.monotonic() < ends:
+            told = capsys.readouterr().out
+    assert told.splitlines()[0].endswith(" canaries: 0 programs run")
+
+
 def test_a_reader_who_has_enough_stops_the_campaign(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     reads, writes = os.pipe()
     os.close(reads)
