@@ -14,6 +14,7 @@ from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
 from fuzzer.commands.options import db_option, json_option, where_option, workers_option
 from fuzzer.commands.reference import Sides, finding_task, load_program
+from fuzzer.commands.waiting import Waiting
 from fuzzer.judgement.trial import UsageError
 from fuzzer.judgement.verdict import Finding
 
@@ -83,11 +84,15 @@ def grow_one(
     from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import examine_all, matching
+    from fuzzer.execution.work import told
 
     task: Any = finding_task(finding, Sides(device))
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
-    with Pool(workers or default_workers(task.place.devices), task.place.devices, scratch=folder) as pool:
+    with (
+        Pool(workers or default_workers(task.place.devices), task.place.devices, scratch=folder) as pool,
+        Waiting(f"growing {finding.id}", lambda: told(pool)),
+    ):
         if text:
             held = with_program(finding, text, task, pool, folder)
             return None if held is None else (held, (), 1)

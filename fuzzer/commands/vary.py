@@ -22,6 +22,7 @@ from fuzzer.commands.options import (
     workers_option,
 )
 from fuzzer.commands.reference import finding_task, load_program
+from fuzzer.commands.waiting import Waiting
 from fuzzer.findings.scope import Scope
 from fuzzer.judgement.verdict import FINDINGS, Finding
 
@@ -82,12 +83,16 @@ def vary_one(
     from fuzzer.execution.capacity import default_workers
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import examine_all
+    from fuzzer.execution.work import told
 
     task: Any = finding_task(None if isinstance(varied, str) else varied, Sides(device))
     devices = [*task.place.devices, *other_devices(task.place)]
     folder = Path(".backfuzz")
     folder.mkdir(parents=True, exist_ok=True)
-    with Pool(workers or default_workers(devices), devices, scratch=folder) as pool:
+    with (
+        Pool(workers or default_workers(devices), devices, scratch=folder) as pool,
+        Waiting("varying", lambda: told(pool)),
+    ):
         if isinstance(varied, str):
             shown = next(iter(examine_all(pool, [(task, varied)])[0].verdicts), None)
             if shown is None or shown.signature.verdict not in FINDINGS:
