@@ -73,7 +73,9 @@ class Running:
         before = len(self.rows())
         with (self.folder / "said").open("a") as out:
             command = [sys.executable, "-W", "ignore", "-c", code]
-            self.process = subprocess.Popen(command, env=environment, stdout=out, stderr=out, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=out, stderr=out, cwd=_ROOT, start_new_session=True
+            )
         self.until_flow(before)
 
     def rows(self) -> list[dict[str, Any]]:
