@@ -91,6 +91,7 @@ class Campaign:
     heartbeat: Heartbeat | None = None
     pool: Pool | None = None
     paused: str = ""
+    own: Path | None = None
     doing: str = "starting"
     explores_since: float | None = None
     undrawn: Undrawn = field(default_factory=Undrawn)
@@ -115,6 +116,7 @@ class Campaign:
         before = sorted(plan.campaigns.glob("*"))[-1:] if plan.resumed else []
         own = plan.own(name)
         own.mkdir(parents=True, exist_ok=True)
+        self.own = own
         self.progress, self.heartbeat = Progress(own), Heartbeat(own)
         self.room = Room(plan.folder, plan.bounds.disk)
         self.triage = Triage(plan, name, self.totals, self.say)
@@ -126,7 +128,7 @@ class Campaign:
         if error := self.triage.error or self.triage.blocked:
             raise error
         self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True})
-        (own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
+        self._summarize()
         self._record(name, began.isoformat(timespec="seconds"))
         return self.totals
 
@@ -188,9 +190,15 @@ class Campaign:
             return
         stop_all("the campaign was stopped")
         if not self.ended.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
+            with contextlib.suppress(Exception):  # whatever hangs, or is half done
+                self._summarize()
             stop_all()
             remove_own()
             os._exit(KILLED)
+
+    def _summarize(self) -> None:
+        if self.own is not None:
+            (self.own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
 
     def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)

@@ -367,9 +367,14 @@ _open: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 
 def stop_all(why: str = "the workers were stopped") -> None:
-    """Stop every executor of this process."""
+    """Stop every executor of this process, and the fork server: a start may wait until that has imported torch."""
+    companions = set[int]()
     for executor in list(_open):
         executor.stop(why)
+        companions |= set(executor.companions())
+    for pid in companions:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 # before multiprocessing's own, which waits for its children
