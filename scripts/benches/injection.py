@@ -242,7 +242,7 @@ def _inject_each(running: Running, names: list[str]) -> Iterator[Injected]:
 
 
 def kill_parent(times: int, folder: Path, seed: int) -> Injected:
-    """kill -9 of the campaign at random moments, each time resumed; in the end it runs out."""
+    """kill -9 of the campaign at random moments, each time resumed; in the end it is told to end."""
     running, rng, longest = Running(folder), random.Random(seed), 0.0
     findings = suspects = 0
     for n in range(times):
@@ -253,9 +253,8 @@ def kill_parent(times: int, folder: Path, seed: int) -> Injected:
         running.end(signal.SIGKILL)
         lost = running.lost()
         findings, suspects = max(findings, lost[0]), max(suspects, lost[1])
-    running.start(seconds=20.0, resume=True)
-    assert running.process is not None
-    running.process.wait(_PATIENCE)
+    running.start(resume=True)
+    running.end()
     with open_store(folder / "ledger.db", create=False) as store:
         note = f"{len(store.list())} findings, {len(running.rows())} programs"
     return Injected("kill -9 of the campaign", times, findings, suspects, round(longest, 2), running.left_over(), note)
