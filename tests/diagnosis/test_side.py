@@ -15,7 +15,7 @@ from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import run_reference
 from fuzzer.judgement.comparison import judge_tensors
 from fuzzer.judgement.trial import RAN, Observation, Place, Raised, Subject, Trial
-from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNDECIDED, Signature
+from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNASKED, UNDECIDED, Signature
 from fuzzer.language.text import parse
 from tests.diagnosis.cases import finding
 
@@ -299,4 +299,4 @@ def test_an_exception_is_of_the_innermost_of_torchs_files(files: tuple[str, ...]
 def test_every_class_has_a_side_with_and_without_a_diagnosis(signature: Signature, side: str) -> None:
     found = finding(signature=signature)
     assert told_side(found, "TypeError in torch/_inductor/graph.py").startswith(side)
-    assert found.side == (side.partition(":")[0] or UNDECIDED)
+    assert found.side == (side.partition(":")[0] or UNASKED)
