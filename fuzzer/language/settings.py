@@ -40,7 +40,8 @@ class Setting:
     devices  where it acts, and is drawn; none where it is not drawn at all, and `note` says why.
     graphs   TRAINING or INFERENCE: the only kind in which it acts (`RouteSpec.takes`); none given: in both.
     needs    settings that hold with it, without which it does nothing.
-    always   whether every program draws a value of it, beside those that are drawn.
+    always   whether every program draws a value of it, beside those that are drawn: where it needs others, every one
+             that has drawn these.
     note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
     code     whether it acts in the text of kernels alone: no stage before that shows it (`shown_before_code`).
     promised whether torch means it for users; else it is there for torch's own tests and debugging, and a program that
@@ -66,6 +67,7 @@ CUDA_GRAPHS = "inductor.triton.cudagraphs"
 _PADS: Attributes = (("inductor.disable_padding_cpu", False),)
 _PADS_ALL: Attributes = (*_PADS, ("inductor.padding_stride_threshold", 0))
 _PLANS: Attributes = (("inductor.memory_planning", True),)
+_AS_TORCH = -1  # as many threads as torch has: in workers one
 _TWO_THREADS: Attributes = (("inductor.cpp.threads", 2),)  # workers have one
 
 SETTINGS: tuple[Setting, ...] = (
@@ -152,9 +154,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     # C++ code
     Setting("inductor.cpp.simdlen", (1, 256), _CPP, code=True),
-    Setting("inductor.cpp.threads", (2, 8), _CPP),
+    Setting("inductor.cpp.threads", (_AS_TORCH, _AS_TORCH, 2, 8), _CPP, always=True, note="1 in workers"),
     Setting("inductor.cpp.dynamic_threads", (True,), _CPP),
-    Setting("inductor.cpp.min_chunk_size", (1, 4096), _CPP, needs=_TWO_THREADS, code=True),
+    Setting("inductor.cpp.min_chunk_size", (512, 512, 1, 4096), _CPP, needs=_TWO_THREADS, always=True, code=True),
     Setting("inductor.cpp.max_horizontal_fusion_size", (1, 2), _CPP),
     Setting("inductor.cpp.fallback_scatter_reduce_sum", (False,), _CPP, needs=_TWO_THREADS),
     Setting("inductor.cpp.enable_tiling_heuristics", (False,), _CPP, code=True),
@@ -251,8 +253,11 @@ def draw_settings(rng: random.Random, acting: Collection[Setting], profile: str 
     """Settings for one program of those that act on it (`routes.acts`), as many as the profile says, and what they
     need; beside them those that every program has, unless the value drawn is the default."""
     without, (fewest, most) = PROFILES[profile]
-    own = {setting.name: rng.choice(setting.values) for setting in acting if setting.always}
-    drawn: dict[str, Value] = {name: value for name, value in own.items() if value != default(name)}
+    drawn: dict[str, Value] = {}
+    for setting in acting:
+        if setting.always and all(name in drawn for name, _ in setting.needs):
+            value = rng.choice(setting.values)
+            drawn |= {setting.name: value} if value != default(setting.name) else {}
     if rng.random() < without:
         return tuple(sorted(drawn.items()))
     known = [s for s in acting if not s.always and exists(s.name)]
