@@ -36,7 +36,9 @@ class Draft:
     anchor  the value that the next node's first operand shall be, where it fits.
     target  the value that the node being drawn writes to.
     may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
+    given   values that the node being drawn shall read, where they fit.
     knobs   how it is drawn where nothing else decides.
+    long    whether a long leaf is still to be drawn;  linear: whether the node being drawn may read one.
     fills   the ops that make tensors of one number everywhere, in place of new leaves.
     wish    what is asked of the node being drawn;  linked: the values, one of which it is asked to read.
     announce  called with what is about to run in eager.
@@ -55,7 +57,10 @@ class Draft:
     dead: set[str] = field(default_factory=set)
     anchor: str = ""
     target: str = ""
+    given: tuple[str, ...] = ()
     knobs: Knobs = USUAL
+    long: bool = False
+    linear: bool = False
     fills: tuple[OpSpec, ...] = ()
     wish: Wish | None = None
     linked: tuple[str, ...] = ()

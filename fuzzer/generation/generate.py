@@ -20,6 +20,7 @@ from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted, within_limits
 from fuzzer.generation.regions import draw_regions
+from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.interpret import apply, materialise
@@ -27,6 +28,7 @@ from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.constant import FAMILY as FILLS
 from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import (
+    INTEGERS,
     NORMAL,
     Attributes,
     Cotangent,
@@ -54,6 +56,8 @@ _KEPT = 0.1
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+_LONG = 0.08  # the share of programs in which one leaf may be long: enough for a reduction to be split
+_REJOINED = 0.15  # the share of nodes in which two values that were made of one meet again, where there are two
 _WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
 _FAVOURED = 0.5  # the share of nodes that are of the family that the knobs name, where they name one
 
@@ -88,6 +92,7 @@ def generate(
             writing = any(ROUTES[name].writes_leaves for name in routes)
             fills = tuple(groups.get(FILLS, ()))
             draft = Draft(rng, limits, dtype, writing, knobs=knobs, fills=fills, announce=announce)
+            draft.long = limits.long > 1 and rng.random() < _LONG
             _draw_body(draft, groups, wishes)
             _close_loose_results(draft, ops)
             finished = _finish(draft, routes, device, fixed)
@@ -119,6 +124,13 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
             break
         if len(draft.nodes) >= limits.max_nodes:  # full, and nothing in it carries a gradient
             draft.undo((0, 0, frozenset()))
+        if rng.random() < _REJOINED and (pair := meeting(draft)) is not None:
+            alike = () != draft.types[pair[0]].shape == draft.types[pair[1]].shape
+            if (joiner := joining(rng, groups, alike)) is not None:
+                draft.given = pair
+                _draw_one(draft, groups, joiner)
+                draft.given = ()
+                continue
         favoured = draft.knobs.family in groups and rng.random() < _FAVOURED
         spec = rng.choice(groups[draft.knobs.family if favoured else rng.choice(list(groups))])
         _draw_one(draft, groups, spec)
@@ -296,8 +308,7 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     for name in [*loose, *inner]:
         if name in draft.tracked:
             outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
-        elif draft.types[name].dtype != "i64" and rng.random() < 0.5:
-            # i64 results are mostly positions, and which of several equal elements is named is nobody's promise
+        elif not _is_position(draft, name) and rng.random() < 0.5:
             outputs.append(Output(name))
     if not any(o.cotangent for o in outputs):
         alive = [name for name in draft.types if name.startswith("v") and name not in draft.dead]
@@ -322,10 +333,18 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     )
     program = without_dead_nodes(program)
     if any(OPS[node.op].random for node in program.nodes):
-        # functorch's settings decide what is recomputed, and so what is drawn again
-        harmless = {name: value for name, value in drawn.items() if not name.startswith("functorch")}
+        # functorch's settings decide what is recomputed, and so what is drawn again; a budget is promised to keep that
+        kept = ("functorch.activation_memory_budget",)
+        harmless = {name: value for name, value in drawn.items() if name in kept or not name.startswith("functorch")}
         drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])
     return replace(program, settings=tuple(sorted(drawn.items())))
+
+
+def _is_position(draft: Draft, name: str) -> bool:
+    """Whether a result may say where something stands: which of several equal elements it is, is nobody's promise."""
+    node = next(node for node in draft.nodes if name in node.outs)
+    counted = name == node.outs[0] and draft.types[node.uses[0]].dtype in (*INTEGERS, "bool") if node.uses else False
+    return draft.types[name].dtype == "i64" and (not counted or node.op.startswith("arg"))
 
 
 def _draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:

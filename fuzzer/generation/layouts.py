@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from math import prod
 
 from fuzzer.generation.knobs import USUAL
 from fuzzer.generation.wish import can_lie
@@ -31,11 +32,35 @@ def draw_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Sha
     sizes: list[int] = []
     room = limits.max_numel
     for _ in range(dims):
-        size = min(log_uniform(rng, 1, limits.max_size), max(room, 1))
+        size = min(_draw_size(rng, limits, sizes), max(room, 1))
         sizes.append(size)
         room //= max(size, 1)
     if sizes and rng.random() < 0.006:
         sizes[rng.randrange(dims)] = 0
+    rng.shuffle(sizes)
+    return tuple(sizes)
+
+
+def _draw_size(rng: random.Random, limits: Limits, others: list[int]) -> int:
+    """Log-uniform; now and then that of another dimension, or what vectors fit into, with one more or one less."""
+    kind = rng.random()
+    if kind < 0.1 and others:
+        return rng.choice(others)
+    if kind < 0.2:
+        return min(rng.choice((8, 16, 32)) + rng.choice((-1, 0, 0, 1)), limits.max_size)
+    return log_uniform(rng, 1, limits.max_size)
+
+
+def draw_long_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Shape:
+    """A shape of up to three dimensions with one that is long: as many elements as all limits allow between them."""
+    room = limits.max_numel * limits.long
+    dims = rng.choices((1, 2, 3), (3, 3, 1))[0]
+    dims = min(max(dims, rank[0], 1), rank[1], limits.max_rank)
+    long = log_uniform(rng, min(limits.max_numel, room), room - 1)
+    long = long // 16 * 16 + rng.choice((-1, 0, 1)) if long > 32 else long
+    sizes = [max(long, 1)]
+    for _ in range(dims - 1):
+        sizes.append(log_uniform(rng, 1, max(room // prod(sizes), 1)))
     rng.shuffle(sizes)
     return tuple(sizes)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fuzzer.generation.draft import Draft, Rejected
-from fuzzer.generation.layouts import draw_layout, draw_shape, wished_layout
+from fuzzer.generation.layouts import draw_layout, draw_long_shape, draw_shape, wished_layout
 from fuzzer.generation.wish import TRIES, can_lie
 from fuzzer.language.classes import main_operand
 from fuzzer.language.infer import type_of
@@ -20,6 +20,7 @@ from fuzzer.language.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, w
 from fuzzer.language.program import (
     DIFFERENTIABLE,
     FLOATS,
+    INTEGERS,
     NORMAL,
     Argument,
     Dtype,
@@ -35,8 +36,15 @@ from fuzzer.language.program import (
 from fuzzer.language.values import GENERAL, SPECIAL, fill
 
 _SPECIAL = 0.04  # the share of floating leaves that hold infinities, NaN, zeros of either sign, huge numbers
+_MATRICES = frozenset(("separated", "definite", "near_singular"))  # which torch refuses with infinities or NaN in them
 _CONSTANT = 0.04  # the share of new floating operands that are constants made in the graph
+_USUAL_DTYPE = 0.85  # the share of operands that have the program's own dtype, where they may have it
 _EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
+# Families whose ops take time and memory in proportion to their operands: they may read a long one.
+LINEAR = frozenset(
+    """activation binary comparison constant copy dropout inplace layout normalisation pointwise reduction scan softmax
+    sort ternary view""".split()
+)
 # Beyond this, values overflow within a node or two: float16 ends at 65504.
 _SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6}
 
@@ -51,8 +59,8 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     if dtype == "bool":
         return Recipe("coins")
     if dtype not in DIFFERENTIABLE:
-        return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
-    if rng.random() < _SPECIAL:
+        return _draw_integers(rng, dtype)
+    if rng.random() < _SPECIAL and _MATRICES.isdisjoint(suited):
         return Recipe(rng.choice(SPECIAL))
     # wider dtypes end where no value of a real program comes
     suited = [name for name in suited if name != "overflow" or dtype == "f16"]
@@ -61,6 +69,13 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     if rng.random() < 0.6:
         return NORMAL
     return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
+
+
+def _draw_integers(rng: random.Random, dtype: str) -> Recipe:
+    """Small ones, mostly of both signs; else none on one side of zero, near the end of 8 bits."""
+    if rng.random() < 0.6:
+        return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
+    return Recipe("between", (1, 100) if dtype == "u8" or rng.random() < 0.5 else (-100, -1))
 
 
 def new_leaf(
@@ -117,6 +132,7 @@ def new_leaf(
 def draw_node(draft: Draft, spec: OpSpec) -> Node:
     """One node of this op: its parameters in table order."""
     d, known = Draw(draft.rng, draft.limits if spec.takes_complex else draft.limits.real()), len(draft.leaves)
+    draft.linear = spec.family in LINEAR
     args: list[Argument] = []
     attrs: list[tuple[str, Any]] = []
     for parameter in spec.params:
@@ -150,16 +166,24 @@ def _draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Ar
         d.operands.append(None)
         return None
     if parameter.count is None:
-        name = _draw_wished(draft, parameter, d, place) or _draw_operand(draft, parameter, d, first)
+        asked_for = _take_given(draft, parameter, d) or _draw_wished(draft, parameter, d, place)
+        name = asked_for or _draw_operand(draft, parameter, d, first)
         d.operands.append(draft.types[name])
         return name
     names: list[str] = []
     d.operands.append(())
     for _ in range(draft.rng.randint(*parameter.count)):
-        wished = _draw_wished(draft, parameter, d, place)
+        wished = _take_given(draft, parameter, d) or _draw_wished(draft, parameter, d, place)
         names.append(wished or _draw_operand(draft, parameter, d, first and not names))
         d.operands[-1] = tuple(draft.types[name] for name in names)
     return tuple(names)
+
+
+def _take_given(draft: Draft, operand: Operand, d: Draw) -> str:
+    """The first of the values that the node shall read that may stand here; "" where none may."""
+    fitting = [n for n in draft.given if operand.recipe is None and operand.admits(d, draft.types[n], None)]
+    draft.given = tuple(name for name in draft.given if name not in fitting[:1])
+    return fitting[0] if fitting else ""
 
 
 def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
@@ -205,6 +229,8 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     """The name of an existing value that may stand here, or of a new leaf."""
     rng = draft.rng
     shape = operand.shape(d) if operand.shape is not None else None
+    if shape is None and draft.given:  # what stands before the values that are to meet has their sizes
+        shape = draft.types[draft.given[0]].shape
     if first and draft.anchor and operand.admits(d, draft.types[draft.anchor], shape):
         return draft.anchor
     dtype = _operand_dtype(draft, operand, d)
@@ -212,7 +238,8 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         assert shape is not None, f"operand {operand.name} has a recipe and no shape"
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
         return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
-    candidates = [name for name, t in draft.readable() if operand.admits(d, t, shape)]
+    most = draft.limits.max_numel * (draft.limits.long if draft.linear else 1)
+    candidates = [n for n, t in draft.readable() if operand.admits(d, t, shape) and t.numel <= most]
     if candidates and rng.random() < draft.knobs.reuse:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
@@ -264,13 +291,19 @@ def _preference(draft: Draft, name: str) -> float:
 
 def _operand_dtype(draft: Draft, operand: Operand, d: Draw) -> str:
     dtypes = operand.admitted(d)
-    if len(dtypes) == 1 or (draft.dtype in dtypes and draft.rng.random() < 0.9):
+    if len(dtypes) == 1 or (draft.dtype in dtypes and draft.rng.random() < _USUAL_DTYPE):
         return draft.dtype if draft.dtype in dtypes else dtypes[0]
-    allowed = [t for t in dtypes if t not in DIFFERENTIABLE or t in draft.limits.dtypes]
-    return draft.rng.choice(allowed or list(dtypes))
+    allowed = [t for t in dtypes if t not in DIFFERENTIABLE or t in draft.limits.dtypes] or list(dtypes)
+    kinds = [kind for kind in (DIFFERENTIABLE, INTEGERS, ("bool",)) if not set(kind).isdisjoint(allowed)]
+    kind = draft.rng.choice(kinds)
+    return draft.rng.choice([t for t in allowed if t in kind])
 
 
 def _fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
+    if draft.long and draft.linear and not d.operands and operand.fresh is None and operand.rank[1] > 0:
+        draft.long, shape = False, draw_long_shape(draft.rng, draft.limits, operand.rank)
+        if operand.accepts is None or operand.accepts(TensorType(dtype, shape, contiguous(shape))):
+            return shape
     for _ in range(50):
         shape = operand.fresh(d) if operand.fresh is not None else draw_shape(draft.rng, draft.limits, operand.rank)
         t = TensorType(dtype, shape, contiguous(shape))
@@ -355,4 +388,6 @@ def _extreme(value: torch.Tensor, t: TensorType) -> bool:
 
 def within_limits(leaf: Leaf, limits: Limits) -> bool:
     """Whether a leaf keeps to the limits: an op's own rules for shapes and dtypes may not know them."""
-    return leaf.type.numel <= limits.max_numel and (leaf.dtype not in FLOATS or leaf.dtype in limits.dtypes)
+    return leaf.type.numel <= limits.max_numel * limits.long and (
+        leaf.dtype not in FLOATS or leaf.dtype in limits.dtypes
+    )

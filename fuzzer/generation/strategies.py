@@ -41,7 +41,7 @@ def programs(
     unknown = sorted(set(ops or ()) - set(OPS))
     if unknown:
         raise ValueError(f"no op {', '.join(unknown)}; `backfuzz ops` lists the known ones")
-    limits = Limits(max_nodes=max_nodes, max_size=max_size, dtypes=tuple(dtypes))
+    limits = Limits(max_nodes=max_nodes, max_size=max_size, dtypes=tuple(dtypes), long=1)
     known = vocabulary(limits, ops or ())
 
     @st.composite

@@ -133,7 +133,7 @@ def zero(x: torch.Tensor, given: Attributes) -> bool:
 
 
 def near_singular(x: torch.Tensor, given: Attributes) -> bool:
-    if x.dim() < 2:
+    if x.dim() < 2 or not x.isfinite().all():
         return False
     found = torch.linalg.svdvals(x.double())
     return bool((found[..., -1] < found[..., 0] / 50).any()) and bool((found[..., -1] > 1e-3).all())

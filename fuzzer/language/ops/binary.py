@@ -7,6 +7,7 @@ from math import inf
 from fuzzer.language.ops.spec import (
     FROM_SOURCE,
     INDEX,
+    NUMBERS,
     SAME,
     Attribute,
     Operand,
@@ -46,12 +47,13 @@ _ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
 TABLE = (
     _binary("add", _ALPHA, values=_EXTREMES, promotes=FLOATS),
     _binary("sub", _ALPHA, promotes=FLOATS),
-    _binary("mul", values=_EXTREMES, promotes=(*FLOATS, "i64", "bool")),
+    _binary("mul", values=_EXTREMES, dtypes=NUMBERS, promotes=(*FLOATS, "i64", "bool")),
     _binary(
         "div",
         choice("rounding_mode", None, None, "floor", "trunc", default=None),
         values=("normal", "zeros", "subnormal"),
         others=("positive", "corners"),
+        dtypes=NUMBERS,
         entries=(*(f"div.{mode}" for mode in ("no_rounding_mode", "floor_rounding", "trunc_rounding")), "true_divide"),
     ),
     _binary(
@@ -67,9 +69,10 @@ TABLE = (
         "maximum",
         values=("ties", "integers", "signed_zeros"),
         others=("ties", "integers", "nonfinite"),
+        dtypes=NUMBERS,
         promotes=FLOATS,
     ),
-    _binary("minimum", values=("ties", "integers"), others=("ties", "integers")),
+    _binary("minimum", values=("ties", "integers"), others=("ties", "integers"), dtypes=NUMBERS),
     _binary("fmax", values=("ties", "integers", "nonfinite"), others=("ties", "integers")),
     _binary("max_binary", source="torch.max", values=("ties",), others=("ties", "integers"), entries=("max.binary",)),
     _binary("min_binary", source="torch.min", values=("ties",), others=("ties", "integers"), entries=("min.binary",)),

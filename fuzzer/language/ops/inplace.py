@@ -41,9 +41,12 @@ def _onto(d: Draw) -> Shape:
 
 
 def _written(operand: Operand) -> Operand:
-    """The operand, with elements to write, no two of them in one place."""
+    """The operand, with elements to write, no two of them in one place; floating, which holds every result."""
     accepts = operand.accepts
-    return replace(operand, accepts=lambda t: t.numel > 0 and writable(t) and (accepts is None or accepts(t)))
+    floating = tuple(t for t in operand.dtypes if t in FLOATS) or operand.dtypes
+    return replace(
+        operand, dtypes=floating, accepts=lambda t: t.numel > 0 and writable(t) and (accepts is None or accepts(t))
+    )
 
 
 _WRITTEN = _written(Operand())

@@ -32,12 +32,13 @@ def _target(d: Draw) -> Value:
 
 
 def _scale(d: Draw) -> Value:
-    """A factor that leaves at least one element in each dimension, where there is no size."""
+    """A factor that leaves at least one element in each dimension, where there is no size. 1.1 and 2.2 lead small
+    sizes to themselves and their doubles."""
     if d.attrs["size"] is not None:
         return None
     least = 1 / min(extents(d, d.x.rank - 2))
     most = (4 * d.limits.max_numel / d.x.numel) ** (1 / (d.x.rank - 2))
-    factors = [f for f in (0.37, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0) if least <= f <= max(most, 1.0)]
+    factors = [f for f in (0.37, 0.5, 0.75, 1.0, 1.1, 1.5, 2.0, 2.2, 3.0) if least <= f <= max(most, 1.0)]
     if d.rng.random() < 0.3:
         return tuple(d.rng.choice(factors) for _ in range(d.x.rank - 2))
     return d.rng.choice(factors)

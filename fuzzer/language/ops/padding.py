@@ -43,9 +43,9 @@ def _small(d: Draw) -> Shape:
     return tuple(d.size(1, 8) for _ in range(d.rng.randint(2, 5)))
 
 
-def _pad(mode: str, most: Callable[[int], int], *also: str) -> OpSpec:
+def _pad(mode: str, most: Callable[[int], int], *also: str, crops: bool = False) -> OpSpec:
     operand = Operand(rank=(2, 5), accepts=nonempty, fresh=_small)
-    attributes = (computed("pad", "shape", _bounded_pad(most, bool(also))), choice("mode", mode, default="constant"))
+    attributes = (computed("pad", "shape", _bounded_pad(most, crops)), choice("mode", mode, default="constant"))
     name = f"pad_{mode}"
     return OpSpec(
         name, FAMILY, "torch.nn.functional.pad", (operand, *attributes), entries=(f"nn.functional.pad.{mode}", *also)
@@ -64,7 +64,7 @@ TABLE = (
         ),
         entries=("nn.functional.pad.constant",),
     ),
-    _pad("reflect", lambda size: size - 1),
-    _pad("replicate", lambda size: 4, "nn.functional.pad.replicate_negative"),
+    _pad("reflect", lambda size: size - 1, crops=True),
+    _pad("replicate", lambda size: 4, "nn.functional.pad.replicate_negative", crops=True),
     _pad("circular", lambda size: size),
 )

@@ -68,6 +68,7 @@ _WHOLE = (0.0, 1.0, -1.0, 2.0)
 # both sides of where they leave float16's range
 _GROWING = ("normal", "overflow", "subnormal")
 
+_UNSEEN = (1e-5, 1e-8)  # as denominators get: beside most numbers, or in half precision, nothing
 _SIGNED = ("zeros", "signed_zeros")
 
 TABLE = (
@@ -137,7 +138,7 @@ TABLE = (
     *(_unary(name, source=f"torch.Tensor.{name}") for name in ("double", "float", "half", "bfloat16")),
     _unary("clamp_min", real("min", -2, 2, (0.0, 0.5, -1.0)), values=("corners",), edges=at("min")),
     _unary("clamp_max", real("max", -2, 2, (0.0, 0.5, -1.0)), values=("corners",), edges=at("max")),
-    _unary("radd_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.Tensor.__radd__"),
+    _unary("radd_scalar", real("other", -2, 2, (0.0, 1.0, -0.5, *_UNSEEN)), source="torch.Tensor.__radd__"),
     _unary(
         "rmul_scalar",
         real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)),
@@ -179,7 +180,7 @@ TABLE = (
         source="torch.pow",
         values=("positive", "nonnegative", "zeros", "overflow"),
     ),
-    _unary("add_scalar", real("other", -2, 2, (0.0, 1.0, -0.5)), source="torch.add"),
+    _unary("add_scalar", real("other", -2, 2, (0.0, 1.0, -0.5, *_UNSEEN)), source="torch.add"),
     _unary(
         "mul_scalar", real("other", -2, 2, (0.0, 1.0, -1.0, 0.5)), source="torch.mul", values=(*_GROWING, "nonfinite")
     ),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from fuzzer.language.ops.spec import (
+    ANY,
     BOOL,
     FROM_SOURCE,
+    NUMBERS,
     WIDE,
     Attribute,
     Draw,
@@ -99,22 +103,41 @@ def _reduced(d: Draw) -> Value:
 _NORMED = ("zeros", "ties", "subnormal", "overflow")
 _KEEPDIM_WITH_DIM = computed("keepdim", "flag", _keep_if_dim, False)
 _SCALES = ("normal", "normal", "integers", "huge", "subnormal")
-_CORRECTION = choice("correction", 1, 0, 2, default=1)
+
+
+def _correction(d: Draw) -> Value:
+    """Mostly small; else as many as there are elements, or one more: nothing is left to divide by."""
+    if d.rng.random() < 0.75:
+        return d.rng.choice((1, 1, 0, 2, 5))
+    dims = d.attrs["dim"]
+    over = [i % d.x.rank for i in dims if isinstance(i, int)] if isinstance(dims, tuple) else range(d.x.rank)
+    return math.prod(d.x.shape[i] for i in over) + d.rng.choice((0, 1))
+
+
+_CORRECTION = computed("correction", "integer", _correction, 1)
 
 TABLE = (
-    _reduction("sum", some(), _KEEPDIM_WITH_DIM, cast(), values=("overflow", "normal"), full=False),
+    _reduction("sum", some(), _KEEPDIM_WITH_DIM, cast(), values=("overflow", "normal"), dtypes=ANY, full=False),
     _reduction("mean", some(), _KEEPDIM_WITH_DIM, cast(), full=False),
     _reduction("sum_to_size", computed("size", "shape", _reduced), source="torch.Tensor.sum_to_size", full=False),
     _reduction("nansum", some(), KEEPDIM, values=("normal", "nonfinite"), full=False),
     _reduction("nanmean", some(), KEEPDIM, values=("normal", "nonfinite"), full=False),
-    _reduction("amax", some(default=()), KEEPDIM, values=TIES),
-    _reduction("amin", some(default=()), KEEPDIM, values=TIES),
-    _reduction("max", dim(), KEEPDIM, values=TIES, results=2, entries=("max.reduction_with_dim",)),
-    _reduction("min", dim(), KEEPDIM, values=TIES, results=2, entries=("min.reduction_with_dim",)),
-    _reduction("max_all", source="torch.max", values=TIES, entries=("max.reduction_no_dim",)),
-    _reduction("min_all", source="torch.min", values=TIES, entries=("min.reduction_no_dim",)),
-    _reduction("aminmax", computed("dim", "dim", maybe_dim, None), KEEPDIM, values=TIES, results=2, since="2.13"),
-    _reduction("prod", dim(), KEEPDIM, cast(), values=_ZEROS, full=False),
+    _reduction("amax", some(default=()), KEEPDIM, values=TIES, dtypes=ANY),
+    _reduction("amin", some(default=()), KEEPDIM, values=TIES, dtypes=ANY),
+    _reduction("max", dim(), KEEPDIM, values=TIES, dtypes=ANY, results=2, entries=("max.reduction_with_dim",)),
+    _reduction("min", dim(), KEEPDIM, values=TIES, dtypes=ANY, results=2, entries=("min.reduction_with_dim",)),
+    _reduction("max_all", source="torch.max", values=TIES, dtypes=ANY, entries=("max.reduction_no_dim",)),
+    _reduction("min_all", source="torch.min", values=TIES, dtypes=ANY, entries=("min.reduction_no_dim",)),
+    _reduction(
+        "aminmax",
+        computed("dim", "dim", maybe_dim, None),
+        KEEPDIM,
+        values=TIES,
+        dtypes=NUMBERS,
+        results=2,
+        since="2.13",
+    ),
+    _reduction("prod", dim(), KEEPDIM, cast(), values=_ZEROS, dtypes=NUMBERS, full=False),
     _reduction("prod_all", cast(), source="torch.prod", values=_ZEROS, full=False),
     _reduction("var", some(), _CORRECTION, KEEPDIM, values=_SCALES),
     _reduction("std", some(), _CORRECTION, KEEPDIM, values=_SCALES),
@@ -175,6 +198,7 @@ TABLE = (
         computed("dim", "dim", maybe_dim, None),
         _KEEPDIM_WITH_DIM,
         values=TIES,
+        dtypes=NUMBERS,
         differentiable=False,
     ),
     _reduction(
@@ -182,6 +206,7 @@ TABLE = (
         computed("dim", "dim", maybe_dim, None),
         _KEEPDIM_WITH_DIM,
         values=TIES,
+        dtypes=NUMBERS,
         differentiable=False,
     ),
     _reduction("all", dim(), KEEPDIM, dtypes=BOOL, differentiable=False),

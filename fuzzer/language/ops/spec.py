@@ -21,12 +21,14 @@ REQUIRED: Any = object()  # the default of an attribute that must be written
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what is drawn. Sizes are log-uniform in 0..max_size; no leaf has more than max_numel elements."""
+    """Bounds on what is drawn. Sizes are log-uniform in 0..max_size; no leaf has more than max_numel elements, but
+    for a long one in some programs, which may have `long` times as many."""
 
     max_nodes: int = 6
     max_size: int = 64
     max_numel: int = 4096
     max_rank: int = 5
+    long: int = 16
     dtypes: tuple[str, ...] = FLOATS
 
     def real(self) -> Limits:
@@ -130,7 +132,8 @@ class Operand:
 INDEX = ("i64",)
 INTS = INTEGERS
 BOOL = ("bool",)
-ANY = FLOATS + INTEGERS + BOOL
+NUMBERS = FLOATS + INTEGERS
+ANY = NUMBERS + BOOL
 WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
 
 
@@ -359,6 +362,9 @@ def expandable(d: Draw, target: Shape) -> Shape:
     return shape[d.rng.randint(0, len(shape)) :] if d.rng.random() < 0.2 else shape
 
 
+_MANY_CHANNELS = 0.06
+
+
 def images(spatial: int, least: int = 1, most: int = 16) -> Callable[[Draw], Shape]:
     """A fresh (batch, channels, *spatial) shape whose spatial sizes are least..most, within limits.max_numel."""
 
@@ -369,7 +375,8 @@ def images(spatial: int, least: int = 1, most: int = 16) -> Callable[[Draw], Sha
             high = min(most, d.limits.max_size, room // least**left)
             sizes.append(d.size(least, max(high, least)))
             room //= sizes[-1]
-        channels = d.size(1, max(1, min(8, room)))
+        many = room > 64 <= d.limits.max_size and d.rng.random() < _MANY_CHANNELS
+        channels = d.rng.randint(65, min(room, 130)) if many else d.size(1, max(1, min(8, room)))
         return (d.size(1, max(1, min(4, room // channels))), channels, *sizes)
 
     return draw

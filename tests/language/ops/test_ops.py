@@ -62,9 +62,11 @@ class Single:
 
     def gradients(self) -> list[torch.Tensor]:
         leaves, results = self.forward()
+        wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
+        if not wanted:
+            return []  # drawn on integers
         tracked = [r for r in results if r.requires_grad]
         assert tracked, f"{self.node} has no result that carries a gradient"
-        wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
         ones = [torch.ones_like(r) for r in tracked]
         return [g for g in torch.autograd.grad(tracked, wanted, ones, allow_unused=True) if g is not None]
 

@@ -1,0 +1,64 @@
+"""A value meets what was made of it, or what else was made of the same: residuals, x - x.max(), masks.
+
+Fusion, and the accumulation of the two gradients, then have something to decide.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fuzzer.generation.draft import Draft
+from fuzzer.language.ops.spec import OpSpec
+from fuzzer.language.program import Shape
+
+_PLAIN = ("add", "sub", "mul", "div")
+_OTHERS = ("binary", "ternary", "comparison")  # families of which all but these broadcast
+_NARROW = ("dist", "ldexp", "floor_divide")
+_EQUAL = ("cat", "stack")  # of tensors of the same sizes
+
+
+def meeting(draft: Draft) -> tuple[str, str] | None:
+    """Two live values, of which one depends on the other or both on a third, whose sizes broadcast; the later ones
+    first."""
+    origins = _origins(draft)
+    live = [name for name in draft.types if name not in draft.dead]
+    for name in reversed([name for name in live if name.startswith("v")]):
+        related = [other for other in live if other != name and not origins[name].isdisjoint(origins[other])]
+        fitting = [other for other in related if _fits(draft, draft.types[name].shape, draft.types[other].shape)]
+        if fitting:
+            pair = [name, draft.rng.choice(fitting)]
+            draft.rng.shuffle(pair)
+            return pair[0], pair[1]
+    return None
+
+
+def joining(rng: random.Random, groups: Mapping[str, Sequence[OpSpec]], alike: bool) -> OpSpec | None:
+    """An op in which two values meet, half of the time a plain one; `alike`: they have the same sizes, and some."""
+    known = {spec.name: spec for specs in groups.values() for spec in specs}
+    plain = [known[name] for name in _PLAIN if name in known]
+    others = [spec for family in _OTHERS for spec in groups.get(family, ()) if spec.name not in _NARROW]
+    others = [spec for spec in others if len(spec.operands) > 1]
+    others += [known[name] for name in _EQUAL if name in known and alike]
+    chosen = plain if plain and rng.random() < 0.5 else others
+    return rng.choice(chosen) if chosen else None
+
+
+def _origins(draft: Draft) -> dict[str, set[str]]:
+    """For each name, the leaves and results that it was made of, itself among them."""
+    found = {leaf.name: {leaf.name} | ({leaf.base} if leaf.base else set()) for leaf in draft.leaves}
+    for node in draft.nodes:
+        sources = set[str]().union(*(found[name] for name in node.uses))
+        found.update({out: {out, *sources} for out in node.outs})
+    return found
+
+
+def _fits(draft: Draft, a: Shape, b: Shape) -> bool:
+    """Whether these broadcast to no more elements than a long leaf may have."""
+    try:
+        together = torch.broadcast_shapes(a, b)
+    except RuntimeError:
+        return False
+    return together.numel() <= draft.limits.max_numel * draft.limits.long
