@@ -40,6 +40,7 @@ from benches.hearing import hearing_command
 from benches.hostile import hostile_command
 from benches.injection import injection_command
 from benches.ledger import ledger_command
+from benches.pictures import pictures_command
 from fuzzer.campaign.plan import BLIND
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
@@ -125,6 +126,7 @@ main.add_command(hearing_command)
 main.add_command(ledger_command)
 main.add_command(hostile_command)
 main.add_command(injection_command)
+main.add_command(pictures_command)
 
 
 @main.command("sensitivity")

@@ -1,0 +1,91 @@
+"""Pictures for documents: the panel of a campaign as it was drawn last, and the report of a ledger in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from unittest import mock
+
+import click
+from PIL import Image  # matplotlib brings it
+from rich.console import Console
+
+from fuzzer.campaign import view
+from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.panel import CampaignPanel
+from fuzzer.commands import main
+from fuzzer.language.errors import NoMachine
+
+_COLUMNS, _LINES = 100, 30  # of the terminal
+_EVERY = 2.0  # seconds between two drawings
+_PAGE = "1000,720"  # pixels of the report that are shown
+_PALETTE = 64  # colours: a third of the file
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def panel_svg(campaign: Campaign, pace: view.Pace) -> str:
+    """What a terminal would show of the campaign now."""
+    console = Console(record=True, width=_COLUMNS, height=_LINES, file=io.StringIO(), force_terminal=True)
+    console.print(CampaignPanel(campaign, pace))
+    return console.export_svg(title="backfuzz fuzz")
+
+
+def photograph_campaign(arguments: tuple[str, ...], svg: Path) -> None:
+    """Run `backfuzz fuzz` in a folder of its own; the picture is drawn again while programs run: the last one stays."""
+
+    class Drawn(view.Lines):
+        drawn = 0.0
+
+        def update(self, campaign: Campaign) -> None:
+            super().update(campaign)
+            if campaign.totals.programs and time.monotonic() - self.drawn > _EVERY:
+                self.drawn = time.monotonic()
+                svg.write_text(panel_svg(campaign, self.pace))
+
+    shown = mock.patch.multiple(view, Lines=Drawn, Live=Drawn)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), shown:
+        try:
+            main(["fuzz", *arguments], prog_name="backfuzz")
+        except SystemExit as ended:  # the command's own way to end; whatever went wrong is told already
+            if ended.code:
+                raise
+
+
+def photograph_report(db: Path, png: Path) -> None:
+    """The top of a ledger's report as a browser shows it. Raises NoMachine where there is none."""
+    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if browser is None:
+        raise NoMachine(f"no browser for the picture of the report: none of {', '.join(_BROWSERS)} is a command")
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        main(["report", "--db", str(db), "--out", str(page)], standalone_mode=False)
+        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", page.as_uri(),
+                   f"--user-data-dir={folder}/profile", f"--window-size={_PAGE}", f"--screenshot={png}"]  # fmt: skip
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+    Image.open(png).convert("RGB").quantize(_PALETTE).save(png, optimize=True)
+
+
+@click.command("pictures")
+@click.option("--minutes", default="3", show_default=True, help="Of the campaign.")
+@click.option("--seed", default="1", show_default=True)
+@click.option("--device", default="cpu", show_default=True)
+@click.option("--backend", default="inductor", show_default=True)
+@click.option("--workers", default="2", show_default=True)
+@click.option("--db", type=click.Path(path_type=Path, exists=True), default=Path("findings.db"), show_default=True)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("docs/pictures"), show_default=True
+)
+def pictures_command(minutes: str, seed: str, device: str, backend: str, workers: str, db: Path, out: Path) -> None:
+    """Draw campaign.svg and report.png anew."""
+    out.mkdir(parents=True, exist_ok=True)
+    out = out.resolve()
+    photograph_report(db, out / "report.png")
+    wanted = {"--minutes": minutes, "--seed": seed, "--device": device, "--backend": backend}
+    wanted["--workers"] = workers
+    photograph_campaign(tuple(text for pair in wanted.items() for text in pair), out / "campaign.svg")
+    click.echo(f"{out}: " + ", ".join(f"{path.name} {path.stat().st_size // 1024} kB" for path in out.iterdir()))
