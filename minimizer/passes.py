@@ -157,30 +157,44 @@ def drop_node(program: Program, types: Types) -> Iterator[Program]:
 
 def unwrap_region(program: Program, types: Types) -> Iterator[Program]:
     """A region's statements run without its context."""
-
-    def unwrapped(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
-        for i, s in enumerate(body):
-            if isinstance(s, Region):
-                yield (*body[:i], *s.body, *body[i + 1 :])
-                yield from ((*body[:i], replace(s, body=inner), *body[i + 1 :]) for inner in unwrapped(s.body))
-
-    for body in unwrapped(program.body):
+    for body in _with_another_region(program.body, lambda region: iter([region.body])):
         yield from propose(program, body=body)
 
 
 def narrow_region(program: Program, types: Types) -> Iterator[Program]:
     """A region's first statement runs before it; then its last one after it."""
 
-    def narrowed(body: tuple[Statement, ...]) -> Iterator[tuple[Statement, ...]]:
-        for i, s in enumerate(body):
-            if isinstance(s, Region):
-                if len(s.body) > 1:
-                    yield (*body[:i], s.body[0], replace(s, body=s.body[1:]), *body[i + 1 :])
-                    yield (*body[:i], replace(s, body=s.body[:-1]), s.body[-1], *body[i + 1 :])
-                yield from ((*body[:i], replace(s, body=inner), *body[i + 1 :]) for inner in narrowed(s.body))
+    def narrowed(region: Region) -> Iterator[tuple[Statement, ...]]:
+        if len(region.body) > 1:
+            yield region.body[0], replace(region, body=region.body[1:])
+            yield replace(region, body=region.body[:-1]), region.body[-1]
 
-    for body in narrowed(program.body):
+    for body in _with_another_region(program.body, narrowed):
         yield from propose(program, body=body)
+
+
+def plain_region(program: Program, types: Types) -> Iterator[Program]:
+    """A region without one of its attributes; then of one operand less, which its body closes over."""
+
+    def plainer(region: Region) -> Iterator[tuple[Statement, ...]]:
+        for attribute in region.attrs:
+            yield (replace(region, attrs=tuple(a for a in region.attrs if a is not attribute)),)
+        for name in region.args:
+            yield (replace(region, args=tuple(n for n in region.args if n != name)),)
+
+    for body in _with_another_region(program.body, plainer):
+        yield from propose(program, body=body)
+
+
+def _with_another_region(
+    body: tuple[Statement, ...], change: Callable[[Region], Iterator[tuple[Statement, ...]]]
+) -> Iterator[tuple[Statement, ...]]:
+    """The body with one of its regions replaced by other statements, for each region and each change of it."""
+    for i, s in enumerate(body):
+        if isinstance(s, Region):
+            within = ((replace(s, body=inner),) for inner in _with_another_region(s.body, change))
+            for found in itertools.chain(change(s), within):
+                yield (*body[:i], *found, *body[i + 1 :])
 
 
 # ---------------------------------------------------------------- leaves
@@ -495,6 +509,7 @@ REDUCERS: tuple[Reducer, ...] = (
     drop_node,
     unwrap_region,
     narrow_region,
+    plain_region,
     drop_operand,
     merge_leaves,
     all_plain,

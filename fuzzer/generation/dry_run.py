@@ -27,7 +27,7 @@ def eager_values(program: Program) -> dict[str, torch.Tensor] | None:
     env: dict[str, Any] = dict(materialise(program.leaves))
     with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
         try:
-            run_each(program.body, lambda node: apply(node, env))
+            run_each(program, env, lambda node: apply(node, env))
         except Exception:  # torch's refusal, of whatever type, is the answer
             return None
     return env

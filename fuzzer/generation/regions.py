@@ -3,39 +3,123 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from fuzzer.generation.dry_run import dry_gradients, eager_values
 from fuzzer.language.infer import type_of
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import (
+    Attributes,
     Node,
+    Output,
     Program,
     Region,
     Statement,
     TensorType,
+    contiguous,
+    outer_reads,
+    statements,
+    walk,
 )
-from fuzzer.language.regions import REGIONS, RegionSpec
+from fuzzer.language.regions import REGIONS, RegionSpec, UnknownRegion
 from fuzzer.language.routes import ROUTES
+
+_MOST_ELEMENTS = 1 << 14  # of a result: a Jacobian has as many as both sides multiplied
+_MOST_RUNS = 16  # of a body, for each element or row of its operand
+_TRIES = 3  # of a body, which few runs of statements can be
+# A run of a body's statements -> the region that they stand in, None where they cannot.
+Enclose = Callable[[tuple[Statement, ...]], Region | None]
 
 
 def draw_regions(program: Program, rng: random.Random, portable: bool = False) -> Program:
     """Some programs with runs of their statements in regions, which may nest; as it was where none can stand."""
-    for kind in ROUTES[program.route.name].regions:
-        if portable and not REGIONS[kind].portable:
+    route = ROUTES[program.route.name]
+    for kind in route.regions:
+        if (portable and not REGIONS[kind].portable) or (route.joint and REGIONS[kind].own_backward):
             continue
         while rng.random() < REGIONS[kind].share:
-            attrs = tuple((name, rng.choice(values)) for name, values in REGIONS[kind].attributes.items())
-            region = Region(kind, attrs, program.body)
-            bodies = wrap(rng, program.body, region), (region,)
-            if changes_no_type(program, region):
-                continue
-            for body in bodies:
-                enclosed = _with_matching_cotangents(program, replace(program, body=body), REGIONS[kind])
-                if enclosed is not None:
-                    program = enclosed
-                    break
+            program = _with_region(program, rng, kind)
     return program
+
+
+def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
+    """The program with a region of this kind, or as it was where none of those tried can stand."""
+    spec = REGIONS[kind]
+    attrs = _draw_attributes(rng, spec)
+    types = _eager_types(program)
+    if types is None or (spec.retypes and changes_no_type(program, Region(kind, attrs, program.body))):
+        return program
+    leaves = {leaf.name: leaf.type for leaf in program.leaves}
+
+    def enclose(body: tuple[Statement, ...]) -> Region | None:
+        if spec.pure and any(_is_impure(node) for node in walk(body)):
+            return None
+        args = _draw_operands(rng, kind, body, leaves if spec.decides else leaves | types)
+        return None if args is None else Region(kind, attrs, body, args)
+
+    tries, to_end = (_TRIES, True) if spec.transform else (1, False)
+    for number in range(tries + 1):
+        body = wrap(rng, program.body, enclose, to_end) if number < tries else _whole(enclose, program.body)
+        if body is None or not _can_nest(body):
+            continue
+        enclosed = _with_matching_cotangents(replace(program, body=body), spec, types)
+        if enclosed is not None:
+            return enclosed
+    return program
+
+
+def _whole(enclose: Enclose, body: tuple[Statement, ...]) -> tuple[Statement, ...] | None:
+    region = enclose(body)
+    return None if region is None else (region,)
+
+
+def _draw_operands(
+    rng: random.Random, kind: str, body: tuple[Statement, ...], types: Mapping[str, TensorType]
+) -> tuple[str, ...] | None:
+    """Of what a body reads and has a type here, as many as it takes; the first of the type that the last result has
+    without the region, where that is carried on. None where there are too few."""
+    spec, (least, most) = REGIONS[kind], REGIONS[kind].operands
+    reads = [name for name in outer_reads(body) if name in types and _is_operand(kind, types[name])]
+    if len(reads) < least:
+        return None
+    found = rng.sample(reads, rng.randint(least, min(most, len(reads))))
+    if spec.carries:
+        *_, last = walk(body)
+        alike = [name for name in reads if types[name] == types.get(last.outs[0])]
+        if not alike:
+            return None
+        first = rng.choice(alike)
+        found = [first, *(name for name in rng.sample(reads, len(reads)) if name != first)][:least]
+    return tuple(found) if len(found) >= least else None
+
+
+def _is_operand(kind: str, t: TensorType) -> bool:
+    """Whether such a value may be an operand of a body: one that is run once an element or a row takes few."""
+    if kind in ("jacrev", "jacfwd"):
+        return t.numel <= _MOST_RUNS
+    return kind not in ("map", "scan") or not t.rank or t.shape[0] <= _MOST_RUNS
+
+
+def _draw_attributes(rng: random.Random, spec: RegionSpec) -> Attributes:
+    """Each attribute drawn; left out where it is at its default."""
+    drawn = [(name, rng.choice(values), values[0]) for name, values in spec.attributes.items()]
+    return tuple((name, value) for name, value, default in drawn if name in spec.required or value != default)
+
+
+def _is_impure(node: Node) -> bool:
+    return bool(OPS[node.op].effects or OPS[node.op].random)
+
+
+def _can_nest(body: tuple[Statement, ...]) -> bool:
+    """Whether every region holds only what may stand in it, and a transformed body one region at most: each transform
+    multiplies the time that the body takes."""
+    for region in statements(body):
+        if isinstance(region, Region):
+            held, inner = REGIONS[region.kind].holds, [s.kind for s in statements(region.body) if isinstance(s, Region)]
+            if (held is not None and not set(inner) <= set(held)) or (region.args and len(inner) > 1):
+                return False
+    return True
 
 
 def changes_no_type(program: Program, region: Region) -> bool:
@@ -43,43 +127,76 @@ def changes_no_type(program: Program, region: Region) -> bool:
     around a part either, since every statement was tried in it on operands of the types that it has outside.
     """
     plain = all(isinstance(s, Node) for s in program.body)
-    if not plain or REGIONS[region.kind].recomputes:
+    if not plain or not REGIONS[region.kind].retypes:
         return False
     types = _eager_types(program)
     return types is not None and types == _eager_types(replace(program, body=(region,)))
 
 
-def wrap(rng: random.Random, body: tuple[Statement, ...], like: Region) -> tuple[Statement, ...]:
-    """A run of the body's statements in this region; half of the time inside a region that is there already."""
+def wrap(
+    rng: random.Random, body: tuple[Statement, ...], enclose: Enclose, to_end: bool = False
+) -> tuple[Statement, ...] | None:
+    """A run of the body's statements in a region; half of the time inside a region that is there already. to_end: half
+    of the other runs reach to the end of the body. None where the run drawn cannot stand in one."""
     inner = [(i, s) for i, s in enumerate(body) if isinstance(s, Region)]
     if inner and rng.random() < 0.5:
-        i, region = rng.choice(inner)
-        return (*body[:i], replace(region, body=wrap(rng, region.body, like)), *body[i + 1 :])
+        i, outer = rng.choice(inner)
+        within = wrap(rng, outer.body, enclose, to_end)
+        return None if within is None else (*body[:i], replace(outer, body=within), *body[i + 1 :])
     start = rng.randrange(len(body))
-    end = rng.randint(start + 1, len(body))
-    return (*body[:start], replace(like, body=body[start:end]), *body[end:])
+    end = len(body) if to_end and rng.random() < 0.5 else rng.randint(start + 1, len(body))
+    region = enclose(body[start:end])
+    return None if region is None else (*body[:start], region, *body[end:])
 
 
 def _eager_types(program: Program) -> dict[str, TensorType] | None:
     """The type of every result where the program runs in eager; None where it raises."""
-    values = eager_values(program)
+    try:
+        values = eager_values(program)
+    except UnknownRegion:  # one that gives one result alone
+        return None
     return values and {name: type_of(values[name]) for node in program.nodes for name in node.outs}
 
 
-def _with_matching_cotangents(program: Program, enclosed: Program, spec: RegionSpec) -> Program | None:
-    """The enclosed program with each cotangent of its output's dtype.
+def _with_matching_cotangents(enclosed: Program, spec: RegionSpec, before: dict[str, TensorType]) -> Program | None:
+    """The enclosed program with each cotangent of its output's dtype and shape.
 
     None where the region breaks a type, changes none though that is its purpose, or would read anew what was
     overwritten meanwhile (eager's checkpoint keeps its operands as they are, not as they were).
     """
-    if spec.recomputes and any(OPS[node.op].effects or OPS[node.op].random for node in enclosed.nodes):
+    if spec.recomputes and any(map(_is_impure, enclosed.nodes)):
         return None
-    before, types = _eager_types(program), _eager_types(enclosed)
-    if before is None or types is None or (types == before and not spec.recomputes):
+    types = _eager_types(enclosed)
+    if types is None or (types == before and spec.retypes):
         return None
-    outputs = (
-        o if o.cotangent is None else replace(o, cotangent=replace(o.cotangent, dtype=types[o.value].dtype))
-        for o in enclosed.outputs
+    if any(t.numel > _MOST_ELEMENTS and t.numel > before[name].numel for name, t in types.items()):
+        return None
+    if spec.own_backward and not _is_differentiable(enclosed, types):
+        return None
+    outputs = tuple(_fitted(output, types) for output in enclosed.outputs)
+    found = replace(enclosed, outputs=outputs)
+    gradients = dry_gradients(found)
+    return None if gradients is None or all(g is None for g in gradients.values()) else found
+
+
+def _is_differentiable(program: Program, types: dict[str, TensorType]) -> bool:
+    """Whether all that the program's regions with a backward of their own read and give is differentiable."""
+    known = {leaf.name: leaf.type for leaf in program.leaves} | types
+    regions = (s for s in statements(program.body) if isinstance(s, Region) and REGIONS[s.kind].own_backward)
+    return all(
+        known[name].differentiable
+        for region in regions
+        for name in (*outer_reads(region.body), *(out for node in walk(region.body) for out in node.outs))
     )
-    found = replace(enclosed, outputs=tuple(outputs))
-    return None if dry_gradients(found) is None else found
+
+
+def _fitted(output: Output, types: dict[str, TensorType]) -> Output:
+    """The output with a cotangent of its type; with the layout that it had where the shape is the same."""
+    c = output.cotangent
+    if c is None or output.value not in types:
+        return output
+    t = types[output.value]
+    if c.shape == t.shape:
+        return replace(output, cotangent=replace(c, dtype=t.dtype))
+    fitted = replace(c, dtype=t.dtype, shape=t.shape, stride=contiguous(t.shape), offset=0)
+    return replace(output, cotangent=fitted)

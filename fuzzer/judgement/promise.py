@@ -1,8 +1,9 @@
 """What torch promises, and what not: a difference there is `unsupported`, whatever it looks like.
 
-Not promised are three kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
-torch function whose name begins with an underscore), and dynamo saying that it does not trace with dynamic sizes what
-holds both directions, which is a call of `torch.func.vjp`. Of what eager raises some errors are promised.
+Not promised are four kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
+torch function whose name begins with an underscore), control flow that torch calls a prototype, where it raises, and
+dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of `torch.func.vjp`.
+Of what eager raises some errors are promised.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import re
 
 from fuzzer.judgement.trial import Raised
 from fuzzer.language.ops import OPS
-from fuzzer.language.program import Program
+from fuzzer.language.program import Program, Region, statements
+from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import SETTINGS
 
@@ -19,7 +21,7 @@ from fuzzer.language.settings import SETTINGS
 def why_unsupported(program: Program, pattern: str) -> str:
     """Why torch promises nothing of a program that differs with this pattern; "" where it does.
 
-    "setting NAME", "operator NAME" or "route NAME with dynamic sizes".
+    "setting NAME", "operator NAME", "region NAME" or "route NAME with dynamic sizes".
     """
     of_tests = {s.name for s in SETTINGS if not s.promised}
     for name, _ in program.settings:
@@ -29,6 +31,9 @@ def why_unsupported(program: Program, pattern: str) -> str:
         source = OPS[node.op].source if node.op in OPS else ""
         if any(part.startswith("_") and not part.startswith("__") for part in source.split(".")):
             return f"operator {source}"
+    for s in statements(program.body):
+        if " < " in pattern and isinstance(s, Region) and s.kind in REGIONS and REGIONS[s.kind].prototype:
+            return f"region {s.kind}"
     untraced = pattern.startswith(("Unsupported", "TorchRuntimeError < unimplemented"))
     route = ROUTES[program.route.name]
     if untraced and route.joint and route.torch_compile and dict(program.route.options).get("dynamic"):

@@ -13,7 +13,7 @@ from fuzzer.language.interpret import apply, run_each
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import REQUIRED, Draw, Limits
 from fuzzer.language.private import fake_mode, needs_memory, real_mode
-from fuzzer.language.program import Node, Program, TensorType, extent
+from fuzzer.language.program import Node, Program, Region, TensorType, extent, walk
 from fuzzer.language.regions import UnknownRegion
 from fuzzer.language.settings import SAME_DRAWS
 from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, UnknownRecipe, fill, range_of
@@ -56,11 +56,26 @@ def infer(program: Program) -> dict[str, TensorType]:
             env[leaf.name] = env[leaf.name].conj() if leaf.conj else env[leaf.name]
             types[leaf.name] = leaf.type
         try:
-            run_each(program.body, lambda node: _type_node(node, env, types))
-        except UnknownRegion as error:
+            run_each(program, env, lambda node: _type_node(node, env, types))
+        except (UnknownRegion, IllTyped) as error:
             raise IllTyped(str(error)) from None
+        except Exception as error:  # a region that torch refuses
+            raise IllTyped(f"a region: {_reason(error)}") from None
+        types |= {name: type_of(env[name]) for name in _region_results(program)}
     _check_within(program, types)
     return types
+
+
+def _region_results(program: Program) -> list[str]:
+    """The names bound in regions, which may have another type outside."""
+    regions = (s for s in program.body if isinstance(s, Region))
+    return [name for region in regions for node in walk(region.body) for name in node.outs]
+
+
+def _reason(error: Exception) -> str:
+    """What an error says, in one line."""
+    told = str(error).strip()
+    return told.splitlines()[0] if told else type(error).__name__
 
 
 def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) -> None:
@@ -71,8 +86,7 @@ def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) ->
         raise IllTyped(str(error)) from None
     except Exception as error:  # torch raises nearly every type here; it is the answer to our question
         if not (needs_memory(error) and _apply_to_ones(node, env, types)):
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {reason}") from None
+            raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {_reason(error)}") from None
     for name in node.outs:
         types[name] = type_of(env[name])
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from fuzzer.language import regions
+from fuzzer.language import control, regions
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import writable
@@ -32,12 +32,13 @@ from fuzzer.language.program import (
     Value,
     extent,
     may_alias,
+    outer_reads,
     walk,
     writes,
 )
 from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, as_data, fill
 
-_NAMESPACE: dict[str, Any] = {"torch": torch, "inf": math.inf, "nan": math.nan}
+_NAMESPACE: dict[str, Any] = {"torch": torch, "control": control, "inf": math.inf, "nan": math.nan}
 # Sources that are properties of a tensor: read, not called.
 PROPERTIES = frozenset(
     spec.source
@@ -92,59 +93,88 @@ def line(node: Node) -> str:
     return f"{', '.join(node.outs)}{comma} = {written}"
 
 
-def lines(body: Sequence[Statement], after: Collection[str]) -> list[str]:
+@dataclass(frozen=True)
+class Written:
+    """A body as Python: its lines, and what stands above the function that they are in."""
+
+    lines: list[str]
+    above: list[str]
+
+
+def written(body: Sequence[Statement], after: Collection[str]) -> Written:
     """The body's statements as Python source; `after` are the names that are read once it has run."""
-    found: list[str] = []
+    found = Written([], [])
     for i, s in enumerate(body):
-        found += [line(s)] if isinstance(s, Node) else _region(s, {*_read(body[i + 1 :]), *after})
+        if isinstance(s, Node):
+            found.lines.append(line(s))
+            continue
+        spec, within = regions.region_spec(s), written(s.body, _results(s, body[i + 1 :], after))
+        inside = _inside(s, within.lines, _results(s, body[i + 1 :], after))
+        found.lines.extend(regions.write_region(s, inside))
+        found.above.extend(within.above + (spec.above(s, inside) if spec.above else []))
     return found
 
 
-def _read(body: Sequence[Statement]) -> list[str]:
-    return [name for node in walk(tuple(body)) for name in node.uses]
-
-
-def _region(region: Region, after: set[str]) -> list[str]:
-    spec = regions.region_spec(region)
+def _results(region: Region, rest: Sequence[Statement], after: Collection[str]) -> list[str]:
+    """The names bound in a region that are read once it has run; all of them where none is."""
+    read = {*after, *(name for node in walk(tuple(rest)) for name in node.uses)}
     bound = [name for node in walk(region.body) for name in node.outs]
-    reads = [name for name in dict.fromkeys(_read(region.body)) if name not in bound]
-    results = [name for name in bound if name in after] or bound
-    return spec.write(region, regions.Inside(lines(region.body, results), reads, results))
+    return [name for name in bound if name in read] or bound
+
+
+def _inside(region: Region, inner: list[str], results: list[str]) -> regions.Inside:
+    *_, last = walk(region.body)
+    return regions.Inside(inner, outer_reads(region.body), results, last.outs[0])
+
+
+def _hidden(body: Sequence[Statement], after: Collection[str]) -> set[str]:
+    """The names that are bound in bodies of functions and not read outside."""
+    found: set[str] = set()
+    for i, s in enumerate(body):
+        if isinstance(s, Region):
+            read = {*after, *(name for node in walk(tuple(body[i + 1 :])) for name in node.uses)}
+            bound = {name for node in walk(s.body) for name in node.outs}
+            found |= bound - read if regions.region_spec(s).transform else _hidden(s.body, read)
+    return found
 
 
 def to_source(program: Program, name: str = "f") -> str:
     """The program as a Python function of its leaves that returns the tuple of its outputs."""
     outputs = [o.value for o in program.outputs]
     head = f"def {name}({', '.join(leaf.name for leaf in program.leaves)}):"
-    body = regions.indented([*lines(program.body, outputs), f"return ({', '.join(outputs)}{',' * bool(outputs)})"])
-    return "\n".join([head, *body]) + "\n"
+    found = written(program.body, outputs)
+    body = regions.indented([*found.lines, f"return ({', '.join(outputs)}{',' * bool(outputs)})"])
+    return "\n".join([*found.above, head, *body]) + "\n"
 
 
 def to_function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
     """The program as a Python function: one positional argument a leaf, the outputs as a tuple."""
-    space = dict(_NAMESPACE)
-    exec(compile(to_source(program), "<program>", "exec"), space)
-    return space["f"]
+    # within a function: dynamo looks for what is global in the module of that name
+    inside = regions.indented([*to_source(program).splitlines(), "return f"])
+    space = {**_NAMESPACE, "__name__": __name__}
+    exec(compile("\n".join(["def made():", *inside]), "<program>", "exec"), space)
+    return space["made"]()
 
 
 def value_recipes(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str, Recipe]:
     """What leaves and computed values held in one eager run, as `data(...)` recipes: the same bits again.
 
-    Without values of more than `numel` elements, and without those that an in-place op may have changed later.
+    Without values of more than `numel` elements, without those that an in-place op may have changed later, and without
+    those that only a body knows.
     """
     family = may_alias(program)
     overwritten = set[str]().union(*(family[target] for node in program.nodes if (target := writes(node))))
     bound = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
-    names = [name for name in bound if name not in overwritten]
+    hidden = _hidden(program.body, {output.value for output in program.outputs})
+    names = [name for name in bound if name not in overwritten | hidden]
     everything = replace(program, outputs=tuple(map(Output, names)))
-    with torch.no_grad():
-        values = to_function(everything)(*materialise(program.leaves, device).values())
+    values = [value.detach() for value in to_function(everything)(*materialise(program.leaves, device).values())]
     return {name: as_data(value) for name, value in zip(names, values, strict=True) if value.numel() <= numel}
 
 
 @functools.lru_cache(4096)
-def _compiled(text: str) -> Any:
-    return compile(text, "<node>", "exec")
+def _compiled(text: str, mode: str = "exec") -> Any:
+    return compile(text, "<node>", mode)
 
 
 def apply(node: Node, env: dict[str, Any]) -> None:
@@ -156,14 +186,48 @@ def apply(node: Node, env: dict[str, Any]) -> None:
             raise TypeError(f"{node.op}: result {name} is a {type(env[name]).__name__}, not a tensor")
 
 
-def run_each(body: Sequence[Statement], run: Callable[[Node], None]) -> None:
-    """run(node) for every node in order, under what its regions enter (for the CPU)."""
-    for s in body:
+def run_each(program: Program, env: dict[str, Any], run: Callable[[Node], None]) -> None:
+    """run(node) for every node in order, under what its regions enter (for the CPU), on the tensors in env."""
+    env.update(_NAMESPACE)
+    _run_each(program.body, [o.value for o in program.outputs], env, run)
+
+
+def _run_each(
+    body: Sequence[Statement], after: Collection[str], env: dict[str, Any], run: Callable[[Node], None]
+) -> None:
+    for i, s in enumerate(body):
         if isinstance(s, Node):
             run(s)
+            continue
+        spec, results = regions.region_spec(s), _results(s, body[i + 1 :], after)
+        if spec.transform is None:
+            with spec.context(s):
+                _run_each(s.body, results, env, run)
         else:
-            with regions.region_spec(s).context(s):
-                run_each(s.body, run)
+            _run_body(s, results, spec.transform(s, _inside(s, [], results)), env, run)
+
+
+def _run_body(
+    region: Region, results: list[str], made: regions.Transform, env: dict[str, Any], run: Callable[[Node], None]
+) -> None:
+    """The line that calls a body, whose nodes are run one at a time."""
+    held = {name: env[name] for name in region.args}
+    bound = [name for node in walk(region.body) for name in node.outs]
+
+    def block(*given: torch.Tensor) -> Any:
+        env.update(zip(region.args, given, strict=True))
+        _run_each(region.body, results, env, run)
+        found = eval(_compiled(made.returned, "eval"), env)
+        env.update({name: _type_alone(env[name]) for name in bound}, **held)  # what a transform wraps dies with it
+        return found
+
+    env["block"] = block
+    exec(_compiled(made.line), env)
+
+
+def _type_alone(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor without data of the same dtype, sizes and strides."""
+    return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
 Allocate = Callable[[torch.Tensor], torch.Tensor]  # the same numbers in a storage of the same size, elsewhere

@@ -38,7 +38,9 @@ build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch
 forget_sizes         torch._dynamo.pgo.reset_code_state
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
-in_transform         torch._C._functorch.peek_interpreter_stack
+in_transform, memory_of  torch._C._functorch.{peek_interpreter_stack, is_functorch_wrapped_tensor, get_unwrapped}
+higher_order         torch._higher_order_ops.{cond, map, scan, while_loop}: control flow as operations
+is_fake              torch._subclasses.FakeTensor
 passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
 repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
@@ -617,6 +619,27 @@ def backward_is_running() -> bool:
 def in_transform() -> bool:
     """Whether a transform of torch.func (vmap, grad, jvp) is at work on what is called now."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """What tells a tensor's storage from others that are alive, also within a transform of torch.func."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor.untyped_storage()._cdata
+
+
+def higher_order(name: str) -> Callable[..., Any]:
+    """torch's own operation for control flow: cond, map, scan or while_loop."""
+    return getattr(torch._higher_order_ops, name)  # type: ignore[no-any-return]
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether the tensor, or what a transform of torch.func wraps, has a type and no data."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return isinstance(tensor, FakeTensor)
 
 
 def negated(tensor: torch.Tensor) -> torch.Tensor:

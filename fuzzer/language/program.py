@@ -15,6 +15,7 @@ Invariants, checked when a Program is made (`ProgramError` names the offender):
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -159,11 +160,21 @@ class Node:
 
 @dataclass(frozen=True)
 class Region:
-    """Statements that run under a context, e.g. `with autocast(dtype=bf16):`."""
+    """Statements that run under a context, e.g. `with autocast(dtype=bf16):`, or that are the body of a function which
+    is transformed, e.g. `with vmap(x0):`.
+
+    args: the names that the body is a function of; each is read in it (others are dropped) and bound outside.
+    """
 
     kind: str
     attrs: Attributes
     body: tuple[Statement, ...]
+    args: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.args:
+            reads = outer_reads(self.body)
+            object.__setattr__(self, "args", tuple(name for name in dict.fromkeys(self.args) if name in reads))
 
 
 Statement = Node | Region
@@ -236,6 +247,12 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Node]:
             yield from walk(statement.body)
 
 
+def outer_reads(body: tuple[Statement, ...]) -> list[str]:
+    """The names that a body reads and does not bind, in the order in which they are read first."""
+    bound = {name for node in walk(body) for name in node.outs}
+    return [name for name in dict.fromkeys(n for node in walk(body) for n in node.uses) if name not in bound]
+
+
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
     """The nodes and regions of a body, each region before what it holds."""
     for statement in body:
@@ -249,12 +266,22 @@ def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]
     found: list[Statement] = []
     for s in body:
         if isinstance(s, Region):
-            inner = map_nodes(s.body, change)
-            found += [replace(s, body=inner)] if inner else []
+            renamed: dict[str, str] = {}
+            inner = map_nodes(s.body, functools.partial(_changed, change, renamed))
+            args = tuple(renamed.get(name, name) for name in s.args)
+            found += [replace(s, body=inner, args=args)] if inner else []
         else:
             node = change(s)
             found += [] if node is None else [node]
     return tuple(found)
+
+
+def _changed(change: Callable[[Node], Node | None], renamed: dict[str, str], node: Node) -> Node | None:
+    """change(node); notes which names it reads under which others now."""
+    new = change(node)
+    if new is not None and len(new.uses) == len(node.uses):
+        renamed.update({old: name for old, name in zip(node.uses, new.uses, strict=True) if old != name})
+    return new
 
 
 def substitute_node(body: tuple[Statement, ...], old: Node, new: Node | None) -> tuple[Statement, ...]:
@@ -407,7 +434,7 @@ def rename(program: Program, fresh: Callable[[str], str]) -> Program:
 
     def statement(s: Statement) -> Statement:
         if isinstance(s, Region):
-            return replace(s, body=tuple(statement(inner) for inner in s.body))
+            return replace(s, body=tuple(map(statement, s.body)), args=tuple(map(fresh, s.args)))
         return replace(s, outs=tuple(map(fresh, s.outs)), args=tuple(map(argument, s.args)))
 
     return replace(

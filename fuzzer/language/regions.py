@@ -1,10 +1,15 @@
-"""REGIONS: contexts that a run of statements executes under, `with autocast(dtype=bf16):`. A region is one entry."""
+"""REGIONS: what a run of statements can stand in, `with autocast(dtype=bf16):`. A region is one entry.
+
+Of two sorts: a context in which the statements are run, and a function of some of the values that they read, which is
+then called in some way (mapped, differentiated, carried on); what such a body reads beside its operands it closes over.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -15,41 +20,86 @@ from fuzzer.language.values import TORCH_DTYPES
 
 
 class UnknownRegion(UsageError):
-    """A program names a region that does not exist, or gives it other attributes than it takes."""
+    """A program names a region that does not exist, or gives it other attributes or operands than it takes."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """What a region's Python needs to know: its statements as lines, names it reads from outside, names read later."""
+    """What a region's Python needs to know: its statements as lines, names it reads from outside, names read later.
+
+    last: the first result of the last statement.
+    """
 
     lines: list[str]
     reads: list[str]
     results: list[str]
+    last: str
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What becomes of a body: the expression that `block` returns, and the line that calls it."""
+
+    returned: str
+    line: str
+
+
+def _no_context(region: Region) -> contextlib.AbstractContextManager[object]:
+    return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
 class RegionSpec:
     """A kind of region.
 
-    write       the region as the Python that a person would write.
-    context     what is entered where its nodes are run one at a time on the CPU, to type them.
-    attributes  all of them must be given; the values each may have.
-    portable    whether it means the same on every device.
+    write       the region as the Python that a person would write; None for a body, written from its transform.
     share       of the programs that may hold such a region, how many are tried with one.
-    recomputes  whether the statements run again in the backward: then nothing may be drawn or overwritten. A region
-                that does not is there to change types.
+    attributes  the values each may have; the first is meant where it is left out, but for those `required`.
+    operands    how many values its body is a function of, at least and at most.
+    transform   what becomes of the body.
+    above       what is written before the function: classes, which cannot be made in what is compiled.
+    context     what is entered where its nodes are run one at a time on the CPU, to type them.
+    portable    whether it means the same on every device.
+    recomputes  whether the statements run again in the backward: then nothing may be drawn or overwritten.
+    pure        whether its own statements may neither draw nor overwrite.
+    own_backward  whether autograd calls what is its own: then all that it reads and gives is differentiable, and it is
+                not drawn for one graph of both directions, where func.vjp asks its forward instead (pytorch #193279).
+    retypes     whether it is there to change types.
+    decides     whether its first operand's values decide what runs: then they must be exact, those of a leaf.
+    carries     whether the last result takes the place of the first operand.
+    prototype   torch says that it may refuse what it will take one day.
+    holds       the kinds that may stand in it; None: any.
     """
 
-    write: Callable[[Region, Inside], list[str]]
-    context: Callable[[Region], contextlib.AbstractContextManager[object]]
-    attributes: dict[str, tuple[Value, ...]]
+    write: Callable[[Region, Inside], list[str]] | None
     share: float
+    attributes: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    operands: tuple[int, int] = (0, 0)
+    transform: Callable[[Region, Inside], Transform] | None = None
+    above: Callable[[Region, Inside], list[str]] | None = None
+    context: Callable[[Region], contextlib.AbstractContextManager[object]] = _no_context
     portable: bool = True
     recomputes: bool = False
+    pure: bool = False
+    own_backward: bool = False
+    retypes: bool = False
+    decides: bool = False
+    carries: bool = False
+    prototype: bool = False
+    holds: tuple[str, ...] | None = None
 
 
 def indented(lines: list[str]) -> list[str]:
     return ["    " + line for line in lines]
+
+
+def attribute(region: Region, name: str) -> Value:
+    """The value of an attribute of a region, which may be left out."""
+    return dict(region.attrs).get(name, REGIONS[region.kind].attributes[name][0])
+
+
+# ---------------------------------------------------------------- contexts
 
 
 def _dtype_of(region: Region) -> torch.dtype:
@@ -60,10 +110,21 @@ def _dtype_of(region: Region) -> torch.dtype:
 
 def _write_autocast(region: Region, inside: Inside) -> list[str]:
     """On the device where the region's first operand lies."""
+    return _autocast(inside, f"dtype={_dtype_of(region)}")
+
+
+def _write_no_autocast(region: Region, inside: Inside) -> list[str]:
+    return _autocast(inside, "enabled=False")
+
+
+def _autocast(inside: Inside, given: str) -> list[str]:
     if not inside.reads:
         raise UnknownRegion("region autocast reads no value from outside, so that its device is not known")
-    head = f"with torch.autocast({inside.reads[0]}.device.type, dtype={_dtype_of(region)}):"
-    return [head, *indented(inside.lines)]
+    return [f"with torch.autocast({inside.reads[0]}.device.type, {given}):", *indented(inside.lines)]
+
+
+def _write_no_grad(region: Region, inside: Inside) -> list[str]:
+    return ["with torch.no_grad():", *indented(inside.lines)]
 
 
 def _write_checkpoint(region: Region, inside: Inside) -> list[str]:
@@ -75,19 +136,182 @@ def _write_checkpoint(region: Region, inside: Inside) -> list[str]:
     ]
 
 
+def _write_hook(region: Region, inside: Inside) -> list[str]:
+    """A hook on each result, by which its gradient is scaled."""
+    hook = f"register_hook(lambda g: g * {attribute(region, 'scale')})"
+    return [*inside.lines, *(f"{name}.{hook}" for name in inside.results)]
+
+
+def _write_function(region: Region, inside: Inside) -> list[str]:
+    results, given = ", ".join(inside.results), ", ".join(inside.reads)
+    return [f"{results} = Function_{inside.results[0]}.apply({given})"]
+
+
+def _write_class(region: Region, inside: Inside) -> list[str]:
+    """A Function of all that the statements read; its backward is that of the statements, scaled."""
+    name, given, scale = inside.results[0], ", ".join(inside.reads), attribute(region, "scale")
+    pulled = "pull(gs)" if len(inside.results) > 1 else "pull(gs[0])"
+    return [
+        f"def block_{name}({given}):",
+        *indented([*inside.lines, f"return {', '.join(inside.results)}"]),
+        "",
+        "",
+        f"class Function_{name}(torch.autograd.Function):",
+        "    @staticmethod",
+        f"    def forward({given}):",
+        f"        return block_{name}({given})",
+        "",
+        "    @staticmethod",
+        "    def setup_context(ctx, inputs, output):",
+        "        ctx.save_for_backward(*inputs)",
+        "",
+        "    @staticmethod",
+        "    def backward(ctx, *gs):",
+        f"        _, pull = torch.func.vjp(block_{name}, *ctx.saved_tensors)",
+        f"        return {pulled}" if scale == 1.0 else f"        return tuple(g * {scale} for g in {pulled})",
+        "",
+        "",
+    ]
+
+
+# ---------------------------------------------------------------- bodies
+
+
+def _tuple(names: list[str]) -> str:
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+def _targets(names: list[str]) -> str:
+    return ", ".join(names) + "," * (len(names) == 1)
+
+
+def _only(region: Region, inside: Inside) -> str:
+    """The one result of a region that has no more. Raises UnknownRegion."""
+    if inside.results != [inside.last]:
+        others = ", ".join(name for name in inside.results if name != inside.last)
+        raise UnknownRegion(f"region {region.kind} gives {inside.last} alone, and {others} is read after it")
+    return inside.last
+
+
+def _vmap(region: Region, inside: Inside) -> Transform:
+    dims = "".join(f", {name}={value}" for name, value in region.attrs)
+    call = f"torch.vmap(block{dims})({', '.join(region.args)})"
+    return Transform(", ".join(inside.results), f"{', '.join(inside.results)} = {call}")
+
+
+def _grad(region: Region, inside: Inside) -> Transform:
+    given, result = region.args[0], _only(region, inside)
+    return Transform(result, f"{result} = torch.func.grad(lambda {given}: block({given}).sum())({given})")
+
+
+def _jacobian(region: Region, inside: Inside) -> Transform:
+    result = _only(region, inside)
+    return Transform(result, f"{result} = torch.func.{region.kind}(block)({region.args[0]})")
+
+
+def _jvp(region: Region, inside: Inside) -> Transform:
+    """In the direction of the operand itself."""
+    given, result = region.args[0], _only(region, inside)
+    return Transform(result, f"_, {result} = torch.func.jvp(block, ({given},), ({given},))")
+
+
+def _cond(region: Region, inside: Inside) -> Transform:
+    """Where the operand's first element is not positive, the negative of the results."""
+    block = f"lambda {', '.join(region.args)}"
+    given, results = _tuple(list(region.args)), _targets(inside.results)
+    negated = f"{block}: tuple(-v for v in block({', '.join(region.args)}))"
+    holds = f"{region.args[0]}.flatten()[0] > 0"
+    return Transform(_tuple(inside.results), f"{results} = control.cond({holds}, block, {negated}, {given})")
+
+
+def _map(region: Region, inside: Inside) -> Transform:
+    return Transform(_tuple(inside.results), f"{_targets(inside.results)} = control.map(block, {region.args[0]})")
+
+
+def _scan(region: Region, inside: Inside) -> Transform:
+    """The last statement's result is carried on, from the first operand; the others are stacked."""
+    others = [name for name in inside.results if name != inside.last]
+    stacked = _tuple([f"{name}.clone()" for name in others or [inside.last]])  # what is saved may not be a result
+    backwards = ", reverse=True" if attribute(region, "reverse") else ""
+    into = _tuple(others) if others else "_"
+    call = f"control.scan(block, {', '.join(region.args)}{backwards})"
+    return Transform(f"{inside.last}, {stacked}", f"{inside.last}, {into} = {call}")
+
+
+def _while_loop(region: Region, inside: Inside) -> Transform:
+    """The operand is what the last statement gave, so many times."""
+    given, result = region.args[0], _only(region, inside)
+    goes_on = f"lambda i, {given}: i < {attribute(region, 'times')}"
+    after, start = f"lambda i, {given}: (i + 1, block({given}))", "torch.zeros((), dtype=torch.int64)"
+    return Transform(result, f"_, {result} = control.while_loop({goes_on}, {after}, ({start}, {given}))")
+
+
+def _control(transform: Callable[[Region, Inside], Transform], operands: int, **more: Any) -> RegionSpec:
+    """A row of control flow."""
+    many = (operands, operands)
+    return RegionSpec(None, 0.02, operands=many, transform=transform, pure=True, prototype=True, holds=(), **more)
+
+
+def _of_func(transform: Callable[[Region, Inside], Transform], share: float, **more: Any) -> RegionSpec:
+    """A row of a transform of torch.func."""
+    given = {"operands": (1, 1), **more}
+    return RegionSpec(None, share, transform=transform, pure=True, holds=_OF_FUNC, **given)
+
+
+_DTYPES: dict[str, tuple[Value, ...]] = {"dtype": (Dtype("bf16"), Dtype("f16"))}
+_DIMS: dict[str, tuple[Value, ...]] = {"in_dims": (0, 1, -1), "out_dims": (0, 1, -1)}
+CONTROL = ("cond", "map", "scan", "while_loop")
+_CONTEXTS = ("autocast", "no_autocast", "checkpoint", "no_grad")
+_OF_FUNC = ("vmap", "grad", "jacrev", "jacfwd", "jvp")
+
 REGIONS: dict[str, RegionSpec] = {
     # kept only where it changes a type, which it can in one of eight programs
     "autocast": RegionSpec(
         _write_autocast,
-        lambda region: torch.autocast("cpu", dtype=_dtype_of(region)),
-        {"dtype": (Dtype("bf16"), Dtype("f16"))},
-        share=0.5,
+        0.5,
+        _DTYPES,
+        required=("dtype",),
+        context=lambda region: torch.autocast("cpu", dtype=_dtype_of(region)),
         portable=False,
+        retypes=True,
     ),
-    "checkpoint": RegionSpec(
-        _write_checkpoint, lambda region: contextlib.nullcontext(), {}, share=0.08, recomputes=True
+    "no_autocast": RegionSpec(
+        _write_no_autocast,
+        0.1,
+        context=lambda region: torch.autocast("cpu", enabled=False),
+        portable=False,
+        retypes=True,
     ),
+    "checkpoint": RegionSpec(_write_checkpoint, 0.08, recomputes=True, holds=_CONTEXTS),
+    "no_grad": RegionSpec(_write_no_grad, 0.03, context=lambda region: torch.no_grad()),
+    "hook": RegionSpec(_write_hook, 0.02, {"scale": (2.0, -0.5)}, required=("scale",), pure=True),
+    "function": RegionSpec(
+        _write_function, 0.04, {"scale": (1.0, 2.0, -0.5)}, above=_write_class, pure=True, own_backward=True, holds=()
+    ),
+    "vmap": _of_func(_vmap, 0.04, attributes=_DIMS, operands=(1, 3)),
+    "grad": _of_func(_grad, 0.02),
+    "jacrev": _of_func(_jacobian, 0.01),
+    "jacfwd": _of_func(_jacobian, 0.01),
+    "jvp": _of_func(_jvp, 0.02),
+    "cond": _control(_cond, 1, decides=True),
+    "map": _control(_map, 1),
+    "scan": _control(_scan, 2, attributes={"reverse": (False, True)}, carries=True),
+    "while_loop": _control(_while_loop, 1, attributes={"times": (2, 3, 1)}, carries=True),
 }
+
+
+def write_region(region: Region, inside: Inside) -> list[str]:
+    """The region as the Python that a person would write. Raises UnknownRegion."""
+    spec = region_spec(region)
+    if spec.write is not None:
+        return spec.write(region, inside)
+    assert spec.transform is not None
+    made = spec.transform(region, inside)
+    return [
+        f"def block({', '.join(region.args)}):",
+        *indented([*inside.lines, f"return {made.returned}"]),
+        made.line,
+    ]
 
 
 def region_spec(region: Region) -> RegionSpec:
@@ -96,9 +320,13 @@ def region_spec(region: Region) -> RegionSpec:
     if spec is None:
         raise UnknownRegion(f"no region {region.kind!r}; known are {', '.join(REGIONS)}")
     given = dict(region.attrs)
-    for name in {*given, *spec.attributes}:
+    for name in {*given, *spec.required}:
         values = spec.attributes.get(name, ())
         if given.get(name) not in values:
             taken = " or ".join(f"{name}={show_value(value)}" for value in values) or f"no {name}"
             raise UnknownRegion(f"region {region.kind} takes {taken}, not {name}={show_value(given.get(name))}")
+    least, most = spec.operands
+    if not least <= len(region.args) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise UnknownRegion(f"region {region.kind} takes {wanted} operand(s) that it reads, not {len(region.args)}")
     return spec

@@ -157,7 +157,7 @@ def _show_body(body: tuple[Statement, ...], indent: str) -> list[str]:
         if isinstance(s, Node):
             lines.append(f"{indent}{', '.join(s.outs)} = {s.op}({_join(list(map(_show_argument, s.args)), s.attrs)})")
         else:
-            lines.append(f"{indent}with {s.kind}({_join([], s.attrs)}):")
+            lines.append(f"{indent}with {s.kind}({_join(list(s.args), s.attrs)}):")
             lines += _show_body(s.body, indent + "    ")
     return lines
 
@@ -470,7 +470,11 @@ def _region(s: ast.With) -> Region:
             body.append(_node(_targets(inner), _call(inner.value)))
         else:
             raise _fail(inner, "name = op(...) or a nested region")
-    return Region(_called(call), _attributes(call), tuple(body))
+    args = tuple(map(_name, call.args))
+    found = Region(_called(call), _attributes(call), tuple(body), args)
+    if found.args != args:
+        raise _fail(s, "operands that the region reads, each once")
+    return found
 
 
 def _attributes(call: ast.Call) -> Attributes:

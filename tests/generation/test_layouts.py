@@ -105,7 +105,7 @@ def places(program: Program) -> Iterator[Place]:
     """Where the program's leaves, results and cotangents lie in eager."""
     env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
     with torch.no_grad():
-        run_each(program.body, lambda node: apply(node, env))
+        run_each(program, env, lambda node: apply(node, env))
     flips = [node for node in program.nodes if node.op in FLIPS]
     read, made = {u for n in flips for u in n.uses}, {out for n in flips for out in n.outs}
     for leaf in program.leaves:

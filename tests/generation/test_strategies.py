@@ -58,7 +58,7 @@ def test_inferred_types_are_what_eager_computes(program: Program) -> None:
     check_cotangents(program, types)
     env: dict[str, Any] = dict(materialise(program.leaves))
     with torch.no_grad():
-        run_each(program.body, lambda node: apply(node, env))
+        run_each(program, env, lambda node: apply(node, env))
     for name, inferred in types.items():
         real = type_of(env[name])
         assert (inferred.dtype, inferred.shape) == (real.dtype, real.shape), name

@@ -19,6 +19,7 @@ x0 = leaf(f32[4])
 v0 = relu(x0)
 backward(v0, cotangent(f32[4]))
 """
+SCAN = PLAIN.replace("v0 = relu(x0)", "x1 = leaf(f32[()])\nwith scan(x1, x0):\n    v0 = mul(x1, x0)")
 KNOB = 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("autograd"'
 VJP = 'route("vjp", dynamic=True'
 UNTRACED = "TorchRuntimeError < unimplemented < <lambda> < _wrap_graph_break"
@@ -31,6 +32,9 @@ UNTRACED = "TorchRuntimeError < unimplemented < <lambda> < _wrap_graph_break"
         (PLAIN.replace('route("autograd"', KNOB), "scattered", "setting inductor.unroll_reductions_threshold"),
         (PLAIN.replace("relu", "safe_softmax").replace("(x0)", "(x0, dim=0)"), "other",
          "operator torch.ops.aten._safe_softmax.default"),
+        (SCAN, "RuntimeError < _check_alias_and_mutation < scan_functionalize", "region scan"),
+        (SCAN, "scattered", ""),
+        (SCAN.replace("scan(x1, x0)", "vmap(x1)"), "RuntimeError < _check_alias_and_mutation", ""),
         (PLAIN.replace('route("autograd"', VJP), UNTRACED, "route vjp with dynamic sizes"),
         (PLAIN.replace('route("autograd"', VJP), "Unsupported < call", "route vjp with dynamic sizes"),
         (PLAIN.replace('route("autograd"', VJP), "KeyError < call", ""),

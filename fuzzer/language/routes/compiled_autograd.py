@@ -8,6 +8,7 @@ import torch
 
 from fuzzer.language.private import compiled_backward
 from fuzzer.language.program import Program
+from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs, no_compile
 from fuzzer.language.routes.writing import Script, input_names, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
@@ -53,4 +54,5 @@ ROUTE = RouteSpec(
     weight=0.07,
     options={"dynamic": False},
     inert=("functorch.donated_buffer", CUDA_GRAPHS),
+    regions=tuple(kind for kind in REGIONS if kind not in CONTROL),  # dynamo cannot take their backwards apart
 )

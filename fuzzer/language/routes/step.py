@@ -9,12 +9,12 @@ from typing import Any, TypeVar, cast
 import torch
 
 from fuzzer.language.program import Program
-from fuzzer.language.regions import REGIONS
+from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, gradient_leaves
 from fuzzer.language.routes.writing import input_names, write_results
 
-# torch.func has no saved-tensor hooks, which checkpoint is made of.
-REGIONS_HELD = tuple(kind for kind in REGIONS if kind != "checkpoint")
+# torch.func has no saved-tensor hooks, which checkpoint is made of, and dynamo no vjp of control flow.
+REGIONS_HELD = tuple(kind for kind in REGIONS if kind not in ("checkpoint", *CONTROL))
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

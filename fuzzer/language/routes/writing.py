@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fuzzer.language.interpret import lines
+from fuzzer.language.interpret import written
 from fuzzer.language.program import Program, written_leaves
 
 WIDTH = 110
@@ -41,19 +41,20 @@ def input_names(program: Program) -> list[str]:
 def write_function(program: Program) -> list[str]:
     """`f`, of the leaves; it returns the outputs."""
     outputs = [output.value for output in program.outputs]
-    body = [f"    {_as_written(line)}" for line in lines(program.body, outputs)]
+    found = written(program.body, outputs)
+    body = [f"    {_as_written(line)}" for line in found.lines]
     last = f"    {outputs[0]} = "
     if len(outputs) == 1 and body and body[-1].startswith(last):
         body[-1] = body[-1].replace(last, "    return ", 1)
     else:
         body.append(f"    return {', '.join(outputs)}")
-    return [f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body]
+    return [*map(_as_written, found.above), f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body]
 
 
 def _as_written(line: str) -> str:
     """The same call in the short form that people use."""
     line = re.sub(r"torch\.Tensor\.(\w+)\((\w+)(?:, )?", r"\2.\1(", line)
-    return line.replace("torch.nn.functional.", "F.")
+    return line.replace("torch.nn.functional.", "F.").replace("control.", "torch._higher_order_ops.")
 
 
 def write_results(program: Program, wanted: list[str]) -> str:
