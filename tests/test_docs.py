@@ -277,10 +277,16 @@ def test_the_op_of_the_example_is_drawn_and_runs() -> None:
     (block,) = (block for title, block in EXAMPLES if title == "An op")
     (row,) = eval(block.partition("\n")[2].strip(), dict(vars(matmul)))
     assert row.source == "torch.rnn_tanh_cell"
-    for number in range(8):
+    finite = 0
+    for number in range(16):
         draft = Draft(random.Random(number), Limits(), "f32")
         node = draw_node(draft, row)
-        assert torch.rnn_tanh_cell(*(draft.env[name] for name in node.uses)).isfinite().all()
+        operands = [draft.env[name] for name in node.uses]
+        found = torch.rnn_tanh_cell(*operands)
+        if all(operand.isfinite().all() for operand in operands):  # a leaf may hold infinities and NaN
+            assert found.isfinite().all()
+            finite += 1
+    assert finite >= 8
 
 
 # ---------------------------------------------------------------- programs that documents and the corpus show
