@@ -144,9 +144,9 @@ class Campaign:
                 self.doing = "canaries"
                 require_canaries(pool, plan, self.say)
                 pool.deaths = 0  # theirs are meant
-                self.schedule = self.make_schedule(own)
                 self.doing, self.explores_since = "exploring", time.monotonic()
                 started = self.explores_since
+                self.schedule = self.make_schedule(own)
                 self.triage.start(pool, self.schedule.plateau)
                 self._explore(pool, log, started, show_progress)
                 self.schedule.close()
