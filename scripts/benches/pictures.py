@@ -12,7 +12,6 @@ from pathlib import Path
 from unittest import mock
 
 import click
-from PIL import Image  # matplotlib brings it
 from rich.console import Console
 
 from fuzzer.campaign import view
@@ -58,6 +57,8 @@ def photograph_campaign(arguments: tuple[str, ...], svg: Path) -> None:
 
 def photograph_report(db: Path, png: Path) -> None:
     """The top of a ledger's report as a browser shows it. Raises NoMachine where there is none."""
+    from PIL import Image  # matplotlib brings it
+
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
         raise NoMachine(f"no browser for the picture of the report: none of {', '.join(_BROWSERS)} is a command")
