@@ -160,7 +160,8 @@ def covering() -> list[Program]:
     left: set[str] = set(drawn())
     chosen: list[Program] = []
     while left:
-        program = min(drawn()[min(left)], key=lambda p: len(p.nodes))
+        # of gradients alone where one is: a script's check knows no bools
+        program = min(drawn()[min(left)], key=lambda p: (any(o.cotangent is None for o in p.outputs), len(p.nodes)))
         chosen.append(program)
         left = {name for name in left if program not in drawn()[name]}
     return chosen
