@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from fuzzer.coverage.cells import Possible
 from fuzzer.execution.messages import Task
-from fuzzer.generation.vocabulary import SETS, vocabulary
+from fuzzer.generation.sets import SETS
+from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.language.ops.spec import Limits
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from fuzzer.coverage.cells import possible_cells
 from fuzzer.coverage.wishes import Wishes, asked_cells
-from fuzzer.generation.vocabulary import SETS, vocabulary
+from fuzzer.generation.sets import SETS
+from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.generation.wish import Wish
 from fuzzer.language.ops import REAL
 from fuzzer.language.ops.spec import Limits

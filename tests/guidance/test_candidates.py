@@ -14,7 +14,7 @@ from fuzzer.execution.explore import draw_program
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import Refused, record_reference, rerun_reference
 from fuzzer.generation.knobs import Knobs
-from fuzzer.generation.vocabulary import SETS
+from fuzzer.generation.sets import SETS
 from fuzzer.guidance import candidates
 from fuzzer.guidance.candidates import (
     CANDIDATES,
