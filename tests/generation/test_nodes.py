@@ -29,10 +29,10 @@ Holds = Callable[[torch.Tensor, Attributes], bool]
 
 
 @functools.cache
-def programs(op: str, dtypes: tuple[str, ...] = FLOATS) -> tuple[Program, ...]:
-    """DRAWN programs of this op alone, as the generator draws them, taken from their text."""
+def programs(op: str, dtypes: tuple[str, ...] = FLOATS, count: int = DRAWN) -> tuple[Program, ...]:
+    """So many programs of this op alone, as the generator draws them, taken from their text."""
     limits = Limits(max_nodes=1, max_numel=256, dtypes=dtypes)
-    found = drawn([f"{op}/{number}" for number in range(DRAWN)], {op: OPS[op]}, limits)
+    found = drawn([f"{op}/{number}" for number in range(count)], {op: OPS[op]}, limits)
     return tuple(parse(show(program)) for program in found)
 
 
@@ -44,9 +44,9 @@ def read(program: Program) -> Iterator[tuple[Node, list[torch.Tensor]]]:
         yield node, [fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape) for leaf in operands]
 
 
-def share(op: str, holds: Holds, dtypes: tuple[str, ...] = FLOATS) -> float:
+def share(op: str, holds: Holds, dtypes: tuple[str, ...] = FLOATS, count: int = DRAWN) -> float:
     """In how many of the programs some operand of the op holds such values."""
-    made = programs(op, dtypes)
+    made = programs(op, dtypes, count)
     shown = [
         any(holds(t, attributes(node)) for node, given in read(program) for t in given if t.numel()) for program in made
     ]
@@ -197,7 +197,9 @@ def test_operands_hold_what_their_op_finds_hard(what: str) -> None:
     holds, least, dtypes, ops = GROUPS[what]
     shares = {op: share(op, holds, dtypes) for op in ops.split()}
     assert sum(shares.values()) / len(shares) >= least, shares
-    assert sum(found == 0 for found in shares.values()) <= len(shares) / 8, shares
+    # where an op has a threshold too, most of its operands lie around that
+    never = [op for op, found in shares.items() if not found and not share(op, holds, dtypes, 3 * DRAWN)]
+    assert len(never) <= len(shares) / 8, never
 
 
 def test_some_programs_overflow_in_a_part_of_their_elements() -> None:
