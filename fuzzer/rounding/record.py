@@ -59,9 +59,13 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if _holds_no_data((args, kwargs)):
+            return func(*args, **kwargs)
         given, named = self._tree(tuple(args)), self._tree(kwargs)
         with self._autocast.inside(func, args):
             out = func(*args, **kwargs)
+        if _holds_no_data(out):
+            return out
         before = len(self._alive)
         returned = self._tree(out, known=True)
         outs = tuple(refs_in(returned))
@@ -86,6 +90,11 @@ class Recorder(TorchDispatchMode):
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
         flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()
         return widened(flat)
+
+
+def _holds_no_data(tree: Any) -> bool:
+    """Whether a call is about shapes alone: of zeros that it need not compute, torch asks the meta device for those."""
+    return any(tensor.is_meta for tensor in tensors_in(tree))
 
 
 def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:

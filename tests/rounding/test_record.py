@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -22,3 +24,15 @@ def test_views_cost_no_step_and_steps_name_their_ops() -> None:
     assert not {"t", "view", "expand", "slice", "select"} & set(names)
     assert "exp" in str(trace)
     assert "float32[2, 5]/[5, 1]" in str(trace)
+
+
+@pytest.mark.parametrize("factor", [1.5, torch.tensor(1.5)], ids=["a number", "a tensor"])
+def test_a_gradient_that_torch_knows_to_be_zero_is_replayed(factor: Any) -> None:
+    """Multiplied, such zeros ask the meta device for their shape: calls without data, which no replay can have."""
+
+    def sign(x: torch.Tensor) -> list[torch.Tensor]:
+        return list(torch.autograd.grad(torch.sgn(x * factor).sum(), x))
+
+    [(mine, theirs)] = replayed(sign, tensor(5).requires_grad_())
+    assert same(mine, theirs)
+    assert same(mine, torch.zeros(5))
