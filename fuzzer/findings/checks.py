@@ -253,14 +253,16 @@ def _values(sides: Sides) -> list[str]:
     one = comparisons[0] if len(comparisons) == 1 else None
     seen = "parts({})" if sides.complex else "{}"
     text = _runs(sides, one, seen)
+    returned = {o.value for o in sides.program.outputs if o.cotangent is None}
     if one:
-        return [*text, *_judge(sides, "compiled", "eager", "exact"), _tell(one), "sys.exit(int(wrong.any()))"]
+        judge = _judge(sides, "compiled", "eager", "exact", one.name in returned)
+        return [*text, *judge, _tell(one), "sys.exit(int(wrong.any()))"]
     return [
         *text,
         "fault = 0",
         "for name in [name for name, t in eager.items() if t is not None and t.numel()]:",
         f"    c, e, r = ({seen.format('t[name].detach().cpu()')} for t in (compiled, eager, exact))",
-        *(f"    {line}" for line in _judge(sides, "c", "e", "r")),
+        *(f"    {line}" for line in _judge(sides, "c", "e", "r", bool(returned))),
         '    print(f"{name}: {int(wrong.sum())} of {wrong.numel()} elements are wrong")',
         "    fault |= int(wrong.any())",
         "sys.exit(fault)",
@@ -294,14 +296,25 @@ def _double(sides: Sides) -> str:
     return wide if all(x.type.differentiable for x in sides.program.leaves) else f"{wide} if {either} else t"
 
 
-def _judge(sides: Sides, c: str, e: str, r: str) -> list[str]:
-    """`wrong`, elementwise: further off than 16 times the other side's rounding and 64 units of the largest element."""
+def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
+    """`wrong`, elementwise: further off than 16 times the other side's rounding and 64 units of the largest element.
+
+    returned: it may be a value that is returned without a gradient: integers and bools are not rounded.
+    """
     if sides.finding.signature.verdict == "eager-suspect":
         c, e, r = e, r, c
-    return [
+    rounded = [
         f"unit = {_unit(sides, e)} * {e}.nan_to_num(0, 0, 0).abs().max().item()",
         f"close = ({c} - {e}).abs() <= 16 * ({e} - {r}).abs()",
         f"wrong = ~close & ~torch.isclose({c}.double(), {e}.double(), 0, 64 * unit, equal_nan=True)",
+    ]
+    if not returned:
+        return rounded
+    return [
+        f"if {e}.is_floating_point():",
+        *(f"    {line}" for line in rounded),
+        "else:",
+        f"    wrong = {c} != {e}",
     ]
 
 

@@ -53,6 +53,31 @@ def test_one_tensor_is_shown_whole_with_what_eager_and_float64_give(planted: str
     assert done.stdout.startswith("x0.grad: compiled [")
 
 
+RETURNED = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 4], seed=1)
+v0 = argsort(x0)
+v1 = gt(x0, x0)
+v2 = sum(x0, dim=(1,))
+returns(v0)
+returns(v1)
+backward(v2, cotangent(f32[4], values="integers", seed=3))
+"""
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(("name", "other"), [("v0", "t[0, 0] += 1"), ("v1", "t[0, 0] = True")])
+def test_integers_and_bools_are_compared_exactly(name: str, other: str, alone: bool, tmp_path: Path) -> None:
+    comparisons = (replace(WORST, name=name),) if alone else ()
+    text = repro(finding(RETURNED, comparisons=comparisons)).replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    compared = "compiled" if alone else f'compiled["{name}"]'
+    spoiled = text.replace("\neager = ", f"\nt = {compared}; {other}\neager = ", 1)
+    assert spoiled != text
+    done = run(tmp_path, spoiled)
+    assert (done.returncode, f"{name}: 1 of 16" in done.stdout or alone) == (1, True), done.stdout + done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("there", [True, False])
 def test_another_dtype_is_told(there: bool, tmp_path: Path) -> None:

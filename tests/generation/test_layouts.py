@@ -160,8 +160,7 @@ def covering() -> list[Program]:
     left: set[str] = set(drawn())
     chosen: list[Program] = []
     while left:
-        # of gradients alone where one is: a script's check knows no bools
-        program = min(drawn()[min(left)], key=lambda p: (any(o.cotangent is None for o in p.outputs), len(p.nodes)))
+        program = min(drawn()[min(left)], key=lambda p: len(p.nodes))
         chosen.append(program)
         left = {name for name in left if program not in drawn()[name]}
     return chosen
