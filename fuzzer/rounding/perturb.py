@@ -71,6 +71,7 @@ class Rounder:
         self.approximate, self.absolute = approximate, absolute
         self.generator = torch.Generator(device).manual_seed(seed)
         self.pivots_lost = seed % 8 == 1
+        self.narrow_scalars = seed % 4 < 2  # read in the tensors' dtype
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 
     def noise(self, value: torch.Tensor) -> torch.Tensor:
@@ -190,6 +191,8 @@ class Rounder:
         """Results that what is computed on the way, or a weight of 0, may have made infinite or NaN."""
         if self.seed % 2 == 1 and row.intermediate is not None:
             values = [_spoilt(step, row.intermediate(args), values[0])]
+        if self.narrow_scalars and row.limited is not None:
+            values = [row.limited(step, args, values[0])]
         if self.seed % 2 == 1 and row.reached is not None:
             odd = (~torch.isfinite(args[0])).double()
             if bool(odd.any()):
@@ -311,7 +314,7 @@ class Rounder:
 
     def scalar(self, value: float, dtype: torch.dtype) -> float:
         """A scalar operand as kernels read it: as float32, in every second replica in the tensor's own dtype."""
-        return round_to(value, dtype if self.seed % 4 < 2 else torch.float32)
+        return round_to(value, dtype if self.narrow_scalars else torch.float32)
 
     def _ranged_parts(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """`_ranged`, of complex numbers part by part."""

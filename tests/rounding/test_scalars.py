@@ -66,3 +66,19 @@ def test_what_makes_no_difference_or_cannot_be_asked_is_not_told() -> None:
 def test_a_replay_without_perturbation_reads_the_scalar_as_eager_did() -> None:
     trace, refs, (eager,) = recorded(lambda x: [x <= 0.3], BESIDE)
     assert torch.equal(Replay(trace).run().value(refs[0]), eager)
+
+
+@pytest.mark.parametrize("f", [lambda x: x.logit(1e-3), lambda x: x.clone().logit_(1e-3)])
+def test_a_limit_of_logit_that_rounds_to_one_may_be_one_or_not(f: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.tensor([0.5, 1.0, 2.0], dtype=BF16)
+    model, (value, gradient) = modelled(differentiated(f), x)
+    assert torch.isinf(torch.stack([value, gradient])).tolist() == [[False, True, True], [False, True, False]]
+    assert torch.isfinite(torch.stack(model.reference)).all()
+    unstable = torch.stack(model.spread(32).unstable)
+    assert unstable.tolist() == [[False, True, True], [False, True, False]]
+
+
+def test_a_limit_of_logit_that_the_dtype_holds_is_finite_on_both_sides() -> None:
+    model, (value, _) = modelled(differentiated(lambda x: x.logit(0.25)), torch.tensor([0.5, 1.0, 2.0], dtype=BF16))
+    assert torch.isfinite(value).all()
+    assert not torch.stack(model.spread(32).unstable).any()

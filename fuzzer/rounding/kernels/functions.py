@@ -7,11 +7,13 @@ precision is float32 rounded once more, but for kernels that round in between.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from fuzzer.rounding.kernels.row import COMPOUND, PRIMITIVE, Evaluation, Kernel, Kind, each
 from fuzzer.rounding.precision import epsilon
+from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step
 
 
@@ -35,6 +37,29 @@ def _logit(e: Evaluation) -> float:
     """log(z / (1 - z)) with z limited to 1 - eps."""
     eps = e.step.args[1] if len(e.step.args) > 1 else None
     return 2.0 * e.unit / eps if eps else 0.0
+
+
+def _limit_is_one(step: Step) -> bool:
+    """Whether 1 - eps, to which an operand is limited, is 1 in the tensor's dtype: x / (1 - x) is then infinite."""
+    eps = step.args[-1]
+    return isinstance(eps, float) and round_to(1.0 - eps, step.results[0].dtype) == 1.0
+
+
+def _logit_of_one(step: Step, args: Any, value: torch.Tensor) -> torch.Tensor:
+    """Of the result alone, for in place it lies where the operand lay: what is at the limit is of 1 or more."""
+    if not _limit_is_one(step):
+        return value
+    eps = step.args[-1]
+    return torch.where(value >= math.log((1 - eps) / eps) * (1 - 1e-6), math.inf, value)
+
+
+def _logit_backward_of_one(step: Step, args: Any, value: torch.Tensor) -> torch.Tensor:
+    return torch.where(args[1] == 1, args[0] / 0.0, value) if _limit_is_one(step) else value
+
+
+def _ones(step: Step, given: Any, moved: Any) -> Any:
+    """1 - x of an x of 1 is 0, however it is rounded."""
+    return (moved[0], torch.where(given[1] == 1, given[1], moved[1]), *moved[2:])
 
 
 def _linspace(e: Evaluation) -> float:
@@ -84,7 +109,8 @@ TABLE = (
     Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient
     # log and a product; half: the logarithm is rounded
     Kernel("xlogy", PRIMITIVE, units=(2.0, 3.5, 1.5), inexact=True),
-    Kernel("logit", cancels=_logit),
+    Kernel("logit", cancels=_logit, limited=_logit_of_one),
+    Kernel("logit_backward", kept=_ones, limited=_logit_backward_of_one),
     Kernel("linspace", cancels=_linspace),
     Kernel("addcmul", intermediate=lambda args: args[1] * args[2]),
     Kernel("addcdiv", intermediate=lambda args: args[1] / args[2]),

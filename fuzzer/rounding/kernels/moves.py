@@ -6,6 +6,10 @@ nor does what torch tags as a view in place or the copy of a view.
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
+
 from fuzzer.rounding.kernels.row import COMPOUND, COPY, EXACT, Kernel, Kind, each
 from fuzzer.rounding.trace import Step
 
@@ -29,6 +33,17 @@ def _shows_position(step: Step) -> bool:
     return _orders_ties(step) and len(step.args) != 1
 
 
+def _largest_of_its_dtype(step: Step, precision: torch.dtype | None) -> tuple[Any, ...]:
+    """Infinities become the largest numbers of the tensor's dtype, where the call gives no others."""
+    if precision is None:
+        return step.args
+    largest = torch.finfo(precision).max
+    numbers = [*step.args[1:], *[None] * (4 - len(step.args))]
+    for at, default in enumerate((0.0, largest, -largest)):
+        numbers[at] = default if numbers[at] is None else numbers[at]
+    return (step.args[0], *numbers)
+
+
 TABLE = (
     *each("clone copy _to_copy cat stack fill", COPY),
     *each(
@@ -41,7 +56,7 @@ TABLE = (
     ),
     *each(
         """
-        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu hardtanh mode nan_to_num
+        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu hardtanh mode
         """,
         EXACT,
     ),
@@ -53,6 +68,7 @@ TABLE = (
         EXACT,
         decides=True,
     ),
+    Kernel("nan_to_num", EXACT, spelt_out=_largest_of_its_dtype),
     *each("neg sign floor ceil trunc frac fmod copysign complex _conj_physical", EXACT),
     Kernel("round", EXACT, kind_of=_rounded_to_decimals),
     *each("abs sgn", EXACT, kind_of=_of_modulus, modulus_at=0),

@@ -112,6 +112,7 @@ class Kernel:
     modulus_at      the argument whose modulus, if it is complex, may be the root of a sum of squares.
     intermediate    what it computes on the way, element by element, and may round to the tensor's dtype: where that
                     leaves the range, the result may be infinite though it is not.
+    limited         (step, operands, result) -> its result where it rounds to the tensor's dtype what it limits to.
     reached         (step, operands, 1.0 for what is not finite in the first) -> where a weight of 0 may make it NaN.
 
     How it is recorded and replayed:
@@ -160,6 +161,7 @@ class Kernel:
     is_root: bool = False
     modulus_at: int | None = None
     intermediate: Callable[[Any], torch.Tensor] | None = None
+    limited: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
     reached: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
 
     draws_nothing: Callable[[dict[str, Any]], bool] | None = None
