@@ -119,6 +119,8 @@ class Interrupt:
         if name == AT:
             sys.meta_path.remove(self)
             os.kill(os.getpid(), signal.SIGINT)
+# a shell lets what it starts in the background ignore Ctrl-C, and whatever that starts: these tests, it may be
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupt())
 import backfuzz
 backfuzz.main()
