@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ TOP = ("backfuzz.py", "backfuzz_pytest.py")
 SOURCE = ("pyproject.toml", "README.md", "LICENSE", *TOP, "fuzzer", "minimizer", "corpus")
 PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 OURS = {"backfuzz", "fuzzer", "minimizer"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+USERS, DEVELOPERS = {"flag_gems", "pytest", "report"}, {"bench", "docs", "test"}  # for whom an extra is
+IMPORTED_AS = {"pillow": "PIL"}
 MARKED = "from pathlib import Path\nPath({marker!r}).write_text(__name__)\n"
 
 
@@ -83,10 +88,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def imported() -> Iterator[str]:
-    """The distributions that the product imports, anywhere in its text."""
-    folders = [path for name in ("fuzzer", "minimizer") for path in (ROOT / name).rglob("*.py")]
-    for path in (*(ROOT / name for name in TOP), *folders):
+def imported(*places: str) -> Iterator[str]:
+    """The distributions that these files, and those of these folders, import anywhere in their text."""
+    for path in (file for name in places for file in (sorted((ROOT / name).rglob("*.py")) or [ROOT / name])):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
@@ -94,11 +98,25 @@ def imported() -> Iterator[str]:
                 yield name.replace("_", "-")
 
 
+def named(requirements: Iterable[str]) -> set[str]:
+    """The distributions of requirements, spelt as modules are imported, with `-` for `_`."""
+    names = {re.split(r"[^\w-]", requirement)[0].replace("_", "-") for requirement in requirements}
+    return {IMPORTED_AS.get(name, name) for name in names}
+
+
 def test_what_is_declared_is_what_the_product_imports() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [name for extra, names in project["optional-dependencies"].items() if extra != "test" for name in names]
-    declared = [re.split(r"[^\w-]", name)[0].replace("_", "-") for name in (*project["dependencies"], *extras)]
-    assert sorted(declared) == sorted(set(imported()))
+    declared = named([*PROJECT["dependencies"], *(name for extra in USERS for name in EXTRAS[extra])])
+    assert declared == set(imported(*TOP, "fuzzer", "minimizer"))
+
+
+def test_what_the_benches_and_documents_declare_is_what_they_import() -> None:
+    assert set(EXTRAS) == USERS | DEVELOPERS
+    of_product = named(PROJECT["dependencies"])
+    benches = set(imported("scripts/benches", "fuzzer/report/plots.py"))  # they draw as a report does
+    assert named(EXTRAS["bench"]) == benches - of_product - {"benches"}
+    site = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+    extensions = {name.partition(".")[0].replace("_", "-") for name in (*site["extensions"], site["html_theme"])}
+    assert named(EXTRAS["docs"]) == extensions
 
 
 def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
@@ -117,7 +135,8 @@ def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the
     folder.mkdir()
     before = contents(installed)
     done = run(installed, folder, "fuzz", "--programs", "2", "--device", "cpu", "--workers", "1")
-    assert done.stdout.startswith("a new finding goes to findings.db; everything else to .backfuzz\n")
+    first = done.stdout.splitlines()[0]
+    assert re.fullmatch(r"[\d-]+ [\d:]+ a new finding goes to findings\.db; everything else to \.backfuzz", first)
     assert sorted(path.name for path in folder.iterdir()) == [".backfuzz", "findings.db"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "empty-home"]
     with open_store(folder / "findings.db", create=False) as store:

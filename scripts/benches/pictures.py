@@ -57,7 +57,7 @@ def photograph_campaign(arguments: tuple[str, ...], svg: Path) -> None:
 
 def photograph_report(db: Path, png: Path) -> None:
     """The top of a ledger's report as a browser shows it. Raises NoMachine where there is none."""
-    from PIL import Image  # matplotlib brings it
+    from PIL import Image
 
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     if browser is None:
