@@ -153,18 +153,24 @@ class Campaign:
                 self.doing = "ending: triage"
                 if told := self.schedule.progress():
                     self.say(told)
-                self.totals.seconds = time.monotonic() - started
+                self._end_exploring()
                 self._finish_triage(show_progress)
             except Stopped as error:
                 if not self.stopping:
                     raise NoMachine(str(error)) from None
             finally:
+                self._end_exploring()
                 if self.stopping:
                     stop_all()
         assert self.progress is not None
         self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
         if left := self.triage.leave():
             self.say(f"{left} suspect(s) not minimized yet: backfuzz minimize {own}/suspect-*.prog")
+
+    def _end_exploring(self) -> None:
+        """Count its time, where that is not done yet: a stop may cut short whatever it is at."""
+        if self.explores_since is not None and not self.totals.seconds:
+            self.totals.seconds = time.monotonic() - self.explores_since
 
     def _finish_triage(self, show_progress: Callable[[Campaign], None]) -> None:
         """Give suspects found late their time; where the campaign is stopped, the time that is left for that."""
@@ -191,6 +197,7 @@ class Campaign:
         stop_all("the campaign was stopped")
         if not self.ended.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
             with contextlib.suppress(Exception):  # whatever hangs, or is half done
+                self._end_exploring()
                 self._summarize()
             stop_all()
             remove_own()

@@ -24,6 +24,7 @@ from fuzzer.campaign.progress import read_pairs, read_points
 from fuzzer.campaign.schedule import BySeed
 from fuzzer.campaign.suspect import Suspect, TriageOutcome
 from fuzzer.campaign.triage import Triage
+from fuzzer.execution.executor import Stopped
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
@@ -165,6 +166,21 @@ def test_a_campaign_counts_stores_and_records(
     assert len((own / "trials.jsonl").read_text().splitlines()) == 4
     assert [point.programs for point in read_points(own)] == [8]
     assert read_pairs(own) == {(LEAF, "relu"): 8}
+
+
+def test_a_campaign_that_is_stopped_while_it_begins_to_explore_counts_that_time(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(own: Path) -> BySeed:
+        time.sleep(0.1)
+        made.stopping = True
+        raise Stopped("its workers were killed")
+
+    monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(some_wrong))
+    made = Campaign(plan, print, stopped)
+    made.run()
+    [own] = (plan.folder / "campaigns").iterdir()
+    assert json.loads((own / "summary.json").read_text())["seconds"] >= 0.1
 
 
 def test_a_campaign_that_meets_only_known_findings_leaves_the_ledger_byte_identical(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +71,11 @@ def fuzz(*arguments: str, canaries: bool = True, **options: Any) -> subprocess.P
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, start_new_session=True, env=environment, **pipes, **options)  # type: ignore[call-overload]
+
+
+def wait_until(happened: Callable[[], bool], running: subprocess.Popen[Any]) -> None:
+    started = time.monotonic()
+    while not happened():
+        assert running.poll() is None, "it ended before"
+        assert time.monotonic() - started < 300
+        time.sleep(0.1)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fuzzer.campaign.heartbeat import HEARTBEAT_FILE
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import STAGED
 from fuzzer.campaign.totals import Totals
@@ -19,7 +20,7 @@ from fuzzer.execution import batch as execution_batch
 from fuzzer.execution.messages import Task
 from fuzzer.guidance import CHOSEN_FROM, UNBUILT
 from fuzzer.judgement.trial import Place, Subject
-from tests.commands.calls import EAGER, call, fuzz
+from tests.commands.calls import EAGER, call, fuzz, wait_until
 
 KEYS = {
     *("programs", "programs_per_s", "detectable_share", "detectable_elements_share", "rejected_share", "findings"),
@@ -75,6 +76,7 @@ def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
 def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path: Path) -> None:
     running = fuzz("--seed", "7", canaries=False)
     wait_for(running, "0 canaries rang")
+    wait_until(lambda: any(tmp_path.glob(f".backfuzz/campaigns/*/{HEARTBEAT_FILE}")), running)  # it explores
     assert running.stdout is not None
     assert running.stderr is not None
     running.stdout.close()

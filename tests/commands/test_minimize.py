@@ -7,16 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fuzzer.findings.store import open_store
 from fuzzer.language.text import parse
-from tests.commands.calls import EAGER, FINDING, PLANTED, ROOT, SEED, call
+from tests.commands.calls import EAGER, FINDING, PLANTED, ROOT, SEED, call, wait_until
 
 
 def test_minimize_of_an_agreeing_program_stores_nothing_and_exits_2() -> None:
@@ -61,14 +58,6 @@ def test_kill_9_in_the_middle_of_a_reduction_loses_nothing_stored_and_it_can_be_
     with open_store(db, create=False) as store:
         assert len(store.list()) == 2
         assert {len(parse(f.program).nodes) for f in store.list() if f.id != FINDING.id} == {1}
-
-
-def wait_until(happened: Callable[[], bool], running: subprocess.Popen[Any]) -> None:
-    started = time.monotonic()
-    while not happened():
-        assert running.poll() is None, "it ended before"
-        assert time.monotonic() - started < 300
-        time.sleep(0.1)
 
 
 PLANTED_RELU = """program(1)
