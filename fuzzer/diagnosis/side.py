@@ -30,6 +30,8 @@ from fuzzer.judgement.verdict import (
     Finding,
     side_by_class,
 )
+from fuzzer.language.program import Region, statements
+from fuzzer.language.regions import region_spec
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.arithmetic import divides_by_frequency
@@ -268,8 +270,9 @@ def decide(trial: Trial, found: list[TensorVerdict]) -> str:
         return f"{NEITHER}: both lie within legal rounding"
     if unsorted := next((step.name for step in trial.model.trace.steps if kernel(step).unsorted), ""):
         return f"{UNDECIDED}: {unsorted} returns its values in no order"
-    if not gradients:
-        return _decide_forward(trial, found)
+    told = [s for s in statements(trial.program.body) if isinstance(s, Region) and region_spec(s).tells]
+    if not gradients or told:
+        return _decide_by_eager(trial, found)
     if any(map(divides_by_frequency, trial.model.trace.steps)):
         return f"{UNDECIDED}: scale_grad_by_freq divides gradients, which are no derivatives then"
     check = GradientCheck(trial)
@@ -311,8 +314,9 @@ def _random_step(trial: Trial) -> str:
     return next((f"{step.name} draws random numbers" for step in trial.trace.steps if step.recorded), "")
 
 
-def _decide_forward(trial: Trial, found: list[TensorVerdict]) -> str:
-    """Of outputs, for which eager's own operations in float64 are all that there is to compare with."""
+def _decide_by_eager(trial: Trial, found: list[TensorVerdict]) -> str:
+    """Of outputs, and of gradients that autograd was told: eager's own operations in float64 are all that there is to
+    compare with."""
     worst = found[0]
     own = trial.targets[worst.name].dtype in (torch.float64, torch.complex128)
     if own and trial.place.reference.device == trial.model.device.type and worst.verdict != "eager-suspect":

@@ -67,6 +67,7 @@ class RegionSpec:
     retypes     whether it is there to change types.
     decides     whether its first operand's values decide what runs: then they must be exact, those of a leaf.
     carries     whether the last result takes the place of the first operand.
+    tells       whether it tells autograd a gradient that need be no derivative of what is computed.
     prototype   torch says that it may refuse what it will take one day.
     holds       the kinds that may stand in it; None: any.
     """
@@ -86,6 +87,7 @@ class RegionSpec:
     retypes: bool = False
     decides: bool = False
     carries: bool = False
+    tells: bool = False
     prototype: bool = False
     holds: tuple[str, ...] | None = None
 
@@ -283,10 +285,17 @@ REGIONS: dict[str, RegionSpec] = {
         retypes=True,
     ),
     "checkpoint": RegionSpec(_write_checkpoint, 0.08, recomputes=True, holds=_CONTEXTS),
-    "no_grad": RegionSpec(_write_no_grad, 0.03, context=lambda region: torch.no_grad()),
-    "hook": RegionSpec(_write_hook, 0.02, {"scale": (2.0, -0.5)}, required=("scale",), pure=True),
+    "no_grad": RegionSpec(_write_no_grad, 0.03, context=lambda region: torch.no_grad(), tells=True),
+    "hook": RegionSpec(_write_hook, 0.02, {"scale": (2.0, -0.5)}, required=("scale",), pure=True, tells=True),
     "function": RegionSpec(
-        _write_function, 0.04, {"scale": (1.0, 2.0, -0.5)}, above=_write_class, pure=True, own_backward=True, holds=()
+        _write_function,
+        0.04,
+        {"scale": (1.0, 2.0, -0.5)},
+        above=_write_class,
+        pure=True,
+        own_backward=True,
+        tells=True,
+        holds=(),
     ),
     "vmap": _of_func(_vmap, 0.04, attributes=_DIMS, operands=(1, 3)),
     "grad": _of_func(_grad, 0.02),

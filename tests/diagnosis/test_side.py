@@ -255,6 +255,19 @@ backward(v0, cotangent(f32[{shape}], values="ones"))
     assert "no derivatives then" in told(text, lambda g: 3 * g)
 
 
+@pytest.mark.parametrize("region", ["hook(scale=2.0)", "function(scale=-0.5)", "no_grad()"])
+def test_a_gradient_that_autograd_was_told_is_held_against_eagers_operations_and_no_derivative(region: str) -> None:
+    text = program(f"""
+x0 = leaf(f32[2, 5], seed=1)
+with {region}:
+    v0 = tanh(x0)
+v1 = mul(x0, v0)
+backward(v1, cotangent(f32[2, 5], seed=3))
+""")
+    assert told(text, one).startswith(f"{COMPILED}: at x0.grad[0, 1] eager's operations in float64 give ")
+    assert told(text, None, one).startswith(f"{EAGER}: at x0.grad[0, 1] eager's operations in float64 give ")
+
+
 # ---------------------------------------------------------------- what is no question of numbers
 
 
