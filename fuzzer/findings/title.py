@@ -7,7 +7,7 @@ import re
 
 from fuzzer.findings.cause import DEMANDED, KERNELS, NUMBERS, first_stage, raised
 from fuzzer.judgement.verdict import EAGER, VALUES, Finding
-from fuzzer.language.program import Region
+from fuzzer.language.program import Region, statements
 from fuzzer.language.text import parse
 
 _MOST_OPS = 3
@@ -19,6 +19,15 @@ _SILENT = {
     **dict.fromkeys(("dtype", "shape", "storage"), "another {pattern} of the {what} of {ops}"),
     **dict.fromkeys(("leaf", "cotangent"), "the {what} of {ops} overwrites memory that is not its own"),
 }
+# What torch calls the regions that take operators into something of its own.
+_WITHIN = {
+    "hook": "Tensor.register_hook",
+    "function": "torch.autograd.Function",
+    "vmap": "torch.vmap",
+    **{name: f"torch.func.{name}" for name in ("grad", "jacrev", "jacfwd", "jvp")},
+    "cond": "torch.cond",
+    **{name: name for name in ("map", "scan", "while_loop")},
+}
 
 
 def title(finding: Finding) -> str:
@@ -27,6 +36,8 @@ def title(finding: Finding) -> str:
     program, signature = parse(finding.program), finding.signature
     names = list(dict.fromkeys(name for node in program.nodes for name in _shown_names(node.op)))
     ops = " + ".join(names[:_MOST_OPS]) + (" ..." if len(names) > _MOST_OPS else "")
+    within = {_WITHIN[s.kind] for s in statements(program.body) if isinstance(s, Region) and s.kind in _WITHIN}
+    ops += f" in {' and '.join(sorted(within))}" if within else ""
     what = "gradient" if signature.direction == "backward" else "result"
     text = _wrong(finding).format(what=what, pattern=signature.pattern, ops=ops)
     autocast = any(isinstance(s, Region) and s.kind == "autocast" for s in program.body)

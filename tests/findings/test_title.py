@@ -22,6 +22,14 @@ with autocast(dtype=bf16):
     v0 = polar_parts(x0, x0)
 backward(v0, cotangent(f32[2, 2]))
 """
+LOOP = """program(1)
+route("autograd")
+x0 = leaf(f32[2])
+with while_loop(x0):
+    with hook(scale=2.0):
+        v0 = neg(x0)
+backward(v0, cotangent(f32[2]))
+"""
 SET = " under inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
 
 
@@ -29,6 +37,7 @@ SET = " under inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
     ("found", "expected"),
     [
         (finding(TWO_OPS), "silent: zero gradient of torch.slice_scatter + torch.sum"),
+        (finding(LOOP), "silent: zero gradient of torch.neg in Tensor.register_hook and while_loop"),
         (finding(RELU), f"silent: zero gradient of torch.nn.functional.relu{SET}"),
         (
             replace(finding(TWO_OPS), signature=RAISED, detail="the forward raised TypeError: no"),
