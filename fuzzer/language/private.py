@@ -38,7 +38,6 @@ build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch
 forget_sizes         torch._dynamo.pgo.reset_code_state
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
-transforms_left      torch._C._functorch.{get_interpreter_stack, pop_dynamic_layer_stack}
 in_transform, memory_of  torch._C._functorch.{peek_interpreter_stack, is_functorch_wrapped_tensor, get_unwrapped}
 higher_order         torch._higher_order_ops.{cond, map, scan, while_loop}: control flow as operations
 is_fake              torch._subclasses.FakeTensor
@@ -168,24 +167,6 @@ def saved_tensor_hooks_kept() -> Iterator[None]:
         yield
     finally:
         hooks._saved_tensors_hooks_enable() if before is None else hooks._saved_tensors_hooks_disable(before)
-
-
-@contextlib.contextmanager
-def transforms_left() -> Iterator[None]:
-    """What is within leaves every transform of torch.func that it enters.
-
-    A compile that raises in the middle of one may not (torch 2.13): from then on eager is refused what it can do.
-    """
-    before = _transforms()
-    try:
-        yield
-    finally:
-        for _ in range(_transforms() - before):
-            torch._C._functorch.pop_dynamic_layer_stack()
-
-
-def _transforms() -> int:
-    return len(torch._C._functorch.get_interpreter_stack() or ())
 
 
 def compiled_backward(compile: Callable[..., Any], dynamic: bool) -> contextlib.AbstractContextManager[None]:

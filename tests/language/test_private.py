@@ -14,9 +14,7 @@ from fuzzer.language.private import (
     OUTER_LOOPS,
     before_code,
     bisect,
-    in_transform,
     saved_tensor_hooks_kept,
-    transforms_left,
     without_part,
 )
 from fuzzer.language.settings import exists, in_force
@@ -75,13 +73,6 @@ def test_what_forbids_hooks_of_saved_tensors_leaves_them_allowed() -> None:
     with saved_tensor_hooks_kept():
         hooks._saved_tensors_hooks_disable("not now")
     assert hooks._saved_tensors_hooks_is_enabled()
-
-
-def test_a_transform_that_nothing_left_is_left() -> None:
-    with torch.enable_grad(), transforms_left():
-        torch._C._functorch._grad_increment_nesting()
-        assert in_transform()
-    assert not in_transform()
 
 
 def test_what_is_called_before_code_is_written_is_called_no_more_afterwards() -> None:
