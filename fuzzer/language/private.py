@@ -38,6 +38,7 @@ build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch
 forget_sizes         torch._dynamo.pgo.reset_code_state
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
+in_memory            torch.Tensor._is_zerotensor (tried on 2.13.0)
 in_transform, memory_of  torch._C._functorch.{peek_interpreter_stack, is_functorch_wrapped_tensor, get_unwrapped}
 higher_order         torch._higher_order_ops.{cond, map, scan, while_loop}: control flow as operations
 is_fake              torch._subclasses.FakeTensor
@@ -640,6 +641,16 @@ def is_fake(tensor: torch.Tensor) -> bool:
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return isinstance(tensor, FakeTensor)
+
+
+def in_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor; zeros that torch keeps without memory (a tangent that it knows to be zero) as zeros that have some.
+
+    Under a dispatch mode some kernels read them all the same, at no address (`mul.Scalar`, torch 2.13).
+    """
+    if not tensor._is_zerotensor():
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).zero_()
 
 
 def negated(tensor: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzzer.language.private import backward_is_running, negated
+from fuzzer.language.private import backward_is_running, in_memory, negated
 from fuzzer.rounding.kernels import named
 from fuzzer.rounding.trace import Ref, Step, Trace, mapped, name_of, refs_in, tensors_in, widened
 
@@ -61,6 +61,9 @@ class Recorder(TorchDispatchMode):
         kwargs = kwargs or {}
         if _holds_no_data((args, kwargs)):
             return func(*args, **kwargs)
+        args, kwargs = mapped(
+            (tuple(args), kwargs), lambda leaf: in_memory(leaf) if isinstance(leaf, torch.Tensor) else leaf
+        )
         given, named = self._tree(tuple(args)), self._tree(kwargs)
         with self._autocast.inside(func, args):
             out = func(*args, **kwargs)

@@ -36,3 +36,14 @@ def test_a_gradient_that_torch_knows_to_be_zero_is_replayed(factor: Any) -> None
     [(mine, theirs)] = replayed(sign, tensor(5).requires_grad_())
     assert same(mine, theirs)
     assert same(mine, torch.zeros(5))
+
+
+def test_a_tangent_that_torch_keeps_without_memory_may_be_scaled() -> None:
+    y = tensor(3).requires_grad_()
+
+    def tangent(x: torch.Tensor) -> list[torch.Tensor]:
+        return [torch.func.jvp(lambda t: torch.sub(t, y, alpha=-1.0), (x,), (torch.ones_like(x),))[1].detach()]
+
+    [(mine, theirs)] = replayed(tangent, tensor(3))
+    assert same(mine, theirs)
+    assert same(mine, torch.ones(3))
