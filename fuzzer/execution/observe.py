@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import re
 import time
 import traceback
@@ -59,12 +60,20 @@ def thread_count(subject: Subject) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-_lost = False
+_lost = _failed = False
 
 
 def context_lost() -> bool:
-    """Whether a device of this process computes no more: an illegal access takes its context with it."""
-    return _lost
+    """Whether this process computes no more: an illegal access takes a device's context with it.
+
+    After a trace that failed within a transform of torch.func nothing has a gradient any more once its frames are
+    collected (torch 2.13), so they are collected here, and not while the next program is drawn.
+    """
+    global _failed
+    if _failed:
+        gc.collect()
+        _failed = False
+    return _lost or not (torch.ones((), requires_grad=True) * 2).requires_grad
 
 
 def observe(
@@ -132,7 +141,8 @@ class Side:
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # whatever the code under test raises
             raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
-            global _lost
+            global _lost, _failed
+            _failed = True
             _lost = _lost or not context_is_usable(self.subject.device)
             return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
         return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])

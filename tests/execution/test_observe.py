@@ -92,3 +92,11 @@ with checkpoint():
 backward(v0, cotangent(f32[3]))
 """)
     assert observe.observe(held, Subject("eager", "cpu"), lambda name: None).outcome == RAN
+
+
+def test_a_process_in_which_nothing_has_a_gradient_any_more_is_given_up() -> None:
+    """As a trace leaves it that failed within a transform of torch.func (torch 2.13)."""
+    assert not observe.context_lost()
+    with torch._C._AutoDispatchBelowAutograd():
+        assert observe.context_lost()
+    assert not observe.context_lost()
