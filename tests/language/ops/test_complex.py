@@ -247,17 +247,19 @@ def test_programs_of_integers_have_no_rounding_in_sums() -> None:
     assert verdicts(made)[0].comparisons[0].floor == 0
 
 
-# Of complex matrices torch 2.11 and 2.13 compute it wrongly when compiled, and in eager below a dispatch mode.
-WRONG_IN_TORCH = ("pinv", "pinv_hermitian", "torch_pinverse")
+# Of complex matrices torch 2.11 and 2.13 compute the first three wrongly when compiled, and in eager below a dispatch
+# mode; affine_grid is the ledger's F88da510: under autocast it has another dtype when compiled.
+WRONG_IN_TORCH = ("pinv", "pinv_hermitian", "torch_pinverse", "affine_grid")
 
 
 def quiet_draws(start: int, end: int, backend: str) -> list[str]:
-    """Programs of a complex campaign that did not agree."""
+    """Programs of a complex campaign that have complex values and did not agree."""
     task = Task(Place(Subject("eager"), Subject(backend)), 1, LIMITS, routes=ANY_BACKEND)
     found = [explore(task, number) for number in range(start, end)]
-    assert sum("c64" in r.text or "c128" in r.text for r in found) > 0.25 * len(found)
     assert sum(r.verdict in ("rejected", "raises") for r in found) <= 0.05 * len(found)
-    told = [r for r in found if r.verdict not in ("agree", "rejected", "raises")]
+    complexes = [r for r in found if "c64" in r.text or "c128" in r.text]
+    assert len(complexes) > 0.25 * len(found)
+    told = [r for r in complexes if r.verdict not in ("agree", "rejected", "raises")]
     return [f"{r.text}{r.verdicts}" for r in told if not any(f"= {op}(" in r.text for op in WRONG_IN_TORCH)]
 
 
