@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import wait
 from pathlib import Path
 
 import click
@@ -60,6 +61,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     start = starting()
     from fuzzer.diagnosis.diagnose import diagnose
     from fuzzer.execution.capacity import default_workers
+    from fuzzer.execution.explore import examine
     from fuzzer.execution.pool import Pool
     from fuzzer.execution.verify import RUNS, examine_all, matching
     from fuzzer.execution.work import told
@@ -73,12 +75,23 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
         Pool(workers or default_workers(devices), devices, scratch=folder) as pool,
         Waiting(f"diagnosing {finding.id}", lambda: told(pool)),
     ):
+        # a pool's first build takes 13 s (it makes the precompiled header) on one core: the diagnosis begins beside it,
+        # and ends at once should the program not show
+        first = pool.submit(examine, task, finding.program)
+        ended: list[bool] = []
 
-        def shows(times: int) -> bool:
-            reports = examine_all(pool, [(task, finding.program)] * times)
-            return any(matching(report, finding.signature) for report in reports)
+        def gone() -> bool:
+            if first.done() and not ended:
+                ended.append(matching(pool.result(first, task), finding.signature) is None)
+            return ended == [True]
 
-        return diagnose(finding, task, pool, folder) if shows(1) or shows(RUNS - 1) else None
+        found = diagnose(finding, task, pool, folder, gone)
+        wait([first])
+        if not gone():
+            return found
+        again = examine_all(pool, [(task, finding.program)] * (RUNS - 1))
+        shows = any(matching(report, finding.signature) for report in again)
+        return diagnose(finding, task, pool, folder) if shows else None
 
 
 def _note_gone(finding: Finding, device: str | None, db: Path) -> None:

@@ -27,8 +27,8 @@ from fuzzer.language.text import parse
 # campaign goes on beside: 40 variants at a stage; a closer look at one built program; 20 runs of the bisector (5
 # backends, 11 subsystems, a few halvings) at a stage.
 VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 180.0, 120.0, 40.0
-# What the experiments of a diagnosis may cost two quiet cores, s: a lower bound of their time by the clock, and one
-# below 45 took 57. So it is over in 60 with importing torch, two pools that start (4 s each) and the program shown.
+# What the experiments of a diagnosis may cost two quiet cores, s: a lower bound of their time by the clock. So it is
+# over in 60 with importing torch, two pools that start (4 s each) and a first build (docs/measurements.md).
 ALLOWANCE, QUIET_CORES = 36.0, 2
 
 
