@@ -35,14 +35,15 @@ def panel_svg(campaign: Campaign, pace: view.Pace) -> str:
 
 
 def photograph_campaign(arguments: tuple[str, ...], svg: Path) -> None:
-    """Run `backfuzz fuzz` in a folder of its own; the picture is drawn again while programs run: the last one stays."""
+    """Run `backfuzz fuzz` in a folder of its own; the picture is drawn again while it explores: the last one stays."""
 
     class Drawn(view.Lines):
         drawn = 0.0
 
         def update(self, campaign: Campaign) -> None:
             super().update(campaign)
-            if campaign.totals.programs and time.monotonic() - self.drawn > _EVERY:
+            explores = campaign.totals.programs and campaign.doing == "exploring"
+            if explores and time.monotonic() - self.drawn > _EVERY:
                 self.drawn = time.monotonic()
                 svg.write_text(panel_svg(campaign, self.pace))
 
@@ -87,6 +88,6 @@ def pictures_command(minutes: str, seed: str, device: str, backend: str, workers
     out = out.resolve()
     photograph_report(db, out / "report.png")
     wanted = {"--minutes": minutes, "--seed": seed, "--device": device, "--backend": backend}
-    wanted["--workers"] = workers
+    wanted |= {"--workers": workers, "--known": str(db.resolve())}
     photograph_campaign(tuple(text for pair in wanted.items() for text in pair), out / "campaign.svg")
     click.echo(f"{out}: " + ", ".join(f"{path.name} {path.stat().st_size // 1024} kB" for path in out.iterdir()))

@@ -14,6 +14,7 @@ class Time:
     at: float
     found: bool
 
+
 _ROUNDING = 1e-12  # of a product of shares that is a half
 
 
