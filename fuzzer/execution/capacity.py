@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 from fuzzer.execution.accelerator import free_memory
 from fuzzer.language.devices import HOST, accelerator
 
@@ -15,7 +17,7 @@ from fuzzer.language.devices import HOST, accelerator
 _WORKER_RAM = 2**30
 # Bytes of a GPU: a context with its libraries and what an allocator keeps; programs themselves are small.
 _WORKER_GPU_MEMORY = 2**30
-CGROUP, MEMINFO = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
 
 
 def default_workers(devices: Sequence[str] = ("cpu",)) -> int:
@@ -40,10 +42,8 @@ def cores() -> int:
 
 
 def free_ram() -> int:
-    """Bytes of memory that are free or can be made free, within the container's limit; sys.maxsize where unknown."""
-    found = [sys.maxsize]
-    if MEMINFO.exists():
-        found.append(int(MEMINFO.read_text().partition("MemAvailable:")[2].split()[0]) * 1024)
+    """Bytes of memory that are free or can be made free, within the container's limit."""
+    found = [psutil.virtual_memory().available]
     limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
     if limit.exists() and used.exists() and limit.read_text().strip().isdecimal():
         found.append(int(limit.read_text()) - int(used.read_text()))
