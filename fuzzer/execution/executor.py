@@ -72,11 +72,15 @@ class _Task:
 
 
 class _Worker:
-    """A process, the pipe to it, and what it is at."""
+    """A process, the pipe to it, and what it is at.
+
+    end   a descriptor that can be read once the process has ended, also where the fork server that tells its exit
+          status did so before it: workers outlive that.
+    """
 
     def __init__(self, process: BaseProcess, pipe: Connection, companions: Iterable[int]):
         assert process.pid is not None
-        self.companions = tuple(companions)
+        self.companions, self.end = tuple(companions), _end_of(process)
         self.process, self.pipe, self.pid = process, pipe, process.pid
         self.task: _Task | None = None
         self.until: float | None = None
@@ -86,7 +90,7 @@ class _Worker:
 
     def receive(self, seconds: float | None = None) -> Any:
         """What it sends next. Raises EOFError where it ends or closes its pipe instead, or says nothing so long."""
-        if self.pipe not in wait([self.pipe, self.process.sentinel], seconds) and not self.pipe.poll():
+        if self.pipe not in wait([self.pipe, self.end], seconds) and not self.pipe.poll():
             raise EOFError
         return pickle.loads(self.pipe.recv_bytes())
 
@@ -98,12 +102,12 @@ class _Worker:
                 _kill_group(self.pid, True)
 
     def alive(self) -> bool:
-        return not wait([self.process.sentinel], 0)
+        return not wait([self.end], 0)
 
     def reap(self, seconds: float) -> tuple[int | None, str]:
         """Its exit status once it has ended, by force after so many seconds, and why it was killed, if it was. Where
-        a companion died, which told the status, there is none: then sentinels end at once, and processes live on."""
-        wait([self.process.sentinel], seconds)
+        a companion died, which told the status, there is none. Asked once."""
+        wait([self.end], seconds)
         with self.lock:
             living = process_state(self.pid) not in ("", "Z")
             killed = self.killed or (CLOSED if living and self.alive() else "")
@@ -115,6 +119,7 @@ class _Worker:
             if code is not None:
                 self.process.close()
         self.pipe.close()
+        os.close(self.end)
         if code == _UNKNOWN and not killed:
             time.sleep(_TICK_SECONDS)  # a process closes its files before it is seen to be dead
             code = None if any(process_state(pid) in ("", "Z") for pid in self.companions) else code
@@ -129,7 +134,7 @@ class Executor:
     tasks_each  after which a worker is replaced.
     bury        what a process of this id left when it ended, which is removed; called once for each.
     companions  ids of other processes that workers need, the fork server's: they are continued when somebody stops
-                them, and without them no exit status is told.
+                them, and without them no exit status is told.  renew  starts those anew that ended.
     grown       whether a process of this id takes so much that it is replaced after its task.
     """
 
@@ -141,8 +146,10 @@ class Executor:
         bury: Callable[[int], Any],
         companions: Callable[[], Iterable[int]] = tuple,
         grown: Callable[[int], bool] = lambda pid: False,
+        renew: Callable[[], None] = lambda: None,
     ):
         self.start, self.tasks_each, self.bury, self.companions, self.grown = start, tasks_each, bury, companions, grown
+        self.renew = renew
         self.tasks: deque[_Task] = deque()
         self.changed = threading.Condition()
         self.workers: list[_Worker | None] = [None] * workers
@@ -356,11 +363,23 @@ class Executor:
             if process_state(pid) == "T":
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
+        if not self._over() and any(process_state(pid) in ("", "Z") for pid in companions):
+            with contextlib.suppress(OSError):  # as of a machine that is out of memory; it is tried again
+                self.renew()  # now, while workers run on: the next start need not wait until it has imported torch
         starting = self.starting
         if starting is not None and now - starting > _START_SECONDS:
             for pid in companions:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)  # the next start makes another
+
+
+def _end_of(process: BaseProcess) -> int:
+    """A new descriptor that can be read once a process has ended; where there is none of processes themselves (no
+    Linux), also once its fork server has."""
+    try:
+        return os.pidfd_open(process.pid or 0)
+    except (AttributeError, OSError):  # it may be gone already
+        return os.dup(process.sentinel)
 
 
 _open: weakref.WeakSet[Executor] = weakref.WeakSet()

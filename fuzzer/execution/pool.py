@@ -236,7 +236,7 @@ class Pool:
         self.finished = 0  # programs
         _start_server()
         tasks_each = 1 if fresh else -(-_PROGRAMS_PER_WORKER // batch)
-        self.executor = Executor(workers, self._start, tasks_each, self._bury, _server, self._grown)
+        self.executor = Executor(workers, self._start, tasks_each, self._bury, _server, self._grown, _start_server)
 
     def _start(self, number: int, pipe: Connection) -> BaseProcess:
         _start_server()  # the one that there was may have died

@@ -95,6 +95,21 @@ def test_a_fork_server_that_is_killed_or_stopped_costs_no_task(tmp_path: Path, s
         assert "'OMP_NUM_THREADS': '1'" in environment, "the new server's environment is as clean as the old one's"
 
 
+def test_workers_outlive_their_fork_server_and_another_one_starts_meanwhile(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
+        pid = ask(pool, faults.tell, "pid").stderr
+        [server] = pools._server()
+        os.kill(server, signal.SIGKILL)
+        started = time.monotonic()
+        assert ask(pool, faults.tell, "pid").stderr == pid
+        assert time.monotonic() - started < 3.0, "nothing was imported anew"
+        while pools._server() == [server] and time.monotonic() - started < RECOVERS:
+            time.sleep(0.05)
+        assert pools._server() != [server]
+        told = ask(pool, faults.segfault, "forward")  # the first time nobody says how its worker ended
+        assert [v.signature.pattern.split()[0] for v in told.verdicts] == ["SIGSEGV"]
+
+
 def test_a_worker_that_cannot_start_is_told_and_descriptors_do_not_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
