@@ -17,7 +17,7 @@ from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
 from fuzzer.judgement.oracles import ASKED
-from fuzzer.judgement.trial import Place, Subject
+from fuzzer.judgement.trial import TIMED_OUT, Place, Subject
 
 PROGRAMS = Path(__file__).with_name("canary_programs")  # in the source, a link to corpus/canaries
 # A worker that sleeps is killed after this; its program takes 3 s to compile on one idle core, 8 s on a busy one.
@@ -48,7 +48,8 @@ class CanaryResult:
     """Whether the oracle flagged the fault as expected, and whether all oracles were silent on the twin.
 
     detail says what was seen instead, "" where all is well; seconds is the canary's own time in a worker, for a death
-    the time since all were submitted.
+    the time since all were submitted. late: it, or its twin, did not end in time where it should; that says nothing of
+    an oracle.
     """
 
     name: str
@@ -57,6 +58,7 @@ class CanaryResult:
     silent: bool
     detail: str
     seconds: float
+    late: bool = False
 
     @property
     def passed(self) -> bool:
@@ -170,14 +172,15 @@ def canary_results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[
     tasks = {c.name: replace(benign, canary=c.name) for c in wanted}
     started = time.perf_counter()
     # the twins first: a device-side assertion of a canary leaves its worker without a CUDA context
-    calm = {
-        pair: pool.submit(examine, replace(benign, canary=pair[1]), texts[pair[0]])
-        for pair in {(c.program, c.twin): None for c in wanted}
-    }
+    with _deadline(pool, DEADLINE_SECONDS):
+        calm = {
+            pair: pool.submit(examine, replace(benign, canary=pair[1]), texts[pair[0]])
+            for pair in {(c.program, c.twin): None for c in wanted}
+        }
     rung: dict[tuple[str, str], Future[Report]] = {}
     for c in wanted:
         if (c.name, c.program) not in rung:
-            with _lowered_deadline(pool, c.deadline):
+            with _deadline(pool, c.deadline):
                 rung[c.name, c.program] = pool.submit(examine, tasks[c.name], texts[c.program])
     found: dict[tuple[str, str], tuple[Report, float]] = {}
     for key, future in rung.items():
@@ -189,10 +192,9 @@ def canary_results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[
 
 
 @contextlib.contextmanager
-def _lowered_deadline(pool: Pool, seconds: float) -> Iterator[None]:
-    """The pool's deadline lowered to this for what is submitted meanwhile."""
-    usual = pool.deadline
-    pool.deadline = min(usual, seconds)
+def _deadline(pool: Pool, seconds: float) -> Iterator[None]:
+    """This deadline for what is submitted meanwhile, whatever programs have."""
+    usual, pool.deadline = pool.deadline, seconds
     try:
         yield
     finally:
@@ -211,4 +213,10 @@ def canary_result(canary: Canary, report: Report, twin: Report, seconds: float) 
         detail.append(f"expected {'/'.join(wanted)}, got {seen}")
     if not silent:
         detail.append(f"its benign twin gave {twin.rejected or ', '.join(str(v.signature) for v in twin.verdicts)}")
-    return CanaryResult(canary.name, canary.oracle, flagged, silent, "; ".join(detail), seconds)
+    late = not (flagged and silent) and (_timed_out(twin) or (_timed_out(report) and canary.verdict != "hangs"))
+    return CanaryResult(canary.name, canary.oracle, flagged, silent, "; ".join(detail), seconds, late)
+
+
+def _timed_out(report: Report) -> bool:
+    """Whether a worker was at it until its deadline."""
+    return TIMED_OUT in report.rejected or any(v.signature.verdict == "hangs" for v in report.verdicts)

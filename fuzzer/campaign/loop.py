@@ -30,6 +30,7 @@ from fuzzer.campaign.totals import Totals
 from fuzzer.campaign.triage import Triage
 from fuzzer.campaign.undrawn import Undrawn
 from fuzzer.execution.batch import left_over
+from fuzzer.execution.capacity import cores
 from fuzzer.execution.executor import Stopped, stop_all
 from fuzzer.execution.folders import alone, remove_own
 from fuzzer.execution.messages import Report
@@ -53,9 +54,15 @@ _MakeSchedule = Callable[[Path], Schedule]
 def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None:
     """An oracle is trusted only after it rang for its canary and stayed silent for the twin. Raises NoMachine."""
     found = run_canaries(pool, plan.task.place.subject.device, quick=True)
-    bad = [f"{c.name}: {c.detail}" for c in found if not c.passed]
+    bad = [c for c in found if not c.passed]
+    if bad and all(c.late for c in bad):
+        raise NoMachine(
+            f"{len(bad)} of {len(found)} canaries did not end in time: this machine is too slow, or too busy "
+            f"({os.getloadavg()[0]:.1f} processes want its {cores()} cores); fewer --workers leave each more"
+        )
     if bad:
-        raise NoMachine("the oracles cannot be trusted here; `backfuzz doctor` says more. " + "; ".join(bad))
+        told = "; ".join(f"{c.name}: {c.detail}" for c in bad)
+        raise NoMachine(f"the oracles cannot be trusted here; `backfuzz doctor` says more. {told}")
     say(f"{len(found)} canaries rang, their twins were silent")
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from fuzzer.campaign import loop
 from fuzzer.campaign.canaries import (
     CANARIES,
     PROGRAMS,
@@ -18,13 +21,18 @@ from fuzzer.campaign.canaries import (
     canary_results,
     selected_canaries,
 )
-from fuzzer.execution.messages import Report
+from fuzzer.campaign.plan import Plan
+from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.obituary import top_frame
-from fuzzer.execution.pool import Pool
+from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
 from fuzzer.judgement.oracles import ASKED, ORACLES
-from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
+from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED, Signature, Verdict
+from fuzzer.language.errors import NoMachine
 from fuzzer.language.text import parse, show
 from fuzzer.planted import FAULTS, UnknownFault, planted
+from tests.campaign.fakes import FakePool
+
+HUNG = Report("", (Verdict(Signature("worker_survives", "hangs", "backward", "deadline"), "did not end in time"),))
 
 
 def label(canary: Canary) -> str:
@@ -106,6 +114,48 @@ def test_a_rejected_canary_is_not_flagged_and_a_rejected_twin_is_not_silent() ->
     assert not result.flagged
     assert not result.silent
     assert "no compiler" in result.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "canary", "twin", "late"),
+    [
+        ("gradients_doubled", HUNG, Report(""), True),
+        ("gradients_doubled", Report(""), Report("", rejected="the worker timed out on the reference side ()"), True),
+        ("gradients_doubled", Report(""), Report(""), False),
+        ("compiled_backward_hangs", HUNG, Report(""), False),
+    ],
+)
+def test_what_did_not_end_in_time_says_nothing_of_an_oracle(
+    name: str, canary: Report, twin: Report, late: bool
+) -> None:
+    [wanted] = [c for c in CANARIES if c.name == name]
+    assert canary_result(wanted, canary, twin, 0.0).late == late
+
+
+def test_an_overloaded_machine_is_told_from_deaf_oracles(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    [wanted] = [c for c in CANARIES if c.name == "gradients_doubled"]
+    pool: Any = FakePool(lambda task, what: HUNG)
+    late, deaf = (canary_result(wanted, report, Report(""), 0.0) for report in (HUNG, Report("")))
+    for found, said in (([late], "did not end in time"), ([late, deaf], "the oracles cannot be trusted")):
+        monkeypatch.setattr(loop, "run_canaries", lambda *_, found=found, **__: found)
+        with pytest.raises(NoMachine, match=said):
+            loop.require_canaries(pool, plan, print)
+
+
+def test_canaries_have_deadlines_of_their_own_whatever_programs_have() -> None:
+    deadlines: list[float] = []
+
+    class Told(FakePool):
+        deadline = 5.0
+
+        def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+            deadlines.append(self.deadline)
+            return super().submit(function, task, what)
+
+    pool: Any = Told(lambda task, what: Report(""))
+    canary_results(pool, "cpu", selected_canaries(quick=True))
+    assert set(deadlines) == {DEADLINE_SECONDS}
+    assert pool.deadline == 5.0
 
 
 STACKS = """noise
