@@ -275,7 +275,8 @@ def _check_routes(task: Any) -> None:
 
 
 def _install_stop(campaign: Any, say: Callable[[str], None]) -> None:
-    """First Ctrl-C, SIGTERM or SIGHUP: stop cleanly and keep everything. Second: kill."""
+    """First Ctrl-C, SIGTERM or SIGHUP: stop cleanly and keep everything. Second: kill. Who lets a SIGHUP be ignored, as
+    nohup does, wants the campaign to outlive its terminal."""
 
     def stop(number: int, *_: Any) -> None:
         if campaign.stopping:
@@ -287,4 +288,5 @@ def _install_stop(campaign: Any, say: Callable[[str], None]) -> None:
         say("stopping: what is running ends first, everything is kept (Ctrl-C again kills)")
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, stop)

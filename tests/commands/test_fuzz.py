@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -86,6 +87,18 @@ def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path:
     [own] = (tmp_path / ".backfuzz" / "campaigns").iterdir()
     assert json.loads((own / "summary.json").read_text())["seconds"] > 0
     assert call("status").exit_code == 0
+
+
+def test_a_campaign_that_nohup_started_outlives_its_terminal() -> None:
+    ignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    running = fuzz("--seed", "7", "--unguided", canaries=False, preexec_fn=ignored)
+    wait_for(running, "0 canaries rang")
+    os.kill(running.pid, signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(timeout=1)
+    os.kill(running.pid, signal.SIGTERM)
+    running.communicate(timeout=60)
+    assert running.returncode == 130
 
 
 def test_the_second_ctrl_c_kills_at_once() -> None:
