@@ -41,7 +41,8 @@ from benches.hostile import hostile_command
 from benches.injection import injection_command
 from benches.ledger import ledger_command
 from benches.pictures import pictures_command
-from fuzzer.campaign.plan import BLIND
+from fuzzer.campaign.plan import BLIND, STAGED
+from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
 from fuzzer.execution.stages import STAGES
@@ -386,8 +387,12 @@ def profile_command(
 @click.option("--minutes", default=30.0, show_default=True, type=click.FloatRange(min=0, min_open=True))
 @_options
 def slopes_command(minutes: float, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
-    """Memory, open files, temporary disk and CPU seconds a program of a campaign against time: does any grow?"""
-    task = replace(_task(device, backend, seed), routes=ANY_BACKEND)
+    """Memory, open files, disk, programs a second and CPU seconds a program of a campaign against time: does any grow?
+
+    And what would it be after 14 days; and which share of the CPU exploring, triage and nothing had.
+    """
+    staged = STAGED if backend == "inductor" else 0.0
+    task = replace(_task(device, backend, seed), routes=ANY_BACKEND, staged=staged, lines=recorded_share())
     _print(slopes.measure_slopes(task, workers, minutes, partial(click.echo, err=True)), as_json)
 
 

@@ -1,9 +1,10 @@
 """Does a campaign that runs for days stay as it began? What it holds and what a program costs, against time.
 
-A campaign runs as `backfuzz fuzz` runs it, guided, with triage, into a folder that is removed afterwards. Meanwhile,
-240 times: resident memory and open files of this process and of its workers, temporary disk, CPU seconds a program
-(those of its task; triage takes more). Of every series the slope, which says whether it grows. (What the campaign
-keeps, its corpus and logs, is not temporary.)
+A campaign runs as `backfuzz fuzz` runs it, with triage, into a folder that is removed afterwards. Meanwhile, 240 times:
+resident memory and open files of this process and of its workers, temporary disk, what the campaign keeps on disk (its
+corpus and logs), programs a second, CPU seconds a program (those of its task; triage takes more). Of every series the
+slope, which says whether it grows, and what it would be after fourteen days. And where the CPU seconds of the machine
+went: exploring, triage, the campaign's own process, starts of workers; the rest is idle, or others'.
 
 A worker grows by the code that it compiled until it is replaced. How much that is, in an hour of its own CPU time, is
 told apart, and taken off what workers hold according to their age.
@@ -26,11 +27,15 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeedWithCorpus
+from fuzzer.execution import pool as pools
+from fuzzer.execution.batch import usual_batch
+from fuzzer.execution.capacity import cores
 from fuzzer.execution.messages import Task
 
 _SAMPLES = 240
 _WARM_UP = 0.2  # the share of the run that is left out: first compiles, first features
 _GROWTH = 0.05  # of the level, over the run: what grows surely by less is called flat
+_HOURS = 14 * 24.0
 _CONFIDENT = 2.576  # standard deviations: 99 %
 _PROCESSES, _TICKS, _PAGE = Path("/proc"), os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
@@ -78,6 +83,7 @@ class Sample:
     """One look.
 
     programs, cpu   that ended so far, and the CPU seconds that they took, of workers and compilers.
+    kept_mib        of the campaign's folder, without its workers'.
     """
 
     seconds: float
@@ -86,6 +92,7 @@ class Sample:
     main_mib: float
     main_files: int
     workers: tuple[Held, ...]
+    kept_mib: float = 0.0
 
 
 class Sampler:
@@ -95,6 +102,8 @@ class Sampler:
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic):
         self.folder, self.clock, self.started = folder, clock, clock()
         self.samples: list[Sample] = []
+        self.shares: dict[str, float] = {}
+        self.before = Spent()  # at the first sample
         self.pool: Path | None = None
 
     def look(self, programs: int, cpu: float) -> None:
@@ -103,18 +112,22 @@ class Sampler:
         self.pool = self.pool or next(self.folder.glob("pool-*"), None)
         found = self.pool.glob("worker-*") if self.pool else ()
         workers = tuple(held for folder in found if (held := _look_at(folder)))
-        self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers))
+        kept = sum(disk_bytes(path) for path in self.folder.glob("*") if not path.name.startswith("pool-"))
+        self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers, kept / 2**20))
 
     def slopes(self) -> dict[str, Slope]:
         """The slope of every series against time, the warm-up left out."""
         kept = self.samples[math.ceil(_WARM_UP * len(self.samples)) :]
         seconds = [s.seconds for s in kept]
-        found = {name: slope(seconds, [getattr(s, name) for s in kept]) for name in ("main_mib", "main_files")}
+        found = {name: slope(seconds, [getattr(s, name) for s in kept]) for name in _OF_CAMPAIGN}
         found |= {f"worker_{name}": slope(*_without_age(kept, name)) for name in _HELD}
         steps = [(b.seconds, (b.cpu - a.cpu) / (b.programs - a.programs)) for a, b in windows(kept)]
-        return found | {"cpu_seconds_per_program": slope([t for t, _ in steps], [cpu for _, cpu in steps])}
+        found |= {"cpu_seconds_per_program": slope([t for t, _ in steps], [cpu for _, cpu in steps])}
+        rates = [(b.seconds, (b.programs - a.programs) / (b.seconds - a.seconds)) for a, b in windows(kept, _OF_RATE)]
+        return found | {"programs_per_s": slope([t for t, _ in rates], [rate for _, rate in rates])}
 
 
+_OF_CAMPAIGN, _OF_RATE = ("main_mib", "main_files", "kept_mib"), 64  # programs: a worker tells of 32 at once
 _HELD = ("mib", "files", "disk_mib")
 
 
@@ -197,17 +210,50 @@ def _read(pid: int, name: str) -> str:
         return ""
 
 
+def extrapolated(found: Slope) -> tuple[float, float]:
+    """(least, most) that a series would be after fourteen days as these, with 99 %; at least 0."""
+    return max(0.0, found.level + _HOURS * found.low), max(0.0, found.level + _HOURS * found.high)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """CPU seconds so far: of this process, and of the fork server with workers that ended and those that live."""
+
+    own: float = 0.0
+    others: float = 0.0
+
+
+def spent(campaign: Campaign) -> Spent:
+    """What a campaign's processes spent so far."""
+    workers = campaign.pool.executor.pids() if campaign.pool else []
+    return Spent(cpu_seconds(os.getpid()), sum(map(cpu_seconds, (*pools._server(), *workers))))
+
+
+def shares(campaign: Campaign, before: Spent, seconds: float) -> dict[str, float]:
+    """Where the CPU seconds of all cores went in the so many seconds since `before`."""
+    now = spent(campaign)
+    workers, total = now.others - before.others, seconds * cores()
+    found = {
+        "exploring": campaign.totals.phases["cpu"],
+        "triage": campaign.triage.cpu_seconds() if campaign.triage else 0.0,
+    }
+    found["starts of workers, and what is under way"] = workers - sum(found.values())
+    found["main process"] = now.own - before.own
+    return {name: part / total for name, part in (found | {"idle, or others'": total - sum(found.values())}).items()}
+
+
 def measure_slopes(task: Task, workers: int, minutes: float, say: Callable[[str], None]) -> dict[str, Any]:
     """Run a campaign for so long; what it held, and the slope of each series."""
     with tempfile.TemporaryDirectory(prefix="slopes-") as name:
         folder = Path(name)
-        plan = Plan(task, workers, minutes, db=folder / "ledger.db", folder=folder)
+        batch = usual_batch(task.place.subject, task.staged)
+        plan = Plan(task, workers, minutes, db=folder / "ledger.db", folder=folder, batch=batch)
         sampler = Sampler(folder)
         corpus = Corpus(plan.explored, corpus_environment(task))
-        totals = Campaign(plan, say, lambda own: BySeedWithCorpus(task, corpus.start())).run(
-            looking(sampler, 60 * minutes)
-        )
-    slopes = {name: asdict(found) for name, found in sampler.slopes().items()}
+        campaign = Campaign(plan, say, lambda own: BySeedWithCorpus(task, corpus.start()))
+        totals = campaign.run(looking(sampler, 60 * minutes))
+    found = sampler.slopes()
+    slopes = {name: asdict(each) | {"after_14_days": list(extrapolated(each))} for name, each in found.items()}
     return {
         "programs": totals.programs,
         "minutes": minutes,
@@ -215,6 +261,8 @@ def measure_slopes(task: Task, workers: int, minutes: float, say: Callable[[str]
         "samples": len(sampler.samples),
         "grows": [name for name, found in slopes.items() if found["grows"]],
         "worker_growth_per_cpu_hour": {name: round(growth(sampler.samples, name), 2) for name in _HELD},
+        "new_faults": totals.new.total(),
+        "cpu": {name: round(share, 3) for name, share in sampler.shares.items()},
         "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
     }
 
@@ -225,15 +273,18 @@ def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:
 
     def progress(campaign: Campaign) -> None:
         if not sampler.samples:
-            sampler.started = sampler.clock()
+            sampler.started, sampler.before = sampler.clock(), spent(campaign)
         now = sampler.clock() - sampler.started
         if now >= len(sampler.samples) * most / _SAMPLES:
             sampler.look(campaign.totals.drawn, campaign.totals.phases["cpu"])
+            sampler.shares = shares(campaign, sampler.before, now) if now else {}
         campaign.stopping = campaign.stopping or now > most
 
     return progress
 
 
-def _rounded(value: float | bool) -> float | bool | None:
+def _rounded(value: Any) -> Any:
     """As JSON has it: no infinities."""
+    if isinstance(value, list):
+        return list(map(_rounded, value))
     return value if isinstance(value, bool) else round(value, 4) if math.isfinite(value) else None

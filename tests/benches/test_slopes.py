@@ -9,23 +9,28 @@ import time
 from pathlib import Path
 
 import pytest
+from benches import slopes
 from benches.slopes import (
     Held,
     Sample,
     Sampler,
     Slope,
+    Spent,
     cpu_seconds,
     disk_bytes,
+    extrapolated,
     growth,
     looking,
     mebibytes,
     open_files,
+    shares,
     slope,
     windows,
 )
 
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.triage import Triage
 from fuzzer.execution.messages import Task
 
 SECONDS = [7.5 * i for i in range(240)]
@@ -147,6 +152,37 @@ def test_samples_are_taken_from_the_first_program_on_and_the_campaign_ends_in_ti
     now[0] += 0.4
     progress(told)
     assert told.stopping
+
+
+def test_what_a_series_would_be_after_fourteen_days_is_an_interval() -> None:
+    low, high = extrapolated(slope(SECONDS, noisy(300, 60, 15, 1)))
+    assert low < 300 + 120 * 336 < high
+    assert extrapolated(Slope(12.0, 0.0, 0.0, 0.0, False)) == (12.0, 12.0)
+    assert extrapolated(slope(SECONDS, noisy(300, -60, 0, 1)))[0] == 0.0, "nothing is less than none"
+
+
+def test_the_rate_and_what_the_campaign_keeps_are_series_too(tmp_path: Path) -> None:
+    sampler = campaign(leak=0, files=0)
+    assert sampler.slopes()["programs_per_s"].level == pytest.approx(3 / 7.5, rel=0.01)
+    (tmp_path / "pool-x" / "worker-1").mkdir(parents=True)
+    (tmp_path / "corpus").mkdir()
+    for folder in ("pool-x/worker-1", "corpus"):
+        (tmp_path / folder / "a").write_bytes(b"x" * 2**20)
+    looks = Sampler(tmp_path)
+    looks.look(0, 0.0)
+    assert looks.samples[0].kept_mib == pytest.approx(1, abs=0.1)
+
+
+def test_the_shares_of_the_cpu_make_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Campaign(Plan(Task(), 1, db=tmp_path / "a.db", folder=tmp_path), lambda _: None)
+    told.triage = Triage(told.plan, "c1", told.totals, lambda _: None)
+    monkeypatch.setattr(told.triage, "cpu_seconds", lambda: 20.0)
+    told.totals.phases["cpu"] = 100.0
+    monkeypatch.setattr(slopes, "spent", lambda _: Spent(15.0, 135.0))
+    monkeypatch.setattr(slopes, "cores", lambda: 2)
+    found = shares(told, Spent(5.0, 5.0), 100.0)
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert list(found.values()) == pytest.approx([0.5, 0.1, 0.05, 0.05, 0.3])
 
 
 def test_a_window_holds_enough_programs() -> None:
