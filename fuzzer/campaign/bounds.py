@@ -1,17 +1,28 @@
-"""Within what a campaign stays: time, disk, memory; and when it has seen what it will see."""
+"""Within what a campaign stays: time, disk, memory; what the machine lacks; and when it has seen what it will see."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fuzzer.campaign.heartbeat import free_bytes
+from fuzzer.execution.trouble import TROUBLE
+from fuzzer.judgement.trial import Subject
+from fuzzer.language.devices import HOST, device_row
+
+if TYPE_CHECKING:  # it needs torch
+    from fuzzer.execution.messages import Report
 
 # Below this nothing new begins: what runs, and what the campaign itself writes, has room left.
 LEAST_FREE_BYTES = 256 * 2**20
 _MEASURE_SECONDS = 10.0  # between two looks at how large the folder is
+_MOST_TRIES = 3  # of a program, where it is the one that fills the disk
 
 
 @dataclass(frozen=True)
@@ -29,14 +40,30 @@ class Bounds:
 
 
 class Room:
-    """Whether there is room on the disk to begin more programs."""
+    """Whether there is room on the disk to begin more programs, and what else they need.
 
-    def __init__(self, folder: Path, most: int | None):
-        self.folder, self.most = folder, most
+    compiler   the command that programs are built with; "" where they are not.
+    """
+
+    def __init__(self, folder: Path, most: int | None, compiler: str = ""):
+        self.folder, self.most, self.compiler = folder, most, compiler
         self.size, self.measured = 0, 0.0
+        self.tries = Counter[int]()
+
+    def without_troubled(self, numbers: Sequence[int], reports: Sequence[Report | None]) -> list[Report | None]:
+        """The Reports of these programs; none of those that ran while the machine lacked something, a few times: they
+        are to run again."""
+        found: list[Report | None] = []
+        for number, report in zip(numbers, reports, strict=True):
+            again = report is not None and report.rejected.startswith(TROUBLE) and self.tries[number] < _MOST_TRIES
+            self.tries.update([number] if again else [])
+            found.append(None if again else report)
+        return found
 
     def lacking(self) -> str:
         """Why nothing new can begin; "" where it can."""
+        if self.compiler and shutil.which(self.compiler) is None:
+            return f"there is no {self.compiler}"
         free = free_bytes(self.folder)
         if free < LEAST_FREE_BYTES:
             return f"the disk of {self.folder} has {mebibytes(free)} MiB left"
@@ -47,6 +74,12 @@ class Room:
         if self.size <= self.most:
             return ""
         return f"{self.folder} has {mebibytes(self.size)} MiB, more than --max-disk"
+
+
+def compiler_of(subject: Subject) -> str:
+    """The command that inductor calls for a subject's C++; "" where it needs none."""
+    built = subject.compiler == "inductor" and device_row(subject.device) is HOST
+    return os.environ.get("CXX", "g++") if built else ""
 
 
 def folder_bytes(folder: Path) -> int:

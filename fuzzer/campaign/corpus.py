@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from fuzzer.campaign.written import append_line, replace_file
 from fuzzer.coverage.frontier import Frontier, KeptProgram, packed, set_cover
 from fuzzer.execution.messages import Report
 from fuzzer.language.errors import UsageError
@@ -59,7 +60,7 @@ class Corpus:
 
     def keep(self, kept: KeptProgram, text: str) -> None:
         """Write a program and its line of the index."""
-        (self.folder / f"{kept.id}.prog").write_text(text)
+        replace_file(self.folder / f"{kept.id}.prog", text.encode())
         self.enter(kept)
         self._append(index_row(kept))
 
@@ -69,8 +70,7 @@ class Corpus:
         self.frontier.add(kept)
 
     def _append(self, line: dict[str, Any]) -> None:
-        with (self.folder / INDEX_FILE).open("a") as index:
-            index.write(json.dumps(line) + "\n")
+        append_line(self.folder / INDEX_FILE, json.dumps(line))
 
     def save(self, state: dict[str, Any]) -> None:
         """Write down where to go on. Whole or not at all: a new file takes the place of the old one."""
@@ -79,8 +79,7 @@ class Corpus:
 
     def write(self, name: str, content: bytes) -> None:
         """A file of the folder, whole or not at all."""
-        (self.folder / f"{name}.new").write_bytes(content)
-        (self.folder / f"{name}.new").replace(self.folder / name)
+        replace_file(self.folder / name, content)
 
     def state(self) -> dict[str, Any]:
         """What was saved last; the counts are taken over. Raises UsageError."""

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fuzzer.campaign.written import append_line
+
 HEARTBEAT_FILE = "heartbeat.jsonl"
 BEAT_SECONDS = 60.0
 MOST_BYTES = 16 * 2**20  # a month of minutes
@@ -35,8 +37,7 @@ class RotatingLog:
         """Append a row. Raises OSError."""
         if self.path.exists() and self.path.stat().st_size > self.most:
             self.path.replace(self.path.with_name(f"{self.path.name}.1"))
-        with self.path.open("a") as out:
-            out.write(json.dumps(row) + "\n")
+        append_line(self.path, json.dumps(row))
 
 
 class Heartbeat:
@@ -76,7 +77,7 @@ def told(row: Mapping[str, Any]) -> str:
     lives = "runs" if age.total_seconds() < _STALE_SECONDS and not row.get("ended") else ended
     waiting = ", ".join(f"{count} {name}" for name, count in sorted(row.get("suspects", {}).items()))
     new = sum(row.get("new", {}).values())
-    paused = "; paused: the disk is full" if row.get("paused") else ""
+    paused = f"; paused: {row['paused']}" if row.get("paused") else ""
     queue = f"; suspects waiting: {waiting}" if waiting else ""
     return f"{lives} ({row['time']}): {row['programs']} programs, {new} new fault(s){queue}{paused}"
 
@@ -97,7 +98,7 @@ _METRICS = {
     "exploration_cpu_seconds": ("counter", "of programs that were drawn"),
     "memory_bytes": ("gauge", "resident, of all workers"),
     "disk_free_bytes": ("gauge", "where the campaign's folder lies"),
-    "paused": ("gauge", "1 while there is no room on the disk"),
+    "paused": ("gauge", "1 while it lacks room on the disk or a compiler"),
 }
 
 
@@ -107,7 +108,8 @@ def prometheus(row: Mapping[str, Any]) -> Iterator[str]:
         if name in row:
             yield f"# HELP backfuzz_{name} {told}"
             yield f"# TYPE backfuzz_{name} {kind}"
-            yield f"backfuzz_{name} {float(row[name]):g}"
+            value = row[name] if isinstance(row[name], int | float) else bool(row[name])
+            yield f"backfuzz_{name} {float(value):g}"
     for name, counts in (("new_faults", row.get("new", {})), ("classes", row.get("classes", {}))):
         yield f"# TYPE backfuzz_{name} counter"
         for label, count in sorted(Counter(counts).items()):

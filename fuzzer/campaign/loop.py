@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fuzzer.campaign.bounds import Bounds, Room
+from fuzzer.campaign.bounds import Bounds, Room, compiler_of
 from fuzzer.campaign.canaries import run_canaries
-from fuzzer.campaign.heartbeat import Heartbeat, free_bytes, now
+from fuzzer.campaign.heartbeat import Heartbeat, RotatingLog, free_bytes, now
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.progress import Progress
 from fuzzer.campaign.schedule import BySeed, Schedule
@@ -125,7 +125,7 @@ class Campaign:
         own.mkdir(parents=True, exist_ok=True)
         self.own = own
         self.progress, self.heartbeat = Progress(own), Heartbeat(own)
-        self.room = Room(plan.folder, plan.bounds.disk)
+        self.room = Room(plan.folder, plan.bounds.disk, compiler_of(plan.task.place.subject))
         self.triage = Triage(plan, name, self.totals, self.say)
         for suspect in [suspect for folder in before for suspect in self.triage.shelf.take_over(Shelf(folder))]:
             self.triage.enqueue(suspect)
@@ -143,7 +143,8 @@ class Campaign:
         """All that needs workers; what of it is cut short by a stop is left for later."""
         plan = self.plan
         assert self.triage is not None
-        with (own / "trials.jsonl").open("w") as log, contextlib.ExitStack() as stack:
+        log = RotatingLog(own / "trials.jsonl")
+        with contextlib.ExitStack() as stack:
             try:
                 made = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch, **_bounded(plan.bounds))
                 self.pool = pool = stack.enter_context(made)
@@ -186,6 +187,7 @@ class Campaign:
         self.triage.finish(0.0 if self.stopping else grace)
         while self.triage.is_alive():
             self.triage.join(0.5)
+            self._look_at_machine()
             show_progress(self)
             if self.stopping:
                 self.triage.finish(0.0)
@@ -214,33 +216,35 @@ class Campaign:
         if self.own is not None:
             (self.own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
 
-    def _explore(self, pool: Pool, log: Any, started: float, show_progress: Callable[[Campaign], None]) -> None:
+    def _explore(self, pool: Pool, log: RotatingLog, started: float, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
         pending: dict[Future[Any], tuple[int, ...]] = {}
+        again: list[tuple[int, ...]] = []
         index = 0
 
         def begin(numbers: tuple[int, ...]) -> None:
             pending[self.schedule.submit(pool, task, *numbers)] = numbers
 
-        while pending or self._goes_on(index, started):
+        while pending or again or self._goes_on(index, started):
             if self.stopping and time.monotonic() > self.stopped_at + _STOP_SECONDS:
                 pool.abandon(pending)
                 break
-            self._look_at_disk()
+            self._look_at_machine()
+            while again and not (self.paused or self.stopping):
+                begin(again.pop(0))
             while not self.paused and self._goes_on(index, started) and len(pending) < self._room():
                 begin(tuple(range(index, index + self._batch(index))))
                 index += self._batch(index)
-            if not pending and not self.paused:
+            if not pending and (self.stopping or not self.paused or self._timed_out(started)):
                 break
             if not pending:
                 time.sleep(_LOOK_SECONDS)
             for future in wait(pending, timeout=_LOOK_SECONDS, return_when=FIRST_COMPLETED).done:
                 numbers = pending.pop(future)
-                reports = pool.results(future, plan.task)
+                reports = self.room.without_troubled(numbers, pool.results(future, plan.task))
                 closer = self.undrawn.look_closer(numbers, reports, pool, task)
                 pending |= {future: (number,) for number, future in closer.items()}
-                for again in self._take_all(numbers, reports, log, closer):
-                    begin(again)
+                again += self._take_all(numbers, reports, log, closer)
             show_progress(self)
             self._note(time.monotonic() - started)
             if self.triage is not None and self.triage.error is not None:
@@ -249,19 +253,23 @@ class Campaign:
     def _goes_on(self, index: int, started: float) -> bool:
         """Whether program number `index` is to be drawn."""
         plan = self.plan
-        timed_out = plan.minutes is not None and time.monotonic() - started > 60 * plan.minutes
         done = plan.programs is not None and index >= plan.programs
         flat = plan.bounds.plateau and self.schedule.plateau()
-        return not (self.stopping or timed_out or done or flat)
+        return not (self.stopping or self._timed_out(started) or done or flat)
 
-    def _look_at_disk(self) -> None:
-        """Pause while there is no room, with one line, and go on when there is."""
+    def _timed_out(self, started: float) -> bool:
+        return self.plan.minutes is not None and time.monotonic() - started > 60 * self.plan.minutes
+
+    def _look_at_machine(self) -> None:
+        """Pause while it lacks room or a compiler, with one line, and go on when it has them."""
         lacking = self.room.lacking()
         if lacking and not self.paused:
-            self.say(f"{lacking}: nothing new begins until there is room")
+            self.say(f"{lacking}: nothing new begins until that is mended")
         elif self.paused and not lacking:
-            self.say("there is room on the disk again: going on")
+            self.say("that is mended: going on")
         self.paused = lacking
+        if self.triage is not None:
+            self.triage.held = bool(lacking)
 
     def _note(self, seconds: float) -> None:
         assert self.progress is not None
@@ -273,7 +281,7 @@ class Campaign:
         """How the campaign is."""
         totals, triage = self.totals, self.triage
         found: dict[str, Any] = {"seconds": round(seconds, 1), "programs": totals.programs, "new": dict(totals.new)}
-        found |= {"classes": dict(totals.classes), "paused": bool(self.paused)}
+        found |= {"classes": dict(totals.classes), "paused": self.paused}
         found["exploration_cpu_seconds"] = round(totals.phases["cpu"], 1)
         if triage is not None:
             found |= {"suspects_waiting": len(triage.waiting), "suspects": triage.queue()}
@@ -297,7 +305,7 @@ class Campaign:
         return max(1, workers // 2) if piled else in_flight(workers)
 
     def _take_all(
-        self, numbers: tuple[int, ...], reports: list[Report | None], log: Any, closer: Collection[int] = ()
+        self, numbers: tuple[int, ...], reports: list[Report | None], log: RotatingLog, closer: Collection[int] = ()
     ) -> list[tuple[int, ...]]:
         """Count and learn from Reports, but for those that are looked at more closely; the batches in which programs
         without one go again."""
@@ -307,7 +315,7 @@ class Campaign:
                 self.schedule.learn(number, report)
         return left_over(numbers, reports)
 
-    def _take(self, index: int, report: Report, log: Any) -> None:
+    def _take(self, index: int, report: Report, log: RotatingLog) -> None:
         self.totals.count(report)
         if self.progress is not None and not report.rejected:
             self.progress.count(report.text)
@@ -327,8 +335,7 @@ class Campaign:
         row["stderr"], row["built"] = report.stderr, report.built
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
             self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature, report.stage))
-        log.write(json.dumps(row) + "\n")  # once it is on the shelf: what is logged is not lost
-        log.flush()
+        log.write(row)  # once it is on the shelf: what is logged is not lost
 
     def _record(self, name: str, began: str) -> None:
         """Store the campaign itself; in the ledger that git tracks, only one that found something new."""

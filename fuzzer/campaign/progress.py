@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.campaign.totals import Totals
+from fuzzer.campaign.written import append_line
 from fuzzer.language.pairs import pairs
 
 PROGRESS_FILE, PAIRS_FILE = "progress.jsonl", "pairs.json"
@@ -52,8 +53,7 @@ class Progress:
         told = self.points[-1].seconds if self.points else 0.0
         if last or seconds - told >= max(_LEAST_SECONDS, _SHARE * seconds):
             self.points.append(Point(round(seconds, 1), totals.programs, dict(totals.new), dict(features)))
-            with (self.folder / PROGRESS_FILE).open("a") as out:
-                out.write(json.dumps(asdict(self.points[-1])) + "\n")
+            append_line(self.folder / PROGRESS_FILE, json.dumps(asdict(self.points[-1])))
         if last:
             counted = {f"{made} > {reads}": n for (made, reads), n in sorted(self.pairs.items())}
             (self.folder / PAIRS_FILE).write_text(json.dumps(counted))

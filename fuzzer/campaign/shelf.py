@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 
 from fuzzer.campaign.suspect import Suspect
+from fuzzer.campaign.written import replace_file
 from fuzzer.judgement.verdict import parse_signature
 
 _NAME, _SEEN_AT = "suspect-*.prog", "# seen at "
@@ -22,9 +23,7 @@ class Shelf:
         """Keep a suspect, whole or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = f"{_SEEN_AT}{suspect.stage}\n" if suspect.stage else ""
-        path = self._path(suspect)
-        path.with_suffix(".new").write_text(f"# {suspect.signature}\n{stage}{suspect.text}")
-        path.with_suffix(".new").replace(path)
+        replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{suspect.text}".encode())
 
     def drop(self, suspect: Suspect) -> None:
         """Keep it no longer: it is decided."""

@@ -20,7 +20,8 @@ from fuzzer.campaign.shelf import Shelf
 from fuzzer.campaign.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
 from fuzzer.campaign.totals import Totals
 from fuzzer.execution.pipeline import without_settings
-from fuzzer.execution.pool import Pool, spent_seconds
+from fuzzer.execution.pool import Pool, spent_seconds, troubles
+from fuzzer.execution.trouble import FULL
 from fuzzer.execution.verify import examine_all
 from fuzzer.findings.query import Wanted
 from fuzzer.findings.store import StoreError, open_store
@@ -41,6 +42,7 @@ _SHARE_OF_WORKERS = 4
 _MOST_OF_CPU = 0.25  # seconds of the CPU, while exploring finds features that are new
 _FREE_SECONDS = 60.0  # that it has anyway: a small suspect's
 _MOST_LANES = 4
+_MOST_DISTURBED = 3
 
 
 class Triage:
@@ -74,6 +76,8 @@ class Triage:
         self.plateau: Callable[[], bool] = lambda: False
         self.spent_before = spent_seconds()
         self.blocked: StoreError | None = None  # why the ledger cannot be used now
+        self.held = False  # while the machine lacks what programs need
+        self.disturbed: Counter[Suspect] = Counter()  # how often that came between
 
     def start(self, pool: Pool, plateau: Callable[[], bool] = lambda: False) -> None:
         """Begin, on these workers. plateau: whether exploring finds nothing new."""
@@ -157,21 +161,25 @@ class Triage:
                 self.blocked = None
             except StoreError as error:
                 self._wait_for_ledger(suspect, error)
+            except OSError as error:
+                self._fail(suspect, error) if error.errno not in FULL else self._wait_for(suspect)
             except (NoMachine, BrokenExecutor) as error:  # carried to the main thread, which raises it
                 with self.changed:
                     self.error = None if self.expired() and isinstance(error, BrokenExecutor) else error
                     self.waiting.insert(0, suspect)  # it is kept with those that wait
                 return
             except Exception as error:  # a fault of ours in one suspect is no reason to end a campaign of weeks
-                self.fruitless[str(suspect.signature)] += 1
-                self.failed.append(suspect)
-                self.say(
-                    f"triage itself failed on {suspect.signature}: {type(error).__name__}: {error} (please report it)"
-                )
+                self._fail(suspect, error)
             finally:
                 with self.changed:
                     self.busy.remove(suspect)
                     self.changed.notify_all()
+
+    def _fail(self, suspect: Suspect, error: Exception) -> None:
+        """Leave a suspect on the shelf, for a fault of ours."""
+        self.fruitless[str(suspect.signature)] += 1
+        self.failed.append(suspect)
+        self.say(f"triage itself failed on {suspect.signature}: {type(error).__name__}: {error} (please report it)")
 
     def cpu_seconds(self) -> float:
         """What triage took so far: all that was spent since it began, but for exploring."""
@@ -189,11 +197,16 @@ class Triage:
             return dict(Counter(suspect.signature.verdict for suspect in self.waiting))
 
     def _wait_for_ledger(self, suspect: Suspect, error: StoreError) -> None:
-        """Have the suspect wait, and this lane: others use the ledger, or the disk is full. Exploring goes on."""
+        """Have the suspect wait: others use the ledger, or the disk is full. Exploring goes on."""
         with self.changed:
             if self.blocked is None:
                 self.say(f"{error}; what is found is kept in {self.shelf.folder} meanwhile, and exploring goes on")
             self.blocked = error
+        self._wait_for(suspect)
+
+    def _wait_for(self, suspect: Suspect) -> None:
+        """Have the suspect wait, and this lane."""
+        with self.changed:
             self.waiting.append(suspect)
             if not self.closing:
                 self.changed.wait(RETRY_SECONDS)
@@ -208,7 +221,7 @@ class Triage:
                     return None
                 taken = {s.signature for s in self.busy}
                 free = next((s for s in self.waiting if s.signature not in taken), None)
-                if free is not None and not self._has_had_its_share():
+                if free is not None and not self.held and not self._has_had_its_share():
                     self.waiting.remove(free)
                     self.busy.append(free)
                     return free
@@ -225,10 +238,10 @@ class Triage:
                 self._offer_slip(bare)
             self.shelf.drop(suspect)
             return
+        before = troubles()
         outcome = triage_suspect(suspect, self.plan, self.cache, self.place, self.campaign, self.expired)
-        if outcome.unfinished:
-            with self.changed:
-                self.waiting.append(suspect)
+        if outcome.unfinished or (outcome.finding is None and troubles() > before):
+            self._put_back(suspect, disturbed=not outcome.unfinished)
             return
         self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
         if outcome.finding is not None:
@@ -238,6 +251,13 @@ class Triage:
         for other in outcome.others[:4]:
             self._offer_slip(other)
         self.shelf.drop(suspect)
+
+    def _put_back(self, suspect: Suspect, disturbed: bool) -> None:
+        """Have a suspect wait for the time that it lacked, or for what the machine lacked meanwhile; where that was so
+        too often, it is left on the shelf."""
+        self.disturbed[suspect] += disturbed
+        with self.changed:
+            (self.waiting if self.disturbed[suspect] <= _MOST_DISTURBED else self.failed).append(suspect)
 
     def _count(self, outcome: TriageOutcome, key: str) -> str:
         """Count what a suspect of this signature came to; a line that tells it."""

@@ -18,6 +18,7 @@ import torch
 
 from fuzzer.execution.accelerator import context_is_usable, on_host, poison
 from fuzzer.execution.guard import Guard
+from fuzzer.execution.trouble import trouble
 from fuzzer.execution.units import NotBuilt
 from fuzzer.execution.usage import Peak, cpu_seconds
 from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Observation, Raised, Subject
@@ -119,7 +120,8 @@ class Side:
 
     def observe(self, recorder: Recorder | None = None) -> Observation:
         """What one run shows, with the second run; `raised` where the code under test does. Raises NotBuilt: then
-        what was compiled is kept, and the next call runs it from the same values."""
+        what was compiled is kept, and the next call runs it from the same values; and what the machine is to blame for
+        (`trouble`)."""
         started, cpu_started = time.perf_counter(), cpu_seconds()
         self.touched, self.entered = {}, ""
 
@@ -140,9 +142,11 @@ class Side:
             self.seconds, self.cpu_seconds = spent()
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # whatever the code under test raises
-            raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
             global _lost, _failed
             _failed = True
+            if trouble(error):
+                raise
+            raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
             _lost = _lost or not context_is_usable(self.subject.device)
             return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
         return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])

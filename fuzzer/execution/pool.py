@@ -35,6 +35,7 @@ from fuzzer.execution.folders import Folder
 from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.obituary import report_of_death, top_frame
+from fuzzer.execution.trouble import TROUBLE
 from fuzzer.execution.usage import resident_bytes
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation
 from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
@@ -270,6 +271,7 @@ class Pool:
         it was, and None for those that are to run again. Raises Stopped."""
         found = self._results(future, task)
         self.finished += len(found) - found.count(None)
+        _troubles[0] += any(report is not None and report.rejected.startswith(TROUBLE) for report in found)
         _spend(sum(report.seconds.get("cpu", 0.0) for report in found if report is not None))
         return found
 
@@ -323,6 +325,14 @@ _spending = threading.Lock()
 def _spend(seconds: float) -> None:
     with _spending:
         _spent[0] += seconds
+
+
+_troubles = [0]
+
+
+def troubles() -> int:
+    """How many tasks of this process' workers could not run so far for what the machine lacked."""
+    return _troubles[0]
 
 
 def spent_seconds() -> float:

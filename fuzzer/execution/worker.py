@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from fuzzer.execution.journal import journal, read_journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.observe import context_lost
+from fuzzer.execution.trouble import TROUBLE, trouble
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.language.text import ParseError
 
@@ -97,6 +98,8 @@ def to_report(work: Callable[[], _T]) -> _T | Report:
     except BaseException as error:  # the process boundary: a fault of ours costs one program, and is told
         if isinstance(error, RuntimeError) and "memory" in str(error):  # torch's allocators
             return Report(_journalled(), rejected=f"the worker ran out of memory: {str(error).splitlines()[0]}")
+        if lacking := trouble(error):
+            return Report(_journalled(), rejected=f"{TROUBLE}: {lacking}")
         return Report(_journalled(), rejected=f"{INTERNAL_ERROR}: {error!r}", stderr=traceback.format_exc())
 
 

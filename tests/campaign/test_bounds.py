@@ -1,4 +1,4 @@
-"""Bounds: a full disk, a folder that is too large."""
+"""Bounds: a full disk, a folder that is too large, a compiler that is gone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from fuzzer.campaign import bounds
-from fuzzer.campaign.bounds import LEAST_FREE_BYTES, Room, folder_bytes
+from fuzzer.campaign.bounds import LEAST_FREE_BYTES, Room, compiler_of, folder_bytes
+from fuzzer.judgement.trial import Subject
 
 
 def test_there_is_no_room_on_a_full_disk_until_something_is_removed(
@@ -28,4 +29,17 @@ def test_a_folder_that_is_larger_than_it_may_be_has_no_room_until_it_is_smaller(
     room = Room(tmp_path, 2 << 20)
     assert room.lacking() == f"{tmp_path} has 3 MiB, more than --max-disk"
     (tmp_path / "kernels" / "code").unlink()
+    assert room.lacking() == ""
+
+
+def test_without_the_compiler_that_programs_are_built_with_nothing_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "c++"
+    monkeypatch.setenv("CXX", str(compiler))
+    assert [compiler_of(Subject(*side)) for side in (("eager", "cpu"), ("inductor", "cuda"))] == ["", ""]
+    room = Room(tmp_path, None, compiler_of(Subject("inductor:ir", "cpu")))
+    assert room.lacking() == f"there is no {compiler}"
+    compiler.write_text("")
+    compiler.chmod(0o755)
     assert room.lacking() == ""

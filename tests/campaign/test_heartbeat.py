@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fuzzer.campaign.heartbeat import HEARTBEAT_FILE, Heartbeat, RotatingLog, last_beat, prometheus, told
 
-ROW = {"seconds": 61.5, "programs": 12, "new": {"wrong": 2}, "suspects": {"raises": 3}, "paused": False}
+ROW = {"seconds": 61.5, "programs": 12, "new": {"wrong": 2}, "suspects": {"raises": 3}, "paused": ""}
 
 
 def test_the_last_whole_row_is_read_with_its_time_also_while_the_next_is_written(tmp_path: Path) -> None:
@@ -23,7 +23,8 @@ def test_the_last_whole_row_is_read_with_its_time_also_while_the_next_is_written
     assert row["programs"] == 12
     assert abs((datetime.now(UTC) - datetime.fromisoformat(row["time"])).total_seconds()) < 60
     assert re.fullmatch(r"runs \(.*\): 12 programs, 2 new fault\(s\); suspects waiting: 3 raises", told(row))
-    assert told(row | {"time": "2026-01-01T00:00:00+00:00", "paused": True}).startswith("was killed, or hangs")
+    assert told(row | {"time": "2026-01-01T00:00:00+00:00"}).startswith("was killed, or hangs")
+    assert told(row | {"paused": "there is no g++"}).endswith("; paused: there is no g++")
     assert told(row | {"ended": True}).startswith("does not run any more")
     assert last_beat(tmp_path / "none") is None
 
@@ -43,4 +44,6 @@ def test_prometheus_reads_every_line(tmp_path: Path) -> None:
     assert "backfuzz_programs 12" in lines
     assert 'backfuzz_new_faults{class="wrong"} 2' in lines
     assert "backfuzz_paused 0" in lines
+    paused = prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00", "paused": "there is no g++"})
+    assert "backfuzz_paused 1" in list(paused)
     assert "backfuzz_heartbeat_timestamp_seconds 1767225600" in lines

@@ -28,6 +28,7 @@ from fuzzer.execution.executor import Stopped
 from fuzzer.execution.explore import explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
+from fuzzer.execution.trouble import TROUBLE
 from fuzzer.execution.worker import INTERNAL_ERROR
 from fuzzer.findings import file
 from fuzzer.findings.errors import LockedStore
@@ -306,8 +307,35 @@ def test_a_campaign_pauses_while_the_disk_is_full_with_one_line_and_goes_on(
     monkeypatch.setattr(loop, "_LOOK_SECONDS", 0.01)
     made, said = run(plan, lambda task, what: Report(PROGRAM), monkeypatch)
     assert made.totals.programs == 8
-    assert len([line for line in said if "nothing new begins until there is room" in line]) == 1
-    assert said.count("there is room on the disk again: going on") == 1
+    assert len([line for line in said if "nothing new begins until that is mended" in line]) == 1
+    assert said.count("that is mended: going on") == 1
+
+
+def test_programs_that_ran_while_the_compiler_was_gone_run_again_once_it_is_back(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([True, *[False] * 5])
+    monkeypatch.setattr(bounds.shutil, "which", lambda command: command if next(looks, True) else None)
+    monkeypatch.setattr(loop, "compiler_of", lambda subject: "g++")
+    monkeypatch.setattr(loop, "_LOOK_SECONDS", 0.01)
+    asked: list[int] = []
+
+    def answer(task: Task, what: Any) -> Report:
+        asked.append(what)
+        return Report(PROGRAM, rejected=f"{TROUBLE}: there is no g++" if asked.count(what) < 2 else "")
+
+    made, said = run(replace(plan, programs=2), answer, monkeypatch)
+    assert made.totals.summary()["classes"] == {"agree": 2}
+    assert sorted(asked) == [0, 0, 1, 1]
+    assert said.count("there is no g++: nothing new begins until that is mended") == 1
+
+
+def test_a_program_that_fills_the_disk_itself_is_rejected_in_the_end(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Report(PROGRAM, rejected=f"{TROUBLE}: No space left on device")
+    made, _ = run(plan, lambda task, what: full if what == 3 else Report(PROGRAM), monkeypatch)
+    assert made.totals.summary()["classes"] == {"agree": 7, "rejected": 1}
 
 
 def test_a_campaign_until_plateau_ends_when_nothing_is_new(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -143,3 +144,47 @@ def test_a_new_fault_is_announced_to_a_command(plan: Plan, tmp_path: Path) -> No
         time.sleep(0.02)
     assert out.read_text().startswith(f"wrong {FINDING.id}\nwrong {FINDING.id}: gradients_agree/wrong")
     assert said[0].endswith("exit status 3")
+
+
+def test_what_came_of_a_suspect_while_the_machine_lacked_something_is_not_believed(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter(range(100))
+    monkeypatch.setattr(triages, "troubles", lambda: next(counts))  # more after each suspect than before it
+    monkeypatch.setattr(triages, "triage_suspect", lambda *_: TriageOutcome(None, False, "did not show again"))
+    triage, suspect = waiting(plan), Suspect(PROGRAM, SIGNATURE)
+    triage.enqueue(suspect)
+    for _ in range(3):
+        triage.waiting.remove(suspect)
+        triage._one(suspect)
+        assert triage.waiting == [suspect]
+    triage.waiting.remove(suspect)
+    triage._one(suspect)
+    assert (triage.waiting, triage.failed) == ([], [suspect])
+    assert triage.shelf.suspects() == [suspect], "it is left there"
+    assert not triage.fruitless
+
+
+def test_triage_waits_while_the_machine_lacks_something_and_while_the_disk_is_full(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triages, "RETRY_SECONDS", 0.01)
+    tried: list[bool] = []
+
+    def full_once(suspect: Suspect, *_: Any) -> TriageOutcome:
+        tried.append(triage.held)
+        if len(tried) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return TriageOutcome(None, False, "did not show again")
+
+    monkeypatch.setattr(triages, "triage_suspect", full_once)
+    triage = waiting(plan)
+    triage.held = True
+    triage.enqueue(Suspect(PROGRAM, SIGNATURE))
+    triage.start(triage.pool)
+    time.sleep(0.1)
+    assert tried == []
+    triage.held = False
+    triage.finish(30)
+    triage.join()
+    assert (tried, triage.failed) == ([False, False], [])
