@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import signal
+import subprocess
 import time
 from concurrent.futures import Future
 from dataclasses import replace
@@ -78,6 +79,7 @@ def explore(task: Task, n: int) -> Report:
     with contextlib.suppress(FileNotFoundError):
         taken = asked.rename(asked.with_name(f"taken-{os.getpid()}"))
         befall(taken.read_text())
+    subprocess.run([os.environ["CXX"], "--version"], stdout=subprocess.DEVNULL, check=True)
     time.sleep(_SECONDS)
     if n % WRONG_EVERY:
         return Report(text_of(n), detectable=1, elements=1)
@@ -123,11 +125,12 @@ CAMPAIGN: list[Campaign] = []
 def run(seconds: float, resume: bool) -> None:
     """The campaign, until the time is up or a signal comes."""
     eager = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))
-    own = FOLDER / "own"
-    plan = Plan(Task(eager), 2, seconds / 60, db=FOLDER / "ledger.db", folder=own, resumed=resume)
+    own, db = FOLDER / "disk" / "own", FOLDER / "disk" / "ledger.db"
+    plan = Plan(Task(eager), 2, seconds / 60, db=db, folder=own, resumed=resume)
     plan = replace(plan, bounds=Bounds(deadline=DEADLINE_SECONDS))
     triages.triage_suspect = minimized  # type: ignore[assignment]
     loop.require_canaries = lambda *_: None  # type: ignore[assignment]
+    loop.compiler_of = lambda subject: os.environ["CXX"]  # type: ignore[assignment]
     free = bounds.free_bytes
     bounds.free_bytes = lambda folder: 0 if (FOLDER / "full").exists() else free(folder)  # type: ignore[assignment]
 

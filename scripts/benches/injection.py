@@ -1,9 +1,10 @@
 """Faults injected into a running campaign: what is lost, how soon programs flow again, what is left over.
 
-The campaign (`injected.py`) has real workers, shelf, ledger and loop; its programs take 20 ms. Each injection befalls
-one that runs. *Lost findings* were stored and are not in the ledger (or beside it); *lost suspects* were logged and are
-neither on the shelf nor in the ledger; *seconds* pass from the injection, or the start of the next campaign, until
-programs flow; *left over* are processes, pools' folders and temporary folders once the campaign, or the next, ended.
+The campaign (`injected.py`) has real workers, shelf, ledger and loop; its programs take 20 ms, and each of them calls
+the compiler. Each injection befalls one that runs; the disk that is filled is a small one of its own. *Lost findings*
+were stored and are not in the ledger (or beside it); *lost suspects* were logged and are neither on the shelf nor in
+the ledger; *seconds* pass from the injection, or the start of the next campaign, until programs flow; *left over* are
+processes, pools' folders and temporary folders once the campaign, or the next, ended.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -25,6 +27,7 @@ from typing import Any
 
 import click
 
+from fuzzer.campaign.bounds import LEAST_FREE_BYTES
 from fuzzer.campaign.patience import BESIDE
 from fuzzer.campaign.shelf import Shelf
 from fuzzer.findings.store import open_store
@@ -34,6 +37,13 @@ _FLOWS = 5  # programs after which it flows again
 _LOCKED_SECONDS = 3.0
 _PATIENCE = 120.0
 _TO_END = "seconds to its end"
+# A disk of this size in memory, for the process that it is given to and its children; it goes with them. Between what a
+# campaign wants free and this there is room for what it writes.
+_SMALL_DISK = LEAST_FREE_BYTES + 96 * 2**20
+_ON_SMALL_DISK = (
+    *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+    f'mount -t tmpfs -o size={_SMALL_DISK} tmpfs "$0" && exec "$@"',
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +60,18 @@ class Injected:
 
 
 class Running:
-    """A campaign in a folder of its own."""
+    """A campaign in a folder of its own; on a small disk, where that is wanted, its own files and the ledger."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, small_disk: bool = False):
+        self.folder, self.small_disk = folder, small_disk
         self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def place(self) -> Path:
+        """Where the campaign's own files and the ledger are, as seen from here."""
+        disk = self.folder / "disk"
+        assert self.process is not None or not self.small_disk
+        return Path(f"/proc/{self.process.pid}/root/{disk}") if self.small_disk and self.process else disk
 
     def __enter__(self) -> Running:
         return self
@@ -67,12 +84,17 @@ class Running:
     def start(self, seconds: float = 600.0, resume: bool = False) -> None:
         """Begin it, and wait until programs flow."""
         environment = os.environ | {"PYTHONPATH": f"{_ROOT}:{_ROOT / 'scripts'}", "INJECTED": str(self.folder)}
-        environment |= {"TMPDIR": str(self.folder / "tmp")}
-        (self.folder / "tmp").mkdir(exist_ok=True)
+        compiler = self.folder / "g++"
+        environment |= {"TMPDIR": str(self.folder / "tmp"), "CXX": str(compiler)}
+        for made in ("tmp", "disk"):
+            (self.folder / made).mkdir(exist_ok=True)
+        if not compiler.exists():
+            compiler.symlink_to(shutil.which("g++") or "/bin/true")
         code = f"from benches.injected import run; run({seconds}, {resume})"
         before = len(self.rows())
         with (self.folder / "said").open("a") as out:
-            command = [sys.executable, "-W", "ignore", "-c", code]
+            disk = [*_ON_SMALL_DISK, str(self.folder / "disk")] if self.small_disk else []
+            command = [*disk, sys.executable, "-W", "ignore", "-c", code]
             self.process = subprocess.Popen(
                 command, env=environment, stdout=out, stderr=out, cwd=_ROOT, start_new_session=True
             )
@@ -110,13 +132,13 @@ class Running:
         """Findings and suspects that are nowhere. What is moved on meanwhile is in the later of two places."""
         stored = set((self.folder / "stored").read_text().split()) if (self.folder / "stored").exists() else set()
         logged, kept, texts = set[str](), set[str](), set[str]()
-        own = sorted((self.folder / "own").glob("campaigns/*"))
-        for path in [path / "trials.jsonl" for path in own]:
-            rows = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        own = sorted((self.place / "own").glob("campaigns/*"))
+        for log in [log for path in own for log in path.glob("trials.jsonl*")]:
+            rows = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
             logged |= {row["text"] for row in rows if row["class"] == "wrong"}
         for path in own:
             texts |= {suspect.text for suspect in Shelf(path).suspects()}
-        for path in (self.folder / "ledger.db", *(path / BESIDE for path in own)):
+        for path in (self.place / "ledger.db", *(path / BESIDE for path in own)):
             if path.exists():
                 with open_store(path, create=False) as store:
                     found = store.list()
@@ -126,7 +148,7 @@ class Running:
 
     def left_over(self) -> int:
         """Processes, and folders that should be gone."""
-        folders = [*(self.folder / "own").glob("pool-*"), *(self.folder / "tmp").iterdir()]
+        folders = [*(self.folder / "disk" / "own").glob("pool-*"), *(self.folder / "tmp").iterdir()]
         until = time.monotonic() + 5
         while (found := list(self._processes())) and time.monotonic() < until:
             time.sleep(0.05)
@@ -174,11 +196,21 @@ def full_disk(running: Running) -> str:
     return f"{said.count('nothing new begins')} line(s)"
 
 
+def no_compiler(running: Running) -> str:
+    """For a while; one line is told."""
+    compiler = running.folder / "g++"
+    compiler.rename(compiler.with_name("aside"))
+    time.sleep(_LOCKED_SECONDS)
+    compiler.with_name("aside").rename(compiler)
+    said = (running.folder / "said").read_text()
+    return f"{said.count(f'there is no {compiler}: nothing new begins')} line(s)"
+
+
 def ledger(how: str) -> Callable[[Running], str]:
     """The ledger is locked, damaged, of a newer schema or deleted, and mended after a while."""
 
     def inject(running: Running) -> str:
-        path = running.folder / "ledger.db"
+        path = running.place / "ledger.db"
         until = time.monotonic() + _PATIENCE
         while not path.exists() and time.monotonic() < until:
             time.sleep(0.05)
@@ -215,6 +247,7 @@ INJECTIONS: dict[str, Callable[[Running], str]] = {
     "fork server stopped": to_process("server", signal.SIGSTOP),
     "idle worker killed": to_process("workers", signal.SIGKILL),
     "disk full": full_disk,
+    "no compiler": no_compiler,
     **{f"ledger {how}": ledger(how) for how in ("locked", "damaged", "newer", "deleted")},
 }  # fmt: skip
 
@@ -241,6 +274,34 @@ def _inject_each(running: Running, names: list[str]) -> Iterator[Injected]:
     yield Injected("SIGTERM while one hangs", 1, *running.lost(), round(took, 2), running.left_over(), _TO_END)
 
 
+def can_mount(folder: Path) -> bool:
+    """Whether a small disk can be had here."""
+    if shutil.which("unshare") is None:
+        return False
+    return subprocess.run([*_ON_SMALL_DISK, str(folder), "true"], capture_output=True).returncode == 0
+
+
+def fill_disk(folder: Path) -> Injected:
+    """The disk with the campaign's files and the ledger is full to the last byte, for a while."""
+    with Running(folder, small_disk=True) as running:
+        running.start()
+        filler = running.place / "filler"
+        with filler.open("wb") as out:
+            for size in (2**20, 2**12):
+                with contextlib.suppress(OSError):
+                    while True:
+                        os.posix_fallocate(out.fileno(), out.seek(0, os.SEEK_END), size)
+        time.sleep(_LOCKED_SECONDS)
+        before = len(running.rows())
+        filler.unlink()
+        flows = running.until_flow(before)
+        time.sleep(_LOCKED_SECONDS)  # suspects and findings catch up
+        lost, said = running.lost(), (running.folder / "said").read_text()
+        running.end()
+        note = f"{said.count('nothing new begins')} line(s)"
+        return Injected("disk filled", 1, *lost, round(flows, 2), running.left_over(), note)
+
+
 def kill_parent(times: int, folder: Path, seed: int) -> Injected:
     """kill -9 of the campaign at random moments, each time resumed; in the end it is told to end."""
     running, rng, longest = Running(folder), random.Random(seed), 0.0
@@ -255,7 +316,7 @@ def kill_parent(times: int, folder: Path, seed: int) -> Injected:
         findings, suspects = max(findings, lost[0]), max(suspects, lost[1])
     running.start(resume=True)
     running.end()
-    with open_store(folder / "ledger.db", create=False) as store:
+    with open_store(running.place / "ledger.db", create=False) as store:
         note = f"{len(store.list())} findings, {len(running.rows())} programs"
     return Injected("kill -9 of the campaign", times, findings, suspects, round(longest, 2), running.left_over(), note)
 
@@ -268,13 +329,17 @@ def kill_parent(times: int, folder: Path, seed: int) -> Injected:
 def injection_command(only: tuple[str, ...], kills: int, seed: int, as_json: bool) -> None:
     """Inject faults into a running campaign: what is lost, how soon do programs flow, what is left over?"""
     with tempfile.TemporaryDirectory(prefix="inj-") as folder:
-        places = Path(folder) / "each", Path(folder) / "kills"
+        places = Path(folder) / "each", Path(folder) / "kills", Path(folder) / "full"
         for place in places:
             place.mkdir()
         if not as_json:
             click.echo("injection | times | findings lost | suspects lost | seconds | left over |")
         for row in inject_each(list(only or INJECTIONS), places[0]):
             click.echo(_shown(row, as_json))
+        if not only and can_mount(places[2]):
+            click.echo(_shown(fill_disk(places[2]), as_json))
+        elif not only:
+            click.echo("no small disk can be mounted here, and none is filled", err=True)
         if kills:
             click.echo(_shown(kill_parent(kills, places[1], seed), as_json))
 
