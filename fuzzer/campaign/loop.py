@@ -98,6 +98,7 @@ class Campaign:
     heartbeat: Heartbeat | None = None
     pool: Pool | None = None
     paused: str = ""
+    silent: list[str] = field(default_factory=list)  # devices
     own: Path | None = None
     doing: str = "starting"
     explores_since: float | None = None
@@ -268,6 +269,9 @@ class Campaign:
         elif self.paused and not lacking:
             self.say("that is mended: going on")
         self.paused = lacking
+        for device in self.pool.silent_devices()[len(self.silent) :] if self.pool is not None else []:
+            self.silent.append(device)
+            self.say(f"{device} does not answer any more: its workers run on others")
         if self.triage is not None:
             self.triage.held = bool(lacking)
 

@@ -82,6 +82,14 @@ def use_device(row: Device, number: int, of: int) -> None:
         setattr(operator.attrgetter(path)(torch), name, False)
 
 
+def bound_memory(row: Device, share: float) -> None:
+    """The tensors of this process have no more than this share of its device's memory, where torch can bound that: one
+    program cannot take what the others need."""
+    bound = getattr(torch.get_device_module(row.type), "set_per_process_memory_fraction", None)
+    if bound is not None and share < 1:
+        bound(share)
+
+
 def context_is_usable(device: str) -> bool:
     """Whether the device still computes after an error; an illegal access ends its context."""
     try:

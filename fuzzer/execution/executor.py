@@ -136,6 +136,8 @@ class Executor:
     companions  ids of other processes that workers need, the fork server's: they are continued when somebody stops
                 them, and without them no exit status is told.  renew  starts those anew that ended.
     grown       whether a process of this id takes so much that it is replaced after its task.
+    lived       told of each worker that ended by itself: its number, and how many tasks it had; gives why no other is
+                to start, "" where one is.
     """
 
     def __init__(
@@ -147,9 +149,10 @@ class Executor:
         companions: Callable[[], Iterable[int]] = tuple,
         grown: Callable[[int], bool] = lambda pid: False,
         renew: Callable[[], None] = lambda: None,
+        lived: Callable[[int, int], str] = lambda number, tasks: "",
     ):
         self.start, self.tasks_each, self.bury, self.companions, self.grown = start, tasks_each, bury, companions, grown
-        self.renew = renew
+        self.renew, self.lived = renew, lived
         self.tasks: deque[_Task] = deque()
         self.changed = threading.Condition()
         self.workers: list[_Worker | None] = [None] * workers
@@ -222,14 +225,23 @@ class Executor:
                 self._back_off(failures)
                 continue
             failures, self.started = 0, True
-            for _ in range(self.tasks_each):
-                task = self._next(worker)
-                if task is None or not self._run(worker, task) or self.grown(worker.pid):
-                    break
+            tasks = self._live(worker)
             with self.changed:
                 self.workers[number] = None
             if not worker.ended:
                 self._let_leave(worker)
+            elif not self._over() and (why := self.lived(number, tasks)):
+                self.stop(why)
+
+    def _live(self, worker: _Worker) -> int:
+        """Have a worker do tasks until it ended or is to be replaced. How many it began."""
+        for tasks in range(self.tasks_each):
+            task = self._next(worker)
+            if task is None:
+                return tasks
+            if not self._run(worker, task) or self.grown(worker.pid):
+                return tasks + 1
+        return self.tasks_each
 
     def _let_leave(self, worker: _Worker) -> None:
         """Let a worker end by itself, beside the next, which need not wait for that."""

@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.execution import worker
-from fuzzer.execution.accelerator import can_fork, count_devices, use_device
+from fuzzer.execution.accelerator import bound_memory, can_fork, count_devices, use_device
+from fuzzer.execution.answering import Answering
 from fuzzer.execution.executor import CLOSED, DEADLINE, Executor, WorkerEnded
 from fuzzer.execution.folders import Folder
 from fuzzer.execution.journal import read_journal, read_turn, use_journal
@@ -160,9 +161,11 @@ def _server() -> list[int]:
     return [] if pid is None else [pid]
 
 
-def start_worker(scratch: str, number: int, kind: str, there: int, limit: int = _WORKER_BYTES) -> None:
+def start_worker(
+    scratch: str, number: int, kind: str, there: int, limit: int = _WORKER_BYTES, share: float = 1.0
+) -> None:
     """Runs first in every worker: its own directory, caches, stderr, memory limit, and of so many devices of this kind
-    that of its number."""
+    that of its number, with this share of its memory."""
     os.setpgid(0, 0)  # with the compilers that it starts; and what a terminal sends is not for it
     worker.end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -197,6 +200,7 @@ def start_worker(scratch: str, number: int, kind: str, there: int, limit: int = 
     torch.set_num_threads(1)
     if there:
         use_device(device_row(kind), number, there)
+        bound_memory(device_row(kind), share)
     use_journal(own / "journal")
     # a worker that ends by itself leaves nothing; what it left when it died is read by the parent
     multiprocessing.util.Finalize(None, shutil.rmtree, (own, True), exitpriority=10)
@@ -227,6 +231,9 @@ class Pool:
         self.limit = min(_WORKER_BYTES, memory or _WORKER_BYTES)
         self.kind = (accelerator(devices) or HOST).type
         self.there = count_devices(self.kind)
+        named = sorted({int(index) for device in devices if (index := device.partition(":")[2])})
+        self.answering = Answering(self.kind, named or range(self.there))
+        self.at: dict[int, int] = {}  # the device of each worker's number
         self.folder = Folder(scratch, "pool-")
         self.scratch = self.folder.path
         self.context = multiprocessing.get_context("forkserver")
@@ -237,11 +244,15 @@ class Pool:
         self.finished = 0  # programs
         _start_server()
         tasks_each = 1 if fresh else -(-_PROGRAMS_PER_WORKER // batch)
-        self.executor = Executor(workers, self._start, tasks_each, self._bury, _server, self._grown, _start_server)
+        self.executor = Executor(
+            workers, self._start, tasks_each, self._bury, _server, self._grown, _start_server, self._lived
+        )
 
     def _start(self, number: int, pipe: Connection) -> BaseProcess:
         _start_server()  # the one that there was may have died
-        arguments = (str(self.scratch), self.gpu + number, self.kind, self.there, self.limit)
+        self.at[number] = device = self.answering.place(self.gpu + number)
+        share = 1 / -(-self.workers // max(1, len(self.answering.among)))  # of the memory of a device
+        arguments = (str(self.scratch), device, self.kind, self.there, self.limit, share)
         process = self.context.Process(target=worker.serve, args=(pipe, start_worker, arguments), daemon=True)
         process.start()
         return process
@@ -298,6 +309,13 @@ class Pool:
 
     def _grown(self, pid: int) -> bool:
         return resident_bytes(pid) > self.most
+
+    def _lived(self, number: int, tasks: int) -> str:
+        return self.answering.lived(self.at[number], tasks)
+
+    def silent_devices(self) -> list[str]:
+        """Devices that do not answer any more: workers run on the others."""
+        return [f"{self.kind}:{index}" for index in self.answering.silent]
 
     def health(self) -> dict[str, int]:
         """Workers that run, how many died, and the bytes of the host that they take."""

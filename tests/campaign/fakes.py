@@ -45,6 +45,9 @@ class FakePool:
     def health(self) -> dict[str, int]:
         return {}
 
+    def silent_devices(self) -> list[str]:
+        return []
+
     def __init__(self, answer: Callable[[Task, Any], Report]):
         self.answer = answer
 

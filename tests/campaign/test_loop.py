@@ -338,6 +338,14 @@ def test_a_program_that_fills_the_disk_itself_is_rejected_in_the_end(
     assert made.totals.summary()["classes"] == {"agree": 7, "rejected": 1}
 
 
+def test_a_device_that_does_not_answer_any_more_is_told_once(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakePool, "silent_devices", lambda self: ["cuda:1"])
+    _, said = run(plan, lambda task, what: Report(PROGRAM), monkeypatch)
+    assert said.count("cuda:1 does not answer any more: its workers run on others") == 1
+
+
 def test_a_campaign_until_plateau_ends_when_nothing_is_new(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

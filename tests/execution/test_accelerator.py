@@ -12,6 +12,7 @@ import torch
 
 from fuzzer.execution import accelerator
 from fuzzer.execution.accelerator import (
+    bound_memory,
     can_fork,
     context_is_usable,
     count_devices,
@@ -117,6 +118,20 @@ def test_workers_take_devices_in_turn_and_all_bits_of_float32(kind: str, monkeyp
         assert torch.backends.cudnn.allow_tf32 == (not DEVICES[kind].tf32)
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def test_workers_share_a_devices_memory_evenly_where_torch_can_bound_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded: list[float] = []
+    monkeypatch.setattr(
+        "torch.get_device_module", lambda _: SimpleNamespace(set_per_process_memory_fraction=bounded.append)
+    )
+    for share in (0.25, 1.0):
+        bound_memory(DEVICES[kind], share)
+    assert bounded == [0.25]
+    monkeypatch.setattr("torch.get_device_module", lambda _: SimpleNamespace())
+    bound_memory(DEVICES[kind], 0.25)
 
 
 def test_free_memory_is_filled_with_nan_on_an_accelerator_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,62 @@
+"""Which accelerators still answer: one that hangs, or fails whatever runs on it, gets no more workers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+# Lives of workers in a row, on one device, that ended by themselves before a second task. A program that takes its
+# worker with it may end one so; then the device is asked, which takes seconds, and so this need not be rare.
+_SHORT_LIVES = 4
+ASK_SECONDS = 60.0  # importing torch from a cold disk takes 20
+_ASK = """
+import sys, torch
+device = torch.device(sys.argv[1], int(sys.argv[2]))
+print((torch.ones(65536, device=device) + 1).sum().item())
+"""
+
+
+def answers(type: str, index: int) -> bool:
+    """Whether this device computes in a new process, and soon enough."""
+    command = (sys.executable, "-P", "-c", _ASK, type, str(index))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.stdout.strip() == "131072.0"
+
+
+class Answering:
+    """The devices of a type on which workers may be.
+
+    among   their indices; none for the CPU.  silent   those that do not answer any more.
+    """
+
+    def __init__(self, type: str, among: Sequence[int], ask: Callable[[str, int], bool] = answers):
+        self.type, self.among, self.ask = type, among, ask
+        self.silent: list[int] = []
+        self.short = Counter[int]()  # lives in a row
+        self.lock = threading.Lock()
+
+    def place(self, number: int) -> int:
+        """The device of the worker of this number: those that answer, in turn; 0 where there is none."""
+        left = [index for index in self.among if index not in self.silent] or self.among
+        return left[number % len(left)] if left else 0
+
+    def lived(self, index: int, tasks: int) -> str:
+        """A worker on this device ended by itself after so many tasks. Why there is no use in starting others; "" where
+        there is."""
+        if not self.among:
+            return ""
+        with self.lock:  # the others wait for what is found out
+            self.short[index] = 0 if tasks > 1 else self.short[index] + 1
+            if self.short[index] >= _SHORT_LIVES and index not in self.silent:
+                self.short[index] = 0
+                if not self.ask(self.type, index):
+                    self.silent.append(index)
+            if set(self.silent) < set(self.among):
+                return ""
+        return f"no {self.type.upper()} device answers any more"
