@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.execution.trouble import trouble
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.trouble import TROUBLE, trouble
+from fuzzer.judgement.trial import Place, Subject
+from tests.execution import worker_faults as faults
 
 
 def raised_by(command: str, environment: dict[str, str]) -> BaseException:
@@ -65,3 +69,11 @@ def test_what_a_compiler_says_of_the_machine_is_no_fault_of_the_code(said: str) 
 )
 def test_what_else_is_raised_is_the_codes_own(error: BaseException) -> None:
     assert trouble(error) == ""
+
+
+def test_a_program_that_cannot_be_built_since_the_compiler_is_gone_is_no_finding(tmp_path: Path) -> None:
+    task = Task(place=Place(subject=Subject("inductor", "cpu")), fresh=True)
+    with Pool(1, ["cpu"], scratch=tmp_path) as pool:
+        told = pool.result(pool.submit(faults.examine_without_compiler, task, faults.TEXT), task)
+    assert (told.rejected[: len(TROUBLE)], told.verdicts) == (TROUBLE, ())
+    assert told.text == faults.TEXT

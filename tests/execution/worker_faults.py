@@ -14,6 +14,7 @@ import time
 import sympy
 import torch
 
+from fuzzer.execution.explore import examine
 from fuzzer.execution.journal import journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.usage import cpu_seconds
@@ -164,6 +165,12 @@ def hang_in_c(task: Task, where: str) -> Report:
         told.write(f"{os.getpid()} {child.pid}")
     ctypes.PyDLL(None).sleep(600)
     raise AssertionError("unreachable")
+
+
+def examine_without_compiler(task: Task, text: str) -> Report:
+    """The worker found a C++ compiler when it began; now it is gone."""
+    os.environ["PATH"] = "/nowhere"
+    return examine(task, text)
 
 
 def sleep(task: Task, seconds: float) -> Report:
