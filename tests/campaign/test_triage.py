@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign import triage as triages
+from fuzzer.campaign.interestingness import CandidateCache
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspect import Suspect, TriageOutcome
 from fuzzer.findings.store import open_store
@@ -153,6 +154,7 @@ def test_what_came_of_a_suspect_while_the_machine_lacked_something_is_not_believ
     monkeypatch.setattr(triages, "troubles", lambda: next(counts))  # more after each suspect than before it
     monkeypatch.setattr(triages, "triage_suspect", lambda *_: TriageOutcome(None, False, "did not show again"))
     triage, suspect = waiting(plan), Suspect(PROGRAM, SIGNATURE)
+    triage.cache = CandidateCache(triage.pool, plan.task)
     triage.enqueue(suspect)
     for _ in range(3):
         triage.waiting.remove(suspect)
