@@ -190,9 +190,10 @@ class Store:
     def known_faults(self) -> tuple[Known, ...]:
         """All faults as a suspect is held against them (`recognise`)."""
         held: dict[str, list[Finding]] = {}
-        for row in self.rows(Wanted(), "*"):
-            held.setdefault(row["fault"], []).append(decode(from_row(row)))
-        return tuple(known for fault, variants in held.items() for known in known_fault(fault, variants))
+        with row_errors(self.path):
+            for row in self.rows(Wanted(), "*"):
+                held.setdefault(row["fault"], []).append(decode(from_row(row)))
+            return tuple(known for fault, variants in held.items() for known in known_fault(fault, variants))
 
     def variants(self, fault: str) -> tuple[Finding, ...]:
         """The findings of a fault, by its id, the simplest first."""
@@ -244,8 +245,8 @@ class Store:
     def campaigns(self) -> tuple[CampaignRecord, ...]:
         """All campaigns, oldest first."""
         with self._reading() as db:
-            rows = [] if db is None else list(db["campaign"].rows_where(order_by="started, id"))
-        return tuple(CampaignRecord(**from_row(row) | {"seed": int(row["seed"])}) for row in rows)
+            rows = [] if db is None else db["campaign"].rows_where(order_by="started, id")
+            return tuple(CampaignRecord(**from_row(row) | {"seed": int(row["seed"])}) for row in rows)
 
     # ------------------------------------------------------------ the file
 

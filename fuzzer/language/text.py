@@ -187,6 +187,8 @@ def _parse(text: str) -> Program:
         raise ParseError(error.lineno or 1, error.offset or 1, f"Python syntax: {error.msg}") from None
     except ValueError as error:  # more digits than Python reads
         raise ParseError(1, 1, f"plain text: {error}") from None
+    if "\\" in text:
+        _check_strings(tree)
     parser = _Parser()
     for statement in tree.body:
         parser.statement(statement)
@@ -204,6 +206,13 @@ def _parse(text: str) -> Program:
         )
     except ProgramError as error:
         raise ParseError(*parser.places[error.part][error.number], str(error)) from None
+
+
+def _check_strings(tree: ast.Module) -> None:
+    """Raise ParseError where what a string says by its backslashes is no plain text: it would be shown."""
+    for e in ast.walk(tree):
+        if isinstance(e, ast.Constant) and isinstance(e.value, str) and control_character(e.value):
+            raise _fail(e, f"a string of plain text, not {e.value!a}")
 
 
 def _header(text: str) -> list[str]:

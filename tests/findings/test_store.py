@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -234,6 +235,21 @@ def test_a_damaged_store_is_refused_and_left_alone(path: Path) -> None:
     with pytest.raises(errors.CorruptStore), open_store(path) as opened:
         opened.list()
     assert path.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(("table", "column", "read"), [("variant", "program", Store.known_faults),
+                         ("campaign", "seed", Store.campaigns)])  # fmt: skip
+def test_a_row_that_holds_nonsense_is_told_as_damage_of_its_file(
+    path: Path, table: str, column: str, read: Callable[[Store], object]
+) -> None:
+    with open_store(path) as opened:
+        opened.add(finding())
+        opened.add_campaign(CampaignRecord("c1", "backfuzz fuzz", 0, "2026-01-01"))
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"update {table} set {column} = 'program(1'")
+    connection.close()
+    with open_store(path) as opened, pytest.raises(errors.CorruptStore, match="is damaged: a row does not hold"):
+        read(opened)
 
 
 def test_an_empty_file_is_an_empty_ledger(path: Path) -> None:

@@ -60,6 +60,8 @@ def test_every_setting_that_is_drawn_may_be_said() -> None:
         ("seed=1", "seed=" + "(" * 9000, "line "),
         ("# a comment", "# \x1b]0;owned\x07", r"line 1, column 3: plain text, not '\\x1b'"),
         ("exp(x0)", "exp(x0)  # \u202e", "line 6, column 17: plain text"),
+        ("between(1, 3)", r'"\x1b[2J"', r"line 5, column 26: expected a string of plain text, not '\\x1b\[2J'"),
+        ('"inductor', r'"\a.inductor', "line 3, column 11: expected a string of plain text"),
         ("# a comment", "# " + "x" * MOST_CHARACTERS, "characters at most"),
     ],
 )  # fmt: skip
