@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from fuzzer.commands.options import db_option, json_option, workers_option
 from fuzzer.commands.waiting import Waiting
 from fuzzer.findings.faults import GONE, SHOWS, Fault
 from fuzzer.language.errors import UsageError
+
+if TYPE_CHECKING:
+    from fuzzer.diagnosis.matrix import Asked
 
 
 @main.command()
@@ -47,8 +50,7 @@ def matrix(
 
     Exit codes: 0 run; 2 nothing could run, no such fault, ledger or environment; 130 interrupted.
     """
-    from fuzzer.commands.triage import now
-    from fuzzer.diagnosis.matrix import ask_of, release_of, together, where_live
+    from fuzzer.diagnosis.matrix import ask_of
     from fuzzer.execution.place import pick_device, runs_here
     from fuzzer.findings.store import open_store
 
@@ -60,19 +62,9 @@ def matrix(
         variants = {fault.id: store.variants(fault.id) for fault in faults}
     asked = ask_of(variants, device and pick_device(device))
     asked = {key: own for key, own in asked.items() if runs_here(key[1])}
-    environments = _pythons(releases, pythons)
+    environments = find_pythons(releases, pythons)
     for n, python in enumerate(environments):
-        release = release_of(python)
-        what = f"torch {release}: {len(asked)} fault(s)"
-        with Waiting(what, done=functools.partial(int, n), total=len(environments)):
-            told = where_live(python, asked, db, workers) if release else {}
-        with open_store(db) as store:
-            for fault, where in asked:
-                each = told.get((fault, where), {})
-                outcome = together(each) if each else f"not run: {python} imports no torch"
-                if release:
-                    store.note_life(fault, release, where, outcome, now())
-                rows.append({"fault": fault, "torch": release, "device": where, "outcome": outcome, "variants": each})
+        rows += run_under(python, asked, db, workers, functools.partial(int, n), len(environments))
     with open_store(db, create=False) as store:
         found = [store.fault(fault.id) for fault in faults]
     _print(found, rows, as_json)
@@ -80,7 +72,28 @@ def matrix(
         raise SystemExit(COULD_NOT_RUN)
 
 
-def _pythons(releases: Sequence[str], pythons: Sequence[Path]) -> list[Path]:
+def run_under(
+    python: Path, asked: Asked, db: Path, workers: int | None, done: Callable[[], int] = int, total: int | None = None
+) -> list[dict[str, Any]]:
+    """Run faults under a Python and store where they live: a row for each. done of total: how far this is, to show."""
+    from fuzzer.commands.triage import now
+    from fuzzer.diagnosis.matrix import release_of, together, where_live
+    from fuzzer.findings.store import open_store
+
+    release, rows = release_of(python), list[dict[str, Any]]()
+    with Waiting(f"torch {release}: {len(asked)} fault(s)", done=done, total=total):
+        told = where_live(python, asked, db, workers) if release else {}
+    with open_store(db) as store:
+        for fault, where in asked:
+            each = told.get((fault, where), {})
+            outcome = together(each) if each else f"not run: {python} imports no torch"
+            if release:
+                store.note_life(fault, release, where, outcome, now())
+            rows.append({"fault": fault, "torch": release, "device": where, "outcome": outcome, "variants": each})
+    return rows
+
+
+def find_pythons(releases: Sequence[str], pythons: Sequence[Path]) -> list[Path]:
     """The Pythons that are asked for. Raises UsageError."""
     import sys
 

@@ -26,6 +26,17 @@ def recheck(workers: int | None, db: Path, as_json: bool) -> None:
 
     Exit codes: 0 run; 1 a fault came back; 2 nothing could run, or the ledger is missing; 130 interrupted.
     """
+    release, rows, elsewhere = run_again(db, workers)
+    _print(rows, elsewhere, release, as_json)
+    if not any(row["outcome"] in (SHOWS, GONE) for row in rows):
+        raise SystemExit(COULD_NOT_RUN)
+    if any(row["came_back"] for row in rows):
+        raise SystemExit(DIFFERS)
+
+
+def run_again(db: Path, workers: int | None) -> tuple[str, list[dict[str, Any]], int]:
+    """Run every open or fixed fault of a ledger here and store what came of it: the release of this torch, a row for
+    each fault, and how many are of other devices."""
     from fuzzer.commands.triage import now
     from fuzzer.diagnosis.matrix import ask_of, moved, release_of, together, where_live
     from fuzzer.execution.place import runs_here
@@ -50,11 +61,7 @@ def recheck(workers: int | None, db: Path, as_json: bool) -> None:
             came_back = fault.state.name == "fixed" and state is not None
             rows.append({"fault": name, "title": fault.title, "device": device, "outcome": outcome,
                          "came_back": came_back, "state": str(state or fault.state)})  # fmt: skip
-    _print(rows, len(faults.keys() - {name for name, _ in asked}), release, as_json)
-    if not any(row["outcome"] in (SHOWS, GONE) for row in rows):
-        raise SystemExit(COULD_NOT_RUN)
-    if any(row["came_back"] for row in rows):
-        raise SystemExit(DIFFERS)
+    return release, rows, len(faults.keys() - {name for name, _ in asked})
 
 
 def _print(rows: list[dict[str, Any]], elsewhere: int, release: str, as_json: bool) -> None:
@@ -64,7 +71,11 @@ def _print(rows: list[dict[str, Any]], elsewhere: int, release: str, as_json: bo
     for row in rows:
         back = "  CAME BACK" if row["came_back"] else ""
         click.echo(f"{row['fault']}  {row['outcome']:6}  {row['state']}  {row['title']}{back}")
+    click.echo(f"{outcome_line(release, rows)}; {elsewhere} are of other devices")
+
+
+def outcome_line(release: str, rows: list[dict[str, Any]]) -> str:
+    """How many of the faults that ran again show on a release, in a line."""
     outcomes = [row["outcome"] for row in rows]
     shows, gone = outcomes.count(SHOWS), outcomes.count(GONE)
-    click.echo(f"torch {release}: {shows} show, {gone} are gone, {len(rows) - shows - gone} could not be told; "
-               f"{elsewhere} are of other devices")  # fmt: skip
+    return f"torch {release}: {shows} show, {gone} are gone, {len(rows) - shows - gone} could not be told"

@@ -29,19 +29,29 @@ def report(campaign: str | None, out: Path, db: Path, as_json: bool) -> None:
 
     Exit codes: 0 written; 2 no such campaign, matplotlib is missing, or the ledger cannot be read or the page written.
     """
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise Refusal(f"report needs {' and '.join(missing)}: pip install 'backfuzz[report]'")
-    from importlib.metadata import version
-
-    from fuzzer.commands.triage import now
+    require_plots()
     from fuzzer.findings.store import open_store
     from fuzzer.report.gather import of_campaign, of_ledger
     from fuzzer.report.page import page
 
     with open_store(db, create=False) as store:
         contents = of_campaign(store, campaign) if campaign else of_ledger(store)
-    text = page(contents, f"{now()[:16].replace('T', ' ')} UTC by backfuzz {version('backfuzz')}")
-    out.write_text(text)
+    out.write_text(page(contents, made()))
     told = {"file": str(out), "faults": len(contents.faults), "open": len(contents.open)}
     click.echo(json.dumps(told) if as_json else f"{out}: {told['faults']} fault(s), {told['open']} of them open")
+
+
+def require_plots() -> None:
+    """Raises Refusal where what draws a page is missing."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Refusal(f"report needs {' and '.join(missing)}: pip install 'backfuzz[report]'")
+
+
+def made() -> str:
+    """When a page is made, and by what."""
+    from importlib.metadata import version
+
+    from fuzzer.commands.triage import now
+
+    return f"{now()[:16].replace('T', ' ')} UTC by backfuzz {version('backfuzz')}"

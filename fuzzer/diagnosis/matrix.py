@@ -57,10 +57,6 @@ def _release(python: Path) -> str:
     return python.parents[1].name.removeprefix(".venv-")
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split("+")[0].split(".") if part.isdecimal()]
-
-
 def release_of(python: Path) -> str:
     """The version of torch that this Python imports; "" where it imports none."""
     asked = [str(python), "-c", "from importlib.metadata import version; print(version('torch'))"]
@@ -203,9 +199,16 @@ class Span:
     fixed_in: str = ""
 
 
+_BEFORE = {"dev": 0, "a": 1, "b": 2, "rc": 3}  # what comes before a release, oldest first
+
+
 def numbers(release: str) -> tuple[int, ...]:
-    """A release as numbers, to be ordered by."""
-    return tuple(map(int, re.findall(r"\d+", release.split("+")[0])))
+    """A release as numbers, to be ordered by. A nightly build (`2.14.0.dev20261122`) comes before its release."""
+    found = re.match(r"(\d+(?:\.\d+)*)(?:\.?(dev|a|b|rc)(\d*))?", release)
+    if found is None:
+        return ()
+    parts = [*map(int, found[1].split(".")), 0, 0]
+    return *parts[:3], _BEFORE.get(found[2], len(_BEFORE)), int(found[3] or 0)
 
 
 def span(fault: Fault, device: str) -> Span:

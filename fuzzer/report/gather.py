@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.campaign.progress import Point, read_pairs, read_points
+from fuzzer.findings.changes import Changes
 from fuzzer.findings.faults import OPEN, Fault
 from fuzzer.findings.listing import by_promise, urgency
 from fuzzer.findings.query import Wanted
@@ -33,6 +34,7 @@ class Contents:
     scopes      of those findings, the newest by the fault's id.
     counted     what `exercised` was counted over, in words.
     one         whether the page is of one campaign; times are then told since its start.
+    changes     what a night changed, which is told first; None: nothing is told of that.
     """
 
     title: str
@@ -45,6 +47,7 @@ class Contents:
     scopes: Mapping[str, Scope] = field(default_factory=dict)
     counted: str = ""
     one: bool = False
+    changes: Changes | None = None
 
     @property
     def open(self) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from fuzzer.diagnosis.matrix import (
     every_python,
     find_python,
     moved,
+    numbers,
     release_of,
     run_there,
     span,
@@ -158,3 +160,15 @@ def test_a_state_moves_where_a_newer_release_says_so(
     fault: Fault, release: str, outcome: str, state: State | None
 ) -> None:
     assert moved(fault, release, "cpu", outcome) == state
+
+
+def test_a_nightly_build_is_older_than_its_release_and_newer_than_the_one_before() -> None:
+    ordered = ["2.9.1", "2.14.0.dev20261121+cpu", "2.14.0.dev20261122", "2.14.0a0+git12", "2.14.0rc1", "2.14", "2.14.1"]
+    assert all(numbers(older) < numbers(newer) for older, newer in pairwise(ordered))
+    assert numbers("2.14") == numbers("2.14.0+cu130")
+    nightly = "2.14.0.dev20261122"
+    fixed = replace(FAULT, state=State("fixed", fixed_in=nightly))
+    assert moved(replace(FAULT, lives_on=("2.13.0 cpu",)), nightly, "cpu", GONE) == fixed.state
+    came_back = moved(fixed, "2.14.0", "cpu", SHOWS)
+    assert came_back is not None
+    assert came_back.name == "confirmed"

@@ -1,0 +1,207 @@
+"""`backfuzz nightly`: what a new torch changed."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fuzzer.campaign.plan import Plan
+from fuzzer.commands.config import read_config
+from fuzzer.commands.exits import DIFFERS, Refusal, exit_codes
+from fuzzer.commands.group import main
+from fuzzer.commands.matrix import find_pythons, run_under
+from fuzzer.commands.options import db_option, json_option, workers_option
+from fuzzer.commands.recheck import outcome_line, run_again
+from fuzzer.commands.waiting import Waiting
+from fuzzer.findings.changes import Changes, change_lines, changes, encode_changes
+from fuzzer.language.errors import UsageError
+
+REPORT_FILE = Plan.folder / "nightly.json"
+_BOUNDS = {"--minutes", "--duration", "--programs", "--until-plateau"}
+_USUAL_DURATION = "1h"
+
+
+@main.command()
+@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF fuzz]")
+@click.option("--torch", "releases", multiple=True, metavar="RELEASE", help="A release that scripts/fuzz --torch made.")
+@click.option("--python", "pythons", multiple=True, type=click.Path(path_type=Path), help="A Python that has a torch.")
+@click.option("--anyway", is_flag=True, help="Also where this torch was held against the ledger before.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=None, help="A page of HTML, too.")
+@workers_option
+@db_option
+@json_option
+@exit_codes
+def nightly(
+    options: tuple[str, ...],
+    releases: Sequence[str],
+    pythons: Sequence[Path],
+    anyway: bool,
+    out: Path | None,
+    workers: int | None,
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Hold a new torch against the ledger: run its faults again, on other releases those that were not run there yet,
+    and draw fresh programs for an hour; then tell what changed.
+
+    A torch that this folder's last night was of is left. Without --torch and --python the other releases are those of
+    all environments that scripts/fuzz --torch made.
+
+    Exit codes: 0 no fault came back or is new, or this torch was left; 1 one did, or is; 2 usage, or a ledger that
+    cannot be read; 3 this machine cannot run it; 130 interrupted.
+    """
+    from fuzzer.commands.triage import now
+    from fuzzer.diagnosis.matrix import release_of
+    from fuzzer.findings.faults import release as numbered
+    from fuzzer.findings.store import open_store
+
+    words = campaign_words(options, db, workers, f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
+    _require_page(out)
+    release, last = numbered(release_of(Path(sys.executable))), last_night()
+    if last.get("torch") == release and not anyway:
+        click.echo(json.dumps(last) if as_json else f"torch {release} was looked at on {last['time']}: nothing is new")
+        return
+    others = [python for python in find_pythons(releases, pythons) if python != Path(sys.executable)]
+    with open_store(db) as store:
+        before = store.faults()
+    with Waiting(f"torch {release}: the ledger's faults run again"):
+        again = run_again(db, workers)[1] if before else []
+    runs = run_missing(others, db, workers)
+    code, totals = run_campaign(words)
+    runs += run_missing(others, db, workers)
+    with open_store(db) as store:
+        told = changes(before, store.faults())
+    night = {"torch": release, "time": now(), "again": again, "matrix": runs, "campaign": totals, "changes": told,
+             "command": "backfuzz fuzz " + shlex.join(words)}  # fmt: skip
+    _tell(night, told, as_json, out, db)
+    if code not in (0, DIFFERS):
+        raise SystemExit(code)
+    _keep(night)
+    raise SystemExit(DIFFERS if told.bad else 0)
+
+
+def campaign_words(given: Sequence[str], db: Path, workers: int | None, seed: str) -> list[str]:
+    """The options of the campaign: those given, and a seed and an end where neither they nor a file name one.
+    Raises UsageError."""
+    named = {word.partition("=")[0] for word in given}
+    if "--db" in named:
+        raise UsageError("--db is of the whole night: it stands before `--`")
+    named |= {f"--{name}" for name in read_config()[1].get("fuzz", {})}
+    words = ["--db", str(db), *given]
+    words += [] if workers is None else ["--workers", str(workers)]
+    words += [] if "--seed" in named else ["--seed", seed]
+    return words + ([] if named & _BOUNDS else ["--duration", _USUAL_DURATION])
+
+
+def run_missing(pythons: Sequence[Path], db: Path, workers: int | None) -> list[dict[str, Any]]:
+    """Run what is not closed under each Python, on the devices of this machine, where the ledger does not know yet
+    whether it shows there: a row for each."""
+    from fuzzer.diagnosis.matrix import ask_of, release_of
+    from fuzzer.execution.place import runs_here
+    from fuzzer.findings.faults import OPEN
+    from fuzzer.findings.faults import release as numbered
+    from fuzzer.findings.store import open_store
+
+    rows: list[dict[str, Any]] = []
+    for python in pythons:
+        release = numbered(release_of(python))
+        with open_store(db) as store:
+            faults = {fault.id: fault for fault in store.faults() if fault.state.name in OPEN}
+            asked = ask_of({name: store.variants(name) for name in faults})
+        known = {(name, place.partition(":")[0]) for name, f in faults.items()
+                 for place in (*f.lives_on, *f.gone_on, *f.unsaid)}  # fmt: skip
+        missing = {(name, device): own for (name, device), own in asked.items()
+                   if runs_here(device) and (name, f"{release} {device}") not in known}  # fmt: skip
+        if release and missing:
+            rows += run_under(python, missing, db, workers)
+    return rows
+
+
+def run_campaign(words: Sequence[str]) -> tuple[int, dict[str, Any]]:
+    """Its exit code and summary; {} where it has none. A process of its own: how it ends is no end of the night."""
+    command = [sys.executable, "-m", "backfuzz", "fuzz", *words, "--json"]
+    # in a group of its own, so that a terminal's Ctrl-C reaches it once: from here
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, process_group=0)
+    with running, _signals_to(running):
+        lines = running.communicate()[0].strip().splitlines()
+    summary = lines[-1] if lines and lines[-1].startswith("{") else "{}"
+    return running.returncode, json.loads(summary)
+
+
+@contextlib.contextmanager
+def _signals_to(running: subprocess.Popen[str]) -> Iterator[None]:
+    """What would end this command is handed on to the campaign, which then ends cleanly."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, lambda caught, _: running.send_signal(caught)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def last_night() -> dict[str, Any]:
+    """What the last whole night in this folder told; {} where there was none."""
+    try:
+        found: dict[str, Any] = json.loads(REPORT_FILE.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _keep(night: Mapping[str, Any]) -> None:
+    REPORT_FILE.parent.mkdir(parents=True, exist_ok=True)
+    REPORT_FILE.write_text(json.dumps(_encode(night), indent=1) + "\n")
+
+
+def _encode(night: Mapping[str, Any]) -> dict[str, Any]:
+    return {**night, "changes": encode_changes(night["changes"])}
+
+
+def _tell(night: Mapping[str, Any], told: Changes, as_json: bool, out: Path | None, db: Path) -> None:
+    """The report: on standard output, and as a page where one is asked for."""
+    if out is not None:
+        _write_page(out, told, night, db)
+    if as_json:
+        click.echo(json.dumps(_encode(night)))
+        return
+    click.echo(outcome_line(night["torch"], night["again"]))
+    if night["matrix"]:
+        click.echo(f"on other releases: {len(night['matrix'])} run(s) that the ledger lacked")
+    totals = night["campaign"]
+    drawn = f"{totals['programs']} programs in {totals['seconds']} s" if totals else "it has no summary"
+    click.echo(f"{night['command']}: {drawn}")
+    for line in change_lines(told):
+        click.echo(line)
+
+
+def _require_page(out: Path | None) -> None:
+    """Raises Refusal where a page is asked for and cannot be made: before the night, not after."""
+    if out is not None:
+        from fuzzer.commands.report import require_plots
+
+        require_plots()
+        if not out.parent.is_dir():
+            raise Refusal(f"there is no folder {out.parent} for the page")
+
+
+def _write_page(out: Path, told: Changes, night: Mapping[str, Any], db: Path) -> None:
+    from fuzzer.commands.report import made
+    from fuzzer.findings.store import open_store
+    from fuzzer.report.gather import of_ledger
+    from fuzzer.report.page import page
+
+    with open_store(db) as store:
+        contents = replace(of_ledger(store), title=f"torch {night['torch']}: what changed", changes=told)
+    out.write_text(page(contents, made()))
