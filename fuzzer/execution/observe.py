@@ -24,7 +24,7 @@ from fuzzer.execution.usage import Peak, cpu_seconds
 from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Observation, Raised, Subject
 from fuzzer.language import interpret, routes
 from fuzzer.language.devices import synchronise
-from fuzzer.language.private import reset_compiler, saved_tensor_hooks_kept
+from fuzzer.language.private import dispatch_kept, reset_compiler, saved_tensor_hooks_kept
 from fuzzer.language.program import Program, written_leaves
 from fuzzer.language.settings import CUDA_GRAPHS
 from fuzzer.rounding.record import Recorder
@@ -192,7 +192,7 @@ def _run_once(spec: routes.RouteSpec, call: routes.Call, subject: Subject, recor
     # both sides draw the same; torch.manual_seed looks for five kinds of devices, which takes 0.2 ms
     torch.manual_seed(0) if subject.device != "cpu" else torch.default_generator.manual_seed(0)
     if recorder is None:
-        with _operators(subject), thread_count(subject), saved_tensor_hooks_kept():
+        with _operators(subject), thread_count(subject), saved_tensor_hooks_kept(), dispatch_kept():
             results = spec.run(call)
     else:
         with recorder:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from fuzzer.language.errors import UnknownOp, UsageError
-from fuzzer.language.interpret import apply, run_each
+from fuzzer.language.interpret import apply, materialise, run_each
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import REQUIRED, Draw, Limits
-from fuzzer.language.private import fake_mode, needs_memory, real_mode
+from fuzzer.language.private import fake_mode, lacks_forward_mode, needs_memory, real_mode
 from fuzzer.language.program import Node, Program, Region, TensorType, extent, walk
 from fuzzer.language.regions import UnknownRegion
 from fuzzer.language.settings import SAME_DRAWS
@@ -39,6 +39,18 @@ def infer(program: Program) -> dict[str, TensorType]:
     CUDA's autocast gives an output another dtype, autograd casts its cotangent.
     """
     check_draws(program)
+    try:
+        types = _infer_from_fakes(program)
+    except IllTyped as error:
+        small = sum(leaf.type.numel for leaf in program.leaves) <= _MOST_ELEMENTS
+        if not (lacks_forward_mode(error) and small):
+            raise
+        types = _infer_from_values(program)
+    _check_within(program, types)
+    return types
+
+
+def _infer_from_fakes(program: Program) -> dict[str, TensorType]:
     types: dict[str, TensorType] = {}
     room: dict[str, int] = {}  # elements of each leaf's storage; fake tensors do not check it
     with fake_mode(), torch.no_grad(), warnings.catch_warnings(action="ignore"):
@@ -55,15 +67,27 @@ def infer(program: Program) -> dict[str, TensorType]:
                 raise IllTyped(f"{leaf.name}: {error}") from None
             env[leaf.name] = env[leaf.name].conj() if leaf.conj else env[leaf.name]
             types[leaf.name] = leaf.type
-        try:
-            run_each(program, env, lambda node: _type_node(node, env, types))
-        except (UnknownRegion, IllTyped) as error:
-            raise IllTyped(str(error)) from None
-        except Exception as error:  # a region that torch refuses
-            raise IllTyped(f"a region: {_reason(error)}") from None
-        types |= {name: type_of(env[name]) for name in _region_results(program)}
-    _check_within(program, types)
+        _type_body(program, env, types)
     return types
+
+
+def _infer_from_values(program: Program) -> dict[str, TensorType]:
+    """The types that real tensors have: those of the leaves as the program fills them."""
+    types = {leaf.name: leaf.type for leaf in program.leaves}
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+        _type_body(program, dict(materialise(program.leaves)), types)
+    return types
+
+
+def _type_body(program: Program, env: dict[str, Any], types: dict[str, TensorType]) -> None:
+    """The types of what the program computes from these leaves. Raises IllTyped."""
+    try:
+        run_each(program, env, lambda node: _type_node(node, env, types))
+    except (UnknownRegion, IllTyped) as error:
+        raise IllTyped(str(error)) from None
+    except Exception as error:  # a region that torch refuses
+        raise IllTyped(f"a region: {_reason(error)}") from None
+    types |= {name: type_of(env[name]) for name in _region_results(program)}
 
 
 def _region_results(program: Program) -> list[str]:

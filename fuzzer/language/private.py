@@ -39,6 +39,7 @@ forget_sizes         torch._dynamo.pgo.reset_code_state
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
 in_memory            torch.Tensor._is_zerotensor (tried on 2.13.0)
+dispatch_kept        torch._C._PreserveDispatchKeyGuard
 in_transform, memory_of  torch._C._functorch.{peek_interpreter_stack, is_functorch_wrapped_tensor, get_unwrapped}
 higher_order         torch._higher_order_ops.{cond, map, scan, while_loop}: control flow as operations
 is_fake              torch._subclasses.FakeTensor
@@ -53,6 +54,7 @@ import importlib
 import logging
 import re
 import tempfile
+import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -70,7 +72,26 @@ CONFIGS = {
 MOST_FAKES = 1 << 16  # results in torch's cache of them, at about a kilobyte each: it forgets none by itself
 
 
-def fake_mode() -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def dispatch_kept() -> Iterator[None]:
+    """What is within leaves operations to be dispatched as before, also where it raises.
+
+    What torch keeps in the frames of an exception changes how operations are dispatched once these are gone (a
+    derivative by forward mode of fake tensors, torch 2.13): then nothing has a derivative any more. So they go first.
+    """
+    with torch._C._PreserveDispatchKeyGuard():
+        try:
+            yield
+        except Exception as error:
+            raised: BaseException | None = error
+            while raised is not None:
+                traceback.clear_frames(raised.__traceback__)
+                raised = raised.__cause__ or raised.__context__
+            raise
+
+
+@contextlib.contextmanager
+def fake_mode() -> Iterator[None]:
     """A mode under which tensors have a type and no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -78,7 +99,8 @@ def fake_mode() -> contextlib.AbstractContextManager[Any]:
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     if FakeTensorMode.cache_info().size > MOST_FAKES:  # a campaign of weeks types millions of programs
         FakeTensorMode.cache_clear()
-    return FakeTensorMode()
+    with dispatch_kept(), FakeTensorMode():
+        yield
 
 
 def real_mode() -> contextlib.AbstractContextManager[Any]:
@@ -96,6 +118,11 @@ def needs_memory(error: Exception) -> bool:
     from torch._subclasses.fake_tensor import DataDependentOutputException
 
     return isinstance(error, DataDependentOutputException) or str(error).startswith("setStorage")
+
+
+def lacks_forward_mode(error: Exception) -> bool:
+    """Whether fake tensors were at fault: some operations have no forward mode on them (pytorch #160508, #197090)."""
+    return "INTERNAL ASSERT FAILED" in str(error) and "is_inference()" in str(error)
 
 
 def config_module(prefix: str) -> Any:

@@ -72,6 +72,20 @@ def test_a_node_that_fake_tensors_cannot_type_is_typed_on_ones(monkeypatch: pyte
     assert seen["v0"] == seen["v1"] == TensorType("f32", (3, 4), (1, 3))
 
 
+FORWARD = """x0 = leaf(f32[3, 4])
+with jvp(x0):
+    v0 = {0}
+backward(v0, cotangent(f32[{1}]))
+"""
+
+
+def test_forward_mode_that_fake_tensors_lack_is_typed_on_values_and_leaves_nothing_behind() -> None:
+    for made, shape in (("quantile(x0, dim=1, q=0.25)", (3,)), ("sin(x0)", (3, 4))):
+        program = parse(HEAD + FORWARD.format(made, ", ".join(map(str, shape))))
+        assert infer(program)["v0"].shape == shape
+    assert (torch.ones((), requires_grad=True) * 2).requires_grad
+
+
 def test_inference_allocates_no_data() -> None:
     leaves = "x0 = leaf(f32[268435456, 1])\nx1 = leaf(f32[1, 268435456])\n"  # the largest there may be
     huge = infer(parse(HEAD + leaves + "v0 = mul(x0, x1)\nv1 = exp(v0)"))
