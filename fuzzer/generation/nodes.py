@@ -54,12 +54,12 @@ def weighted(rng: random.Random, weights: dict[str, float]) -> str:
     return rng.choices(list(weights), list(weights.values()))[0]
 
 
-def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe:
-    """A recipe: mostly one that suits the op, else a general one."""
+def draw_values(rng: random.Random, dtype: str, suited: Sequence[str], divisor: bool = False) -> Recipe:
+    """A recipe: mostly one that suits the op, else a general one; divisor: an integer is not 0."""
     if dtype == "bool":
         return Recipe("coins")
     if dtype not in DIFFERENTIABLE:
-        return _draw_integers(rng, dtype)
+        return _draw_integers(rng, dtype, divisor)
     if rng.random() < _SPECIAL and _MATRICES.isdisjoint(suited):
         return Recipe(rng.choice(SPECIAL))
     # wider dtypes end where no value of a real program comes
@@ -71,9 +71,9 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str]) -> Recipe
     return Recipe(rng.choices(GENERAL, [0.2 if name == "subnormal" else 1.0 for name in GENERAL])[0])
 
 
-def _draw_integers(rng: random.Random, dtype: str) -> Recipe:
+def _draw_integers(rng: random.Random, dtype: str, divisor: bool) -> Recipe:
     """Small ones, mostly of both signs; else none on one side of zero, near the end of 8 bits."""
-    if rng.random() < 0.6:
+    if rng.random() < 0.6 and not divisor:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     return Recipe("between", (1, 100) if dtype == "u8" or rng.random() < 0.5 else (-100, -1))
 
@@ -209,7 +209,8 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
         if known:
             return rng.choices(known, [_preference(draft, name) for name in known])[0]
     shape = _wished_shape(draft, operand, d, TensorType(dtype, alike, contiguous(alike)) if alike else None, layout)
-    values = Recipe(recipe) if recipe and dtype in DIFFERENTIABLE else draw_values(rng, dtype, operand.values)
+    wished = Recipe(recipe) if recipe and dtype in DIFFERENTIABLE else None
+    values = wished or draw_values(rng, dtype, operand.values, operand.divisor)
     return new_leaf(draft, dtype, shape, values, layout=layout)
 
 
@@ -240,11 +241,14 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
     most = draft.limits.max_numel * (draft.limits.long if draft.linear else 1)
     candidates = [n for n, t in draft.readable() if operand.admits(d, t, shape) and t.numel <= most]
+    if operand.divisor:
+        candidates = [n for n in candidates if draft.types[n].differentiable or bool(draft.env[n].all())]
     if candidates and rng.random() < draft.knobs.reuse:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = _fresh_shape(draft, operand, d, dtype)
-    return _draw_constant(draft, dtype, shape) or new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values))
+    values = draw_values(rng, dtype, operand.values, operand.divisor)
+    return _draw_constant(draft, dtype, shape) or new_leaf(draft, dtype, shape, values)
 
 
 def _draw_constant(draft: Draft, dtype: str, shape: Shape) -> str:

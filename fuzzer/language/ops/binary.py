@@ -33,9 +33,11 @@ def _binary(
     differentiable: bool = True,
     entries: tuple[str, ...] = FROM_SOURCE,
     since: str = "",
+    divides: bool = False,
 ) -> OpSpec:
     """`values` and `others` suit the first and the second operand; `promotes`: dtypes of the second."""
-    operands = (Operand(dtypes=dtypes, values=values), Operand("other", promotes, shape=broadcast, values=others))
+    other = Operand("other", promotes, shape=broadcast, values=others, divisor=divides)
+    operands = (Operand(dtypes=dtypes, values=values), other)
     source = source or f"torch.{name}"
     params: tuple[Operand | Attribute, ...] = (*operands, *attributes)
     return OpSpec(name, FAMILY, source, params, differentiable=differentiable, entries=entries, since=since)
@@ -54,6 +56,7 @@ TABLE = (
         values=("normal", "zeros", "subnormal"),
         others=("positive", "corners"),
         dtypes=NUMBERS,
+        divides=True,
         entries=(*(f"div.{mode}" for mode in ("no_rounding_mode", "floor_rounding", "trunc_rounding")), "true_divide"),
     ),
     _binary(

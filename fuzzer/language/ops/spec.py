@@ -97,6 +97,7 @@ class Operand:
     fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
     within    with a recipe: numbers outside its range are refused when the program is typed, because eager's kernels
               do not look at them on every device, and read what lies beyond or give what nothing promises.
+    divisor   whether integers in it are not 0, by which torch refuses to divide.
     """
 
     name: str = "x"
@@ -113,6 +114,7 @@ class Operand:
     keyword: str | None = None
     fixed: bool = False
     within: bool = False
+    divisor: bool = False
 
     def admitted(self, d: Draw) -> tuple[str, ...]:
         """The dtypes it may have; for the first tensor of an op's list SAME means any in the limits."""
