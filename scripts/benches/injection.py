@@ -30,7 +30,9 @@ import click
 from fuzzer.campaign.bounds import LEAST_FREE_BYTES
 from fuzzer.campaign.patience import BESIDE
 from fuzzer.campaign.shelf import Shelf
+from fuzzer.findings.errors import StoreError
 from fuzzer.findings.store import open_store
+from fuzzer.judgement.verdict import Finding
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FLOWS = 5  # programs after which it flows again
@@ -140,11 +142,28 @@ class Running:
             texts |= {suspect.text for suspect in Shelf(path).suspects()}
         for path in (self.place / "ledger.db", *(path / BESIDE for path in own)):
             if path.exists():
-                with open_store(path, create=False) as store:
-                    found = store.list()
+                found = self._findings(path)
                 kept |= {finding.id for finding in found}
                 texts |= {finding.original for finding in found}
         return len(stored - kept), len(logged - texts)
+
+    def _findings(self, path: Path) -> list[Finding]:
+        """Those of a ledger, which may be written to; on the small disk of a copy, since SQLite follows the links that
+        lead there by their names, which lead elsewhere from here."""
+        if not self.small_disk:
+            with open_store(path, create=False) as store:
+                return store.list()
+        copy = self.folder / "copy.db"
+        for patience in range(100, -1, -1):
+            shutil.copyfile(path, copy)
+            try:
+                with open_store(copy, create=False) as store:
+                    return store.list()
+            except StoreError:  # it was written to meanwhile
+                if not patience:
+                    raise
+                time.sleep(0.05)
+        raise AssertionError("unreachable")
 
     def left_over(self) -> int:
         """Processes, and folders that should be gone."""
