@@ -247,8 +247,9 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = _fresh_shape(draft, operand, d, dtype)
-    values = draw_values(rng, dtype, operand.values, operand.divisor)
-    return _draw_constant(draft, dtype, shape) or new_leaf(draft, dtype, shape, values)
+    if constant := _draw_constant(draft, dtype, shape):
+        return constant
+    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values, operand.divisor))
 
 
 def _draw_constant(draft: Draft, dtype: str, shape: Shape) -> str:
