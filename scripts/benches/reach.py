@@ -11,7 +11,7 @@ import math
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,13 @@ def reach_summary(found: list[Tally], draws: int) -> dict[str, Any]:
     }
 
 
-def hear(device: str, workers: int) -> dict[str, Any]:
-    """Run every program of corpus/reach on this torch; what the oracles say of each."""
-    texts = {path.stem: path.read_text() for path in sorted(CORPUS.glob("*.prog"))}
-    task = Task(place=Place(Subject("eager", device), Subject("inductor", device)), fresh=True)
+def hear(device: str, workers: int, only: Collection[int] = ()) -> dict[str, Any]:
+    """Run every program of corpus/reach on this torch, or those of these threads; what the oracles say of each."""
+    wanted = {f"pytorch_{number}" for number in only}
+    paths = [path for path in sorted(CORPUS.glob("*.prog")) if not only or path.stem in wanted]
+    texts = {path.stem: path.read_text() for path in paths}
+    place = Place(Subject("eager", device), Subject("inductor", device))
+    task = Task(place=place, fresh=True, also=("gradients_are_derivatives",))
     with Pool(workers, [device]) as pool:
         reports = examine_all(pool, [(task, text) for text in texts.values()])
     rows = {name: _said(report) for name, report in zip(texts, reports, strict=True)}
@@ -133,15 +136,18 @@ def _table(figures: dict[str, Any]) -> list[str]:
 @click.command("reach")
 @click.option("--draws", default=SOON, show_default=True, type=click.IntRange(1), help="How many.")
 @click.option("--hear", "heard", is_flag=True, help="Instead: run each program of corpus/reach on this torch.")
+@click.option("--only", multiple=True, type=int, metavar="NUMBER", help="With --hear: the programs of these threads.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda: whose settings are drawn.")
 @click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def reach_command(draws: int, heard: bool, seed: int, device: str, workers: int | None, as_json: bool) -> None:
+def reach_command(
+    draws: int, heard: bool, only: tuple[int, ...], seed: int, device: str, workers: int | None, as_json: bool
+) -> None:
     """Draws until a program could show each reported fault of docs/reach.md; nothing is compiled."""
     many = workers or default_workers([device if heard else "cpu"])
     if heard:
-        figures = hear(device, many)
+        figures = hear(device, many, only)
     else:
         place = Place(Subject("eager", device), Subject("inductor", device))
         figures = measure_reach(replace(Task(place, seed), routes=ANY_BACKEND), draws, many)

@@ -6,7 +6,7 @@ has the fault, a device, or values that only a run would show, is not its busine
 
 from __future__ import annotations
 
-from benches.triggers import indexing, layers, memory, numbers, reductions, windows
+from benches.triggers import bodies, indexing, layers, memory, numbers, reductions, windows
 from benches.triggers.kinds import Trigger
 from benches.triggers.sketch import Sketch
 from fuzzer.language.program import Program
@@ -21,6 +21,7 @@ TRIGGERS: dict[str, Trigger] = {
         numbers.TABLE,
         windows.TABLE,
         layers.TABLE,
+        bodies.TABLE,
     )
     for number, trigger in table.items()
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benches.triggers.kinds import HALF, Trigger
+from benches.triggers.kinds import HALF, Trigger, numbers
 from benches.triggers.sketch import RESHAPERS, TRANSPOSERS, Sketch
 
 _ADDS = ("index_add", "scatter_add", "index_put")
@@ -29,6 +29,16 @@ def added_to_one_row_and_read_back(s: Sketch) -> bool:
                 if beside:
                     return True
     return False
+
+
+def embedded_from_the_end(s: Sketch) -> bool:
+    """An embedding is asked for a row by a negative index."""
+    return any(
+        any(n < 0 for n in numbers(recipe))
+        for node in s.of("embedding", "embedding_bag", "embedding_bag_weighted")
+        for recipe in [s.recipe(node.uses[1])]
+        if recipe is not None and recipe.name == "data"
+    )
 
 
 def gathered_in_bfloat16(s: Sketch) -> bool:
@@ -74,4 +84,5 @@ TABLE: dict[int, Trigger] = {
     191861: read_by_index_and_transposed_under_threads,
     187027: repeated_and_reversed,
     97758: remainder_by_a_norm,
+    151918: embedded_from_the_end,
 }

@@ -28,6 +28,16 @@ def attention_by_permuted_keys(s: Sketch) -> bool:
     return False
 
 
+def attention_by_a_negative_factor(s: Sketch) -> bool:
+    """softmax(q k) v in which the scores are multiplied by a negative number."""
+    for last in s.of(*_PRODUCTS):
+        weights = s.made_by(last.uses[0], ("softmax",))
+        scaled = weights and s.made_by(weights.uses[0], ("mul_scalar", "rmul_scalar"))
+        if scaled and s.attr(scaled, "other") < 0 and s.made_by(scaled.uses[0], _PRODUCTS):
+            return True
+    return False
+
+
 def attention_of_symbolic_sizes(s: Sketch) -> bool:
     """scaled_dot_product_attention with symbolic sizes and no scale of its own."""
     return s.dynamic and any(s.attr(node, "scale") is None for node in s.of("scaled_dot_product_attention"))
@@ -88,6 +98,7 @@ def run_under_cuda_graphs(s: Sketch) -> bool:
 
 TABLE: dict[int, Trigger] = {
     195320: attention_by_permuted_keys,
+    105190: attention_by_a_negative_factor,
     144021: attention_of_symbolic_sizes,
     110832: attention_to_wider_values,
     193061: norms_modulated_by_chunks,

@@ -148,6 +148,37 @@ def scattered_and_copied_back(s: Sketch) -> bool:
     return False
 
 
+def put_into_an_expansion_of_an_input(s: Sketch) -> bool:
+    """An input is read, and then written by index through an expansion of itself, fewer indices than dimensions."""
+    for node in s.of("index_put_"):
+        expansion = s.made_by(node.uses[0], EXPANDERS)
+        storage = s.storage(node.uses[0])
+        shape = s.shape(node.uses[0])
+        if expansion is None or storage not in s.leaves or shape is None or len(_indices(node)) >= len(shape):
+            continue
+        readers = s.readers.get(storage, ())
+        if any(s.order[r.outs[0]] < s.order[node.outs[0]] and r.op not in EXPANDERS for r in readers):
+            return True
+    return False
+
+
+def expanded_output(s: Sketch) -> bool:
+    """An output is the expansion of a computed value."""
+    outputs = (output.value for output in s.program.outputs if output.cotangent is not None)
+    made = (s.made_by(name, EXPANDERS) for name in outputs)
+    return any(node is not None and s.expands(node) and s.storage(node.uses[0]) not in s.leaves for node in made)
+
+
+def part_of_an_input_written(s: Sketch) -> bool:
+    """An input of several dimensions, one of them of size 1, is written in place through a select of that one."""
+    for _, target in s.written():
+        part = s.made_by(target, ("select",))
+        shape = s.shape(part.uses[0]) if part is not None and s.storage(target) in s.leaves else None
+        if part is not None and shape and len(shape) > 3 and shape[s.attr(part, "dim")] == 1:
+            return True
+    return False
+
+
 TABLE: dict[int, Trigger] = {
     174074: written_back_through_repeated_indices,
     114464: exchanged_within_a_reshaped_clone,
@@ -160,4 +191,7 @@ TABLE: dict[int, Trigger] = {
     188084: added_into_an_expansion,
     174963: as_strided_of_a_permuted_value,
     195451: scattered_and_copied_back,
+    175791: put_into_an_expansion_of_an_input,
+    184088: expanded_output,
+    94960: part_of_an_input_written,
 }

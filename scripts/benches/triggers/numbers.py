@@ -7,8 +7,10 @@ import struct
 from benches.triggers.kinds import (
     HALF,
     Trigger,
+    holds_negative,
     holds_nonfinite,
     holds_zero,
+    is_constant,
     is_zero_constant,
     may_be_minus_zero,
     may_be_nan,
@@ -20,6 +22,7 @@ from benches.triggers.sketch import Sketch
 _CASTS = ("to", "float", "double", "half", "bfloat16")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "gt_scalar", "le_scalar")
 _INTEGERS = ("i64", "i32", "i16", "i8", "u8")
+_PARTIAL = ("acosh", "log", "log2", "log10", "asin", "acos", "atanh")
 _SMALLEST_HALF = 2.0**-25  # float16 rounds this and less to zero
 
 
@@ -92,8 +95,11 @@ def minus_zero_plus_zero(s: Sketch) -> bool:
 
 
 def angle_of_nan(s: Sketch) -> bool:
-    """The angle of a value that may be NaN."""
-    return any(may_be_nan(s, node.uses[0]) for node in s.of("angle"))
+    """The angle of a value that may be NaN, or the sine of an arctangent of one."""
+    if any(may_be_nan(s, node.uses[0]) for node in s.of("angle")):
+        return True
+    inner = (s.made_by(node.uses[0], ("atan",)) for node in s.of("sin", "cos"))
+    return any(node is not None and may_be_nan(s, node.uses[0]) for node in inner)
 
 
 def nonfinite_times_zero(s: Sketch) -> bool:
@@ -163,6 +169,74 @@ def root_of_an_unseen_summand(s: Sketch) -> bool:
     return False
 
 
+def nan_with_a_factor_zero(s: Sketch) -> bool:
+    """addmm or its kin of what may be NaN or infinite, with a factor 0 for it."""
+    for node in s.of("addmm", "baddbmm", "addmv", "addbmm", "addr"):
+        ignored = (node.uses[2:] if s.attr(node, "beta") == 0 else ()) + (
+            node.uses[:2] if s.attr(node, "alpha") == 0 else ()
+        )
+        if any(holds_nonfinite(s.recipe(name)) for name in ignored):
+            return True
+    return False
+
+
+def inverse_of_a_complex_matrix(s: Sketch) -> bool:
+    """The pseudo-inverse or square root of a complex matrix, and its gradient is wanted."""
+    return any(
+        (s.dtype(node.uses[0]) or "").startswith("c") and s.tracked(node.uses[0])
+        for node in s.of("pinv", "pinverse", "pinv_hermitian")
+    )
+
+
+def _folds(s: Sketch, name: str) -> bool:
+    """Whether a value is computed from constants alone."""
+    node = s.maker.get(name)
+    return node is not None and (is_constant(s, name) or all(_folds(s, n) for n in node.uses))
+
+
+def softmax_of_nan(s: Sketch) -> bool:
+    """softmax of what was computed from constants alone, by a function that not every number is in the domain of."""
+    for node in s.of("softmax", "log_softmax", "softmin"):
+        partial = any(n.op in _PARTIAL for n in s.ancestors(node.uses[0]))
+        if partial and _folds(s, node.uses[0]):
+            return True
+    return False
+
+
+def norm_of_an_infinite_constant(s: Sketch) -> bool:
+    """A layer norm of the logarithm of a constant zero."""
+    return any(
+        logarithm is not None and is_zero_constant(s, logarithm.uses[0])
+        for node in s.of("layer_norm", "rms_norm", "native_layer_norm")
+        for logarithm in [s.made_by(node.uses[0], ("log", "log2", "log10"))]
+    )
+
+
+def margin_that_half_precision_does_not_hold(s: Sketch) -> bool:
+    """margin_ranking_loss in half precision, at the very number to which its margin is rounded."""
+    for node in s.of("margin_ranking_loss"):
+        dtype, recipe, margin = s.dtype(node.uses[0]), s.recipe(node.uses[0]), float(s.attr(node, "margin", 0.0))
+        if dtype not in HALF or recipe is None or recipe.name not in ("data", "around"):
+            continue
+        if rounded(margin, dtype) != margin and rounded(margin, dtype) in {abs(n) for n in numbers(recipe)}:
+            return True
+    return False
+
+
+def integers_times_a_fraction(s: Sketch) -> bool:
+    """Computed int32 numbers, made floating and multiplied by a number."""
+    return any(
+        cast is not None and s.dtype(cast.uses[0]) == "i32" and cast.uses[0] not in s.leaves
+        for node in s.of("mul_scalar", "rmul_scalar")
+        for cast in [s.made_by(node.uses[0], _CASTS)]
+    )
+
+
+def quotient_by_what_relu_made_zero(s: Sketch) -> bool:
+    """The sign of relu's zero is seen, of a negative number."""
+    return any(holds_negative(s.recipe(n.uses[0])) and sees_sign(s, n.outs[0]) for n in s.of("relu", "relu_"))
+
+
 TABLE: dict[int, Trigger] = {
     185472: bound_that_half_precision_does_not_hold,
     187336: sign_of_log_ndtr,
@@ -177,4 +251,11 @@ TABLE: dict[int, Trigger] = {
     184101: modulus_of_a_transposed_complex,
     171665: conjugate_in_a_checkpoint,
     183605: root_of_an_unseen_summand,
+    196596: nan_with_a_factor_zero,
+    197084: inverse_of_a_complex_matrix,
+    188225: softmax_of_nan,
+    190417: norm_of_an_infinite_constant,
+    185517: margin_that_half_precision_does_not_hold,
+    97124: integers_times_a_fraction,
+    101009: quotient_by_what_relu_made_zero,
 }

@@ -130,6 +130,24 @@ def extremum_of_truths(s: Sketch) -> bool:
     return any(s.dtype(node.uses[0]) == "bool" for node in s.of("max", "min"))
 
 
+def place_of_the_least_truth(s: Sketch) -> bool:
+    """min along a dimension of bools, and its place is read."""
+    return any(s.dtype(node.uses[0]) == "bool" and node.outs[1] in s.readers for node in s.of("min"))
+
+
+def position_as_a_number(s: Sketch) -> bool:
+    """A position of an extremum, made floating."""
+    return any(s.made_by(node.uses[0], (*_POSITIONS, "argsort")) is not None for node in s.of("to", "float", "double"))
+
+
+def least_of_short_integers(s: Sketch) -> bool:
+    """An extremum of computed int16 numbers or bytes."""
+    return any(
+        s.dtype(node.uses[0]) in ("i16", "i8", "u8") and node.uses[0] not in s.leaves
+        for node in s.of("min_all", "max_all", "amin", "amax", "min", "max")
+    )
+
+
 def _padded(s: Sketch, name: str) -> bool:
     return any(node.op in ("pad", "constant_pad_nd") for node in s.ancestors(name))
 
@@ -172,6 +190,9 @@ TABLE: dict[int, Trigger] = {
     183250: long_product,
     191499: extremum_of_bytes,
     143568: extremum_of_truths,
+    184893: place_of_the_least_truth,
+    97127: position_as_a_number,
+    96487: least_of_short_integers,
     196681: product_with_its_own_permutation,
     179931: sum_of_long_odd_rows,
 }

@@ -83,10 +83,13 @@ class Sketch:
         """The nodes of these ops, in order."""
         return (node for node in self.nodes if node.op in ops)
 
+    def regions(self, kind: str) -> Iterator[Region]:
+        """The regions of this kind, in order."""
+        return (s for s in statements(self.program.body) if isinstance(s, Region) and s.kind == kind)
+
     def inside(self, kind: str) -> set[str]:
         """First results of the nodes that stand in a region of this kind."""
-        regions = [s for s in statements(self.program.body) if isinstance(s, Region) and s.kind == kind]
-        return {node.outs[0] for region in regions for node in walk(region.body)}
+        return {node.outs[0] for region in self.regions(kind) for node in walk(region.body)}
 
     # ---------------------------------------------------------------- where a value comes from
 
