@@ -135,6 +135,7 @@ CANARIES: tuple[Canary, ...] = (
         twin="slice_scatter_since_2_12",
     ),
     Canary("eager_gradient_scaled", "sigmoid", "gradients_agree", "eager-suspect"),
+    Canary("eager_gradient_scaled", "sigmoid", "gradients_are_derivatives", "eager-suspect"),
     Canary("product_not_rounded", "contraction", "outputs_agree", "rounding-sensitive", "forward"),
     Canary("relu_compile_error", "relu", "compile_does_not_raise", "raises", "forward"),
     # last, because on CUDA it costs its worker the context

@@ -51,6 +51,7 @@ class CandidateCache:
         self.built: set[str] = set()  # texts that a stage could not run: they were built
         self.running: dict[str, Future[Report]] = {}
         self.stages: dict[str, CandidateCache] = {}
+        self.asked: dict[tuple[str, ...], CandidateCache] = {}
         self.lock = threading.Lock()
 
     def at(self, stage: str) -> CandidateCache:
@@ -60,6 +61,16 @@ class CandidateCache:
                 staged = replace(self.task, place=self.task.place.at(stage))
                 self.stages[stage] = type(self)(self.pool, staged, self.batch, self.examine, self.task.final)
             return self.stages[stage]
+
+    def asking(self, also: tuple[str, ...]) -> CandidateCache:
+        """What candidates show where these oracles are asked; kept apart from where they are not."""
+        if also == self.task.also:
+            return self
+        with self.lock:
+            if also not in self.asked:
+                asked = replace(self.task, also=also)
+                self.asked[also] = type(self)(self.pool, asked, self.batch, self.examine, self.task.final)
+            return self.asked[also]
 
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
         texts = [show(p) for p in batch]

@@ -19,7 +19,7 @@ from fuzzer.execution.pipeline import without_settings
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import RUNS, Verification, examine_all, matching, verify
 from fuzzer.findings.store import open_store
-from fuzzer.judgement.oracles import about_bare
+from fuzzer.judgement.oracles import ASKED, about_bare
 from fuzzer.judgement.promise import why_unsupported
 from fuzzer.judgement.verdict import FINDINGS, Finding, Signature, Verdict, without_paths
 from fuzzer.language.program import Program
@@ -77,7 +77,9 @@ def triage_suspect(
     minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
-    pool, task = cache.pool, replace(plan.task, fixed=())
+    own = {suspect.signature.oracle} & {*ASKED} - {*plan.task.also}  # a share of programs is asked it: so is this one
+    pool, task = cache.pool, replace(plan.task, fixed=(), also=(*plan.task.also, *own))
+    cache = cache.asking(task.also)
     if suspect.stage and recognised:  # known faults are met for a tenth of what building it takes
         there = replace(task, place=task.place.at(suspect.stage))
         if met := met_as_known(suspect.text, suspect.signature, plan.db, plan.known, there, pool):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from fuzzer.findings.sides import Sides
+from fuzzer.findings.slope import compare_with_quotient
 from fuzzer.judgement.verdict import Comparison, Signature
 from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.program import DIFFERENTIABLE, written_leaves
@@ -286,6 +287,11 @@ def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
     return text
 
 
+def _quotient(sides: Sides) -> list[str]:
+    """Eager's gradient is compared with a difference quotient of its forward."""
+    return compare_with_quotient(sides, f"[{_double(sides)} for t in {sides.inputs(sides.base)}]")
+
+
 def _double(sides: Sides) -> str:
     """An input t in float64. Where gradients are accumulated it must be a leaf."""
     leaf = ".detach()" if ROUTES[sides.program.route.name].script.into_grad else ""
@@ -359,11 +365,13 @@ class Check:
 
 
 _VALUES = Check(_values)
-_OF_EAGER = ("eager_survives", "errors_agree")  # what eager does is looked at, whatever the class
+# What eager does is looked at, whatever the class.
+_OF_EAGER = ("eager_survives", "errors_agree", "gradients_are_derivatives")
 CHECKS: dict[str, Check] = {
     "metadata_agrees": Check(_metadata),
     "inputs_untouched": Check(_inputs_untouched, title=_written_title),
     "eager_survives": Check(_eager_survives),
+    "gradients_are_derivatives": Check(_quotient),
     "errors_agree": Check(_raises_too, title=lambda signature: "runs what eager refuses"),
     "rerun_is_identical": Check(_rerun_is_equal),
     "zero_signs_agree": Check(_zero_signs),

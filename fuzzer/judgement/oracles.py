@@ -22,6 +22,7 @@ from fuzzer.judgement.comparison import (
     within_storage,
     worst_element,
 )
+from fuzzer.judgement.derivatives import gradients_are_derivatives
 from fuzzer.judgement.edges import left_to_range, sees_zero_sign
 from fuzzer.judgement.promise import promised_error, why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
@@ -367,6 +368,7 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(memory_is_sane),
     # a compile costs as much as all else of a trial, and none of the first 224 findings came by it
     Oracle(settings_agree, asked=True, share=1 / 64, bare=True),
+    Oracle(gradients_are_derivatives, asked=True),  # eager alone is on trial
     Oracle(zero_signs_agree, asked=True),  # torch promises no sign; what shows it is another matter
 )
 ASKED = tuple(oracle.name for oracle in ORACLES if oracle.asked)

@@ -26,6 +26,7 @@ EAGER_DIES, EAGER_RAISES = "eager dies", "eager alone raises"
 _SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic": DIFFERS, "costly": DIFFERS}
 UNASKED = "not diagnosed"  # where numbers differ, and nobody has asked which are wrong
 OF_EAGER = "eager alone: "  # how the pattern of what eager does, and the compiled side does not, begins
+NO_DERIVATIVE = "no derivative"  # the pattern of a gradient of eager's that its own forward contradicts
 VALUES = ("all-zero", "constant-ratio", "scattered", "other", "nonfinite")  # patterns of wrong numbers
 
 
@@ -33,6 +34,8 @@ def side_by_class(signature: Signature) -> str:
     """Which side it is where that is no question of numbers; "" where it is one."""
     if signature.pattern.startswith(OF_EAGER):
         return EAGER_DIES if signature.verdict == "crashes" else EAGER_RAISES
+    if signature.pattern == NO_DERIVATIVE:
+        return EAGER
     if signature.verdict in _SIDES:
         return _SIDES[signature.verdict]
     if signature.verdict in ("nonfinite-differs", "signed-zero") or signature.pattern in VALUES:

@@ -35,6 +35,7 @@ from benches import (
 )
 from benches.agreement import agreement_command
 from benches.cells import cells_command
+from benches.derivatives import derivatives_command
 from benches.diagnosis import diagnosis_command
 from benches.hearing import hearing_command
 from benches.hostile import hostile_command
@@ -432,6 +433,7 @@ def stages_command(
 
 main.add_command(reach.reach_command)
 main.add_command(cells_command)
+main.add_command(derivatives_command)
 
 _TABLE = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,
           "files": 5, "seconds": 7, "note": 0}  # fmt: skip
