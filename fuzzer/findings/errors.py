@@ -83,3 +83,5 @@ def store_errors(path: Path) -> Iterator[None]:
         raise kind(f"{path} {advice} ({error})") from error
     except json.JSONDecodeError as error:
         raise CorruptStore(f"{path} is damaged: a row holds no JSON ({error})") from error
+    except UnicodeDecodeError as error:
+        raise CorruptStore(f"{path} is damaged: names in it are no text ({error})") from error

@@ -18,3 +18,8 @@ def test_an_error_of_sqlite_is_one_line_that_names_the_file() -> None:
     locked.sqlite_errorcode = sqlite3.SQLITE_BUSY
     with pytest.raises(LockedStore, match=r"^a\.db is locked by another program"), store_errors(Path("a.db")):
         raise locked
+
+
+def test_damage_that_sqlite_tells_in_no_text_is_told_as_damage() -> None:
+    with pytest.raises(CorruptStore, match=r"^a\.db is damaged: names in it are no text"), store_errors(Path("a.db")):
+        b"\xc9\x01".decode()
