@@ -26,7 +26,7 @@ PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 OURS = {"backfuzz", "fuzzer", "minimizer"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-USERS, DEVELOPERS = {"flag_gems", "pytest", "report"}, {"bench", "docs", "test"}  # for whom an extra is
+USERS, DEVELOPERS = {"flag_gems", "pytest", "ray", "report"}, {"bench", "docs", "test"}  # for whom an extra is
 IMPORTED_AS = {"pillow": "PIL"}
 MARKED = "from pathlib import Path\nPath({marker!r}).write_text(__name__)\n"
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fuzzer.campaign.bounds import Bounds, Room, compiler_of
+from fuzzer.campaign.bounds import Room, compiler_of
 from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.heartbeat import Heartbeat, RotatingLog, free_bytes, now
 from fuzzer.campaign.plan import Plan
@@ -31,10 +31,10 @@ from fuzzer.campaign.triage import Triage
 from fuzzer.campaign.undrawn import Undrawn
 from fuzzer.execution.batch import left_over
 from fuzzer.execution.capacity import cores
-from fuzzer.execution.executor import Stopped, stop_all
 from fuzzer.execution.folders import alone, remove_own
+from fuzzer.execution.interface import Stopped, stop_all
 from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import Pool
+from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
 from fuzzer.execution.worker import INTERNAL_ERROR
 from fuzzer.findings.store import CampaignRecord as Record
 from fuzzer.findings.store import StoreError, open_store
@@ -66,10 +66,11 @@ def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None
     say(f"{len(found)} canaries rang, their twins were silent")
 
 
-def _bounded(bounds: Bounds) -> dict[str, Any]:
-    """What a Pool is told of a campaign's bounds."""
-    deadline = {} if bounds.deadline is None else {"deadline": bounds.deadline}
-    return deadline | ({} if bounds.memory is None else {"memory": bounds.memory})
+def _make_pool(plan: Plan) -> Pool:
+    """The workers of a campaign, within its bounds."""
+    deadline = DEADLINE_SECONDS if plan.bounds.deadline is None else plan.bounds.deadline
+    return Pool(plan.workers, plan.devices, deadline, plan.folder, batch=plan.batch, memory=plan.bounds.memory,
+                cluster=plan.cluster)  # fmt: skip
 
 
 def in_flight(workers: int) -> int:
@@ -147,8 +148,7 @@ class Campaign:
         log = RotatingLog(own / "trials.jsonl")
         with contextlib.ExitStack() as stack:
             try:
-                made = Pool(plan.workers, plan.devices, scratch=plan.folder, batch=plan.batch, **_bounded(plan.bounds))
-                self.pool = pool = stack.enter_context(made)
+                self.pool = pool = stack.enter_context(_make_pool(plan))
                 self.say(plan.writes)
                 self.doing = "canaries"
                 require_canaries(pool, plan, self.say)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuzzer.campaign.bounds import Bounds
+from fuzzer.execution.cluster import Cluster
 from fuzzer.language.devices import HOST, device_row
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Plan:
     db: the ledger.  known: other ledgers, whose faults count as known; they are only read.
     resumed: whether the suspects of the folder's last campaign are taken over.
     on_finding: a command of the shell that is run for each new fault.
+    cluster: on whose machines the workers are; None: on this one.
     folder: for everything else.  corpus: where regressions go; None: nowhere.
     """
 
@@ -47,6 +49,7 @@ class Plan:
     resumed: bool = False
     bounds: Bounds = Bounds()
     on_finding: str = ""
+    cluster: Cluster | None = None
 
     @property
     def devices(self) -> list[str]:

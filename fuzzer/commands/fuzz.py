@@ -31,6 +31,7 @@ from fuzzer.commands.options import (
     workers_option,
 )
 from fuzzer.commands.waiting import starting
+from fuzzer.execution.cluster import LOCAL, RAY, Cluster
 from fuzzer.execution.place import make_task
 from fuzzer.findings.checkout import regressions
 from fuzzer.guidance import CELLS, CHOSEN_FROM, CODE, NAMES, UNBUILT
@@ -61,6 +62,20 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 )
 @device_option
 @workers_option
+@click.option(
+    "--executor",
+    type=click.Choice([LOCAL, RAY]),
+    default=LOCAL,
+    show_default=True,
+    is_eager=True,  # --workers asks which
+    help="Where the workers are: on this machine, or on those of a Ray cluster (pip install 'backfuzz[ray]').",
+)
+@click.option(
+    "--ray-address",
+    default=None,
+    metavar="ADDRESS",
+    help="Of the Ray cluster. Default: RAY_ADDRESS, else the one that runs here, else one of this machine alone.",
+)
 @backend_option
 @compare_option
 @click.option(
@@ -146,6 +161,8 @@ def fuzz(
     seed: int,
     device: str | None,
     workers: int | None,
+    executor: str,
+    ray_address: str | None,
     backend: str,
     compare: tuple[str, str] | None,
     routes: str | None,
@@ -201,10 +218,11 @@ def fuzz(
     task = replace(task, ops=ops_, staged=_share_staged(staged, task, guidance))
     _check_routes(task)
     command = command_line(click.get_current_context(), sys.argv[1:])
-    workers = workers or default_workers(task.place.devices)
+    cluster = _cluster(executor, ray_address, task.place.devices)
+    workers = workers or (cluster.default_workers if cluster else default_workers)(task.place.devices)
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
-    plan = replace(plan, bounds=bounds, on_finding=on_finding)
+    plan = replace(plan, bounds=bounds, on_finding=on_finding, cluster=cluster)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)
@@ -229,6 +247,18 @@ def fuzz(
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)
+
+
+def _cluster(executor: str, address: str | None, devices: Sequence[str]) -> Cluster | None:
+    """Where the workers are; None: on this machine. Raises UsageError."""
+    if executor == LOCAL:
+        if address is not None:
+            raise UsageError(f"--ray-address goes with --executor {RAY}")
+        return None
+    if numbered := [device for device in devices if ":" in device]:
+        raise UsageError(f"--executor {RAY} places workers on GPUs by itself: {numbered[0].partition(':')[0]}, "
+                         f"not {numbered[0]}")  # fmt: skip
+    return Cluster(address or "")
 
 
 def _minutes(minutes: float | None, duration: float | None) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from fuzzer.execution.cluster import RAY
 from fuzzer.findings.faults import STATES
 from fuzzer.language.devices import DEVICE_NAMES
 
@@ -77,7 +78,7 @@ also_option = click.option(
 
 def _some_workers(context: click.Context, parameter: click.Parameter, workers: int | None) -> int | None:
     """So many workers, where the machine can have them. Raises BadParameter."""
-    if workers is not None:
+    if workers is not None and context.params.get("executor") != RAY:
         from fuzzer.execution.capacity import most_workers
 
         if workers > (most := most_workers()):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -20,15 +21,29 @@ from fuzzer.rounding.trace import moved_to
 
 # Blocks that are filled with NaN: their elements, as powers of two, and how many of each.
 _POWERS, _BLOCKS = (7, 9, 11, 13, 15, 18), 6
-# A line a device, bytes free and its name; some modules of torch cannot say how a device is called.
+# A line a device: bytes free, the percentage of its time that it computes, its name. Some modules of torch cannot say
+# how a device is called, or need a package (nvidia-ml-py) to say how busy it is.
 _QUERY = """
 import sys, torch
 module = torch.get_device_module(sys.argv[1])
 for index in range(module.device_count()):
+    try:
+        busy = module.utilization(index)
+    except Exception:
+        busy = 0
     free, _ = torch.accelerator.get_memory_info(index)
-    print(free, getattr(module, "get_device_name", lambda _: "")(index))
+    print(free, busy, getattr(module, "get_device_name", lambda _: "")(index))
 """
 QUERY_SECONDS = 60.0  # importing torch from a cold disk takes 20
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """A device as it is now: bytes free, the share of its time that it computes, and its name, such as NVIDIA H200."""
+
+    free: int = sys.maxsize
+    busy: float = 0.0
+    name: str = ""
 
 
 def count_devices(type: str) -> int:
@@ -48,8 +63,8 @@ def can_fork() -> bool:
     return built is None or (built.type in DEVICES and device_row(built.type).forks and torch.version.hip is None)
 
 
-def query_devices(type: str) -> list[tuple[int, str]]:
-    """Bytes free and the name of each device of a type; none where that cannot be said."""
+def query_devices(type: str) -> list[DeviceState]:
+    """The devices of a type; none where that cannot be said."""
     if not count_devices(type):
         return []
     command = (sys.executable, "-P", "-c", _QUERY, type)
@@ -57,20 +72,19 @@ def query_devices(type: str) -> list[tuple[int, str]]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=QUERY_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return []
-    lines = (line.partition(" ") for line in done.stdout.splitlines())
-    return [(int(free), name) for free, _, name in lines if free.isdecimal()]
+    told = re.findall(r"^(\d+) (\d+) (.*)$", done.stdout, re.MULTILINE)
+    return [DeviceState(int(free), int(busy) / 100, name) for free, busy, name in told]
 
 
 def free_memory(type: str) -> int:
-    """Bytes free on all devices of this type, which workers use in turn; sys.maxsize where that is unknown."""
-    found = query_devices(type)
-    return min(free for free, _ in found) * len(found) if found else sys.maxsize
+    """Bytes free on all devices of this type together; sys.maxsize where that is unknown."""
+    return sum(device.free for device in query_devices(type)) or sys.maxsize
 
 
 @functools.cache
 def device_name(type: str) -> str:
     """The name of the first device of this type, such as NVIDIA H200; "" where that is unknown."""
-    return next((name for _, name in query_devices(type)), "")
+    return next((device.name for device in query_devices(type)), "")
 
 
 def use_device(row: Device, number: int, of: int) -> None:

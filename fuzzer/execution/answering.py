@@ -41,10 +41,9 @@ class Answering:
         self.short = Counter[int]()  # lives in a row
         self.lock = threading.Lock()
 
-    def place(self, number: int) -> int:
-        """The device of the worker of this number: those that answer, in turn; 0 where there is none."""
-        left = [index for index in self.among if index not in self.silent] or self.among
-        return left[number % len(left)] if left else 0
+    def left(self) -> Sequence[int]:
+        """The devices on which a worker may begin: those that answer, all where none does."""
+        return [index for index in self.among if index not in self.silent] or self.among
 
     def lived(self, index: int, tasks: int) -> str:
         """A worker on this device ended by itself after so many tasks. Why there is no use in starting others; "" where

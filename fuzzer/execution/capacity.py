@@ -16,7 +16,7 @@ from fuzzer.language.devices import HOST, accelerator
 # Bytes. A worker begins with 0.3 GiB and grows by 1.5 MB a program, for 200 programs; a C++ compiler runs beside it.
 _WORKER_RAM = 2**30
 # Bytes of a GPU: a context with its libraries and what an allocator keeps; programs themselves are small.
-_WORKER_GPU_MEMORY = 2**30
+WORKER_GPU_MEMORY = 2**30
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -26,7 +26,7 @@ def default_workers(devices: Sequence[str] = ("cpu",)) -> int:
     found = accelerator(devices)
     room = [cores() * (found or HOST).per_core, free_ram() // _WORKER_RAM]
     if found:
-        room.append(free_memory(found.type) // _WORKER_GPU_MEMORY)
+        room.append(free_memory(found.type) // WORKER_GPU_MEMORY)
     return max(1, min(room))
 
 

@@ -7,24 +7,24 @@ up, processes that somebody stopped.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import pickle
 import signal
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import BrokenExecutor, Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-DEADLINE, DIED, CLOSED = "deadline", "died", "closed its pipe"
+from fuzzer.execution.interface import CLOSED, DEADLINE, DIED, Stopped, WorkerEnded, opened
+from fuzzer.execution.usage import resident_bytes
+
 _GIVEN_UP = "given up"
 # Signals that a program under test does not send itself: a person, a service manager, the kernel when memory is out.
 _OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP}
@@ -39,19 +39,6 @@ _BACK_OFF_SECONDS = 60.0  # at most, between two starts that fail
 _MOST_FAILURES = 5  # starts in a row, without one that succeeded: then there is no use in waiting
 # multiprocessing polls all children whenever it starts one, and an exit status can be read once only
 _reaping = threading.Lock()
-
-
-class WorkerEnded(Exception):
-    """A worker ended with a task. why: DEADLINE, DIED or CLOSED;  code: its exit status, negative for a signal;
-    left: what `bury` gave."""
-
-    def __init__(self, why: str, code: int | None, left: Any):
-        super().__init__(f"{why} ({code})")
-        self.why, self.code, self.left = why, code, left
-
-
-class Stopped(BrokenExecutor):
-    """The workers were stopped, or cannot start; the message says why."""
 
 
 @dataclass
@@ -161,7 +148,7 @@ class Executor:
         self.starting: float | None = None
         keepers = [threading.Thread(target=self._keep, args=(n,), daemon=True) for n in range(workers)]
         self.keepers, self.watcher = keepers, threading.Thread(target=self._watch, daemon=True)
-        _open.add(self)
+        opened(self)
         for thread in (*self.keepers, self.watcher):
             thread.start()
 
@@ -178,6 +165,10 @@ class Executor:
     def pids(self) -> list[int]:
         """The processes that run."""
         return [worker.pid for worker in list(self.workers) if worker is not None]
+
+    def resident(self) -> list[int]:
+        """The bytes that each process that runs has in memory."""
+        return list(map(resident_bytes, self.pids()))
 
     def at_work(self) -> list[tuple[int, Future[Any] | None, float]]:
         """Of each process that runs, in the order of their numbers: its id, its task if it has one, and since when."""
@@ -392,24 +383,6 @@ def _end_of(process: BaseProcess) -> int:
         return os.pidfd_open(process.pid or 0)
     except (AttributeError, OSError):  # it may be gone already
         return os.dup(process.sentinel)
-
-
-_open: weakref.WeakSet[Executor] = weakref.WeakSet()
-
-
-def stop_all(why: str = "the workers were stopped") -> None:
-    """Stop every executor of this process, and the fork server: a start may wait until that has imported torch."""
-    companions = set[int]()
-    for executor in list(_open):
-        executor.stop(why)
-        companions |= set(executor.companions())
-    for pid in companions:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-# before multiprocessing's own, which waits for its children
-atexit.register(stop_all)
 
 
 def process_state(pid: int) -> str:

@@ -2,7 +2,7 @@
 
 The executor gives deadlines, restarts and recycling. Added here: a fork server that has torch in memory (a worker
 starts in a fraction of a second, and a replacement is warm), a scrubbed environment, private cache directories removed
-afterwards, GPUs used in turn, a journal and the tail of stderr for the worker that died.
+afterwards, each worker on the GPU with the most room, a journal and the tail of stderr for the worker that died.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from typing import Any
 from fuzzer.execution import worker
 from fuzzer.execution.accelerator import bound_memory, can_fork, count_devices, use_device
 from fuzzer.execution.answering import Answering
-from fuzzer.execution.executor import CLOSED, DEADLINE, Executor, WorkerEnded
+from fuzzer.execution.cluster import Cluster, Crew, RayExecutor, place_crews
+from fuzzer.execution.executor import Executor
 from fuzzer.execution.folders import Folder
+from fuzzer.execution.interface import CLOSED, DEADLINE, AnyExecutor, WorkerEnded
 from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.obituary import report_of_death, top_frame
+from fuzzer.execution.placement import placement
 from fuzzer.execution.trouble import TROUBLE
 from fuzzer.execution.usage import resident_bytes
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation
@@ -210,8 +213,9 @@ class Pool:
     """Workers that run functions of `worker`; a death or a deadline becomes a Report like any other.
 
     workers   processes kept running;  scratch  a directory for what they write, removed at the end.
-    fresh     every task in a process of its own (verification);  gpu  that of the first worker, the others follow.
+    fresh     every task in a process of its own (verification).
     batch     programs that most tasks have;  memory  bytes of the host for all workers together.
+    cluster   on whose machines the workers are; None: on this one.
     """
 
     def __init__(
@@ -221,12 +225,12 @@ class Pool:
         deadline: float = DEADLINE_SECONDS,
         scratch: Path | None = None,
         fresh: bool = False,
-        gpu: int = 0,
         batch: int = 1,
         memory: int | None = None,
+        cluster: Cluster | None = None,
     ):
         check_devices(devices)
-        self.workers, self.deadline, self.gpu = workers, deadline, gpu
+        self.workers, self.deadline = workers, deadline
         self.most = min(_GROWN_BYTES, memory // workers if memory else _GROWN_BYTES)
         self.limit = min(_WORKER_BYTES, memory or _WORKER_BYTES)
         self.kind = (accelerator(devices) or HOST).type
@@ -234,6 +238,7 @@ class Pool:
         named = sorted({int(index) for device in devices if (index := device.partition(":")[2])})
         self.answering = Answering(self.kind, named or range(self.there))
         self.at: dict[int, int] = {}  # the device of each worker's number
+        self.devices: dict[int, int] = {}  # and of each process
         self.folder = Folder(scratch, "pool-")
         self.scratch = self.folder.path
         self.context = multiprocessing.get_context("forkserver")
@@ -242,19 +247,39 @@ class Pool:
         self.deaths = 0
         self.owners: dict[Future[Any], tuple[str, int]] = {}  # the function's name, and of how many programs
         self.finished = 0  # programs
+        self.executor: AnyExecutor
+        if cluster is not None:
+            self.executor = self._on(cluster, {"devices": devices, "fresh": fresh, "batch": batch}, memory)
+            return
         _start_server()
         tasks_each = 1 if fresh else -(-_PROGRAMS_PER_WORKER // batch)
         self.executor = Executor(
             workers, self._start, tasks_each, self._bury, _server, self._grown, _start_server, self._lived
         )
 
+    def _on(self, cluster: Cluster, common: dict[str, Any], memory: int | None) -> AnyExecutor:
+        """The workers on a cluster's machines, each crew with its share of the memory."""
+
+        def settings(crew: Crew) -> dict[str, Any]:
+            share = None if memory is None else memory * crew.workers // self.workers
+            return common | {"workers": crew.workers, "memory": share}
+
+        crews = place_crews(cluster.machines(), self.workers, accelerator(common["devices"]))
+        return RayExecutor(cluster, crews, settings, _Left("", "", ""))
+
     def _start(self, number: int, pipe: Connection) -> BaseProcess:
         _start_server()  # the one that there was may have died
-        self.at[number] = device = self.answering.place(self.gpu + number)
+        self.at[number] = device = placement(self.kind).take(self.answering.left())
         share = 1 / -(-self.workers // max(1, len(self.answering.among)))  # of the memory of a device
         arguments = (str(self.scratch), device, self.kind, self.there, self.limit, share)
         process = self.context.Process(target=worker.serve, args=(pipe, start_worker, arguments), daemon=True)
-        process.start()
+        try:
+            process.start()
+        except BaseException:
+            placement(self.kind).give(device)
+            raise
+        assert process.pid is not None
+        self.devices[process.pid] = device
         return process
 
     def __enter__(self) -> Pool:
@@ -319,10 +344,11 @@ class Pool:
 
     def health(self) -> dict[str, int]:
         """Workers that run, how many died, and the bytes of the host that they take."""
-        pids = self.executor.pids()
-        return {"workers": len(pids), "worker_deaths": self.deaths, "memory_bytes": sum(map(resident_bytes, pids))}
+        sizes = self.executor.resident()
+        return {"workers": len(sizes), "worker_deaths": self.deaths, "memory_bytes": sum(sizes)}
 
     def _bury(self, pid: int) -> _Left:
+        placement(self.kind).give(self.devices.pop(pid))
         own = self.scratch / f"worker-{pid}"
         journal = (own / "journal").read_text() if (own / "journal").exists() else ""
         left = _Left(journal, _tail(own / "stderr"), top_frame(_tail(own / "stderr", _STACKS_TAIL)))
@@ -331,7 +357,7 @@ class Pool:
 
     def close(self, kill: bool = False) -> None:
         """Stop the workers (running tasks end first unless `kill`) and remove what they wrote."""
-        self.executor.stop() if kill else self.executor.close()
+        self.executor.stop("the workers were stopped") if kill else self.executor.close()
         self.executor.join()
         self.folder.remove()
 

@@ -54,6 +54,10 @@ class ParseError(UsageError):
         super().__init__(f"line {line}, column {column}: {expected}")
         self.line, self.column, self.expected = line, column, expected
 
+    def __reduce__(self) -> tuple[type[ParseError], tuple[int, int, str]]:
+        """As a worker sends it: an exception is made again of its message alone."""
+        return ParseError, (self.line, self.column, self.expected)
+
 
 # ---------------------------------------------------------------- show
 

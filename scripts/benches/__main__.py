@@ -42,6 +42,7 @@ from benches.hostile import hostile_command
 from benches.injection import injection_command
 from benches.ledger import ledger_command
 from benches.pictures import pictures_command
+from benches.scale import scale_command
 from fuzzer.campaign.plan import BLIND, STAGED
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.capacity import default_workers
@@ -129,6 +130,7 @@ main.add_command(ledger_command)
 main.add_command(hostile_command)
 main.add_command(injection_command)
 main.add_command(pictures_command)
+main.add_command(scale_command)
 
 
 @main.command("sensitivity")

@@ -130,7 +130,7 @@ def measure_faults(task: Task, plan: Plan, path: Path, wanted: frozenset[str] = 
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="race-")))
         rows = stack.enter_context(path.open("a"))
         devices = [place.reference.device, place.subject.device]
-        pools = [stack.enter_context(Pool(plan.workers, devices, gpu=n)) for n in range(plan.lanes)]
+        pools = [stack.enter_context(Pool(plan.workers, devices)) for _ in range(plan.lanes)]
 
         def write(row: dict[str, Any]) -> None:
             rows.write(json.dumps(row) + "\n")

@@ -24,8 +24,8 @@ from fuzzer.campaign.progress import read_pairs, read_points
 from fuzzer.campaign.schedule import BySeed
 from fuzzer.campaign.suspect import Suspect, TriageOutcome
 from fuzzer.campaign.triage import Triage
-from fuzzer.execution.executor import Stopped
 from fuzzer.execution.explore import explore
+from fuzzer.execution.interface import Stopped
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.trouble import TROUBLE

@@ -40,6 +40,8 @@ from tests.commands.calls import EAGER, FINDING, ROOT, SEED, call, refused
         (("fuzz", "--device", "cuda:x"), "'cuda:x'"),
         (("fuzz", "--known", "other.db"), "there is no other.db"),
         (("fuzz", "--ops", "slice_scater"), "did you mean slice_scatter?"),
+        (("fuzz", "--ray-address", "auto"), "--ray-address goes with --executor ray"),
+        (("fuzz", "--executor", "ray", "--device", "cuda:1"), "on GPUs by itself: cuda, not cuda:1"),
         (("replay", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
         (("minimize", SEED, "--backend", "no_such_backend"), "no backend 'no_such_backend'"),
         (("doctor", "--device", "moon"), "'moon'"),

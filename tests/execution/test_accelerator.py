@@ -167,18 +167,19 @@ def test_the_peak_of_an_accelerator_is_what_its_allocator_says(kind: str, monkey
 @pytest.mark.parametrize(
     ("told", "free", "name"),
     [
-        ("3000 Data Center GPU\n2000 Data Center GPU\n", 4000, "Data Center GPU"),
-        ("3000 \n", 3000, ""),
+        ("3000 0 Data Center GPU\n2000 35 Data Center GPU\n", 5000, "Data Center GPU"),
+        ("3000 0 \n", 3000, ""),
         ("", sys.maxsize, ""),
         ("RuntimeError: no driver\n", sys.maxsize, ""),
     ],
 )
-def test_free_memory_is_that_of_the_fullest_device_times_their_number(
+def test_free_memory_is_that_of_all_devices_together(
     kind: str, told: str, free: int, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Machine(monkeypatch, kind, 2)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 0, told))
     assert (free_memory(kind), device_name(kind)) == (free, name)
+    assert [device.busy for device in query_devices(kind)][1:] == ([0.35] if free == 5000 else [])
     assert query_devices("cpu") == []
 
 

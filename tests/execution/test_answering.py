@@ -9,7 +9,7 @@ import pytest
 
 from fuzzer.execution import answering
 from fuzzer.execution.answering import Answering, answers
-from fuzzer.execution.executor import Stopped
+from fuzzer.execution.interface import Stopped
 from fuzzer.execution.pool import Pool
 from tests.execution import worker_faults as faults
 from tests.execution.asked import ask
@@ -26,12 +26,12 @@ def asked(wedged: set[int], seen: list[int]) -> Callable[[str, int], bool]:
 def test_the_workers_of_a_device_that_does_not_answer_run_on_the_others() -> None:
     seen: list[int] = []
     devices = Answering("cuda", range(3), asked({1}, seen))
-    assert [devices.place(n) for n in range(4)] == [0, 1, 2, 0]
+    assert list(devices.left()) == [0, 1, 2]
     assert [devices.lived(1, tasks) for tasks in (1, 0, 1)] == [""] * 3
     assert (seen, devices.silent) == ([], [])
     assert devices.lived(1, 1) == ""
     assert (seen, devices.silent) == ([1], [1])
-    assert [devices.place(n) for n in range(4)] == [0, 2, 0, 2]
+    assert devices.left() == [0, 2]
 
 
 def test_a_device_that_answers_keeps_its_workers_and_long_lives_speak_for_it() -> None:
@@ -46,7 +46,7 @@ def test_a_device_that_answers_keeps_its_workers_and_long_lives_speak_for_it() -
 
 def test_without_any_device_that_answers_there_is_no_use_in_going_on() -> None:
     devices = Answering("cuda", [1], asked({1}, []))
-    assert devices.place(5) == 1
+    assert devices.left() == [1]
     assert [devices.lived(1, 0) for _ in range(4)] == ["", "", "", "no CUDA device answers any more"]
     assert Answering("cpu", range(0)).lived(0, 0) == ""
 

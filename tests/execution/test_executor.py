@@ -16,7 +16,8 @@ import pytest
 
 from fuzzer.execution import executor as executors
 from fuzzer.execution import pool as pools
-from fuzzer.execution.executor import Executor, Stopped, process_state
+from fuzzer.execution.executor import Executor, process_state
+from fuzzer.execution.interface import Stopped
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
 from tests.execution import worker_faults as faults

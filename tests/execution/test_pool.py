@@ -147,12 +147,12 @@ def test_fresh_workers_run_one_task_each(tmp_path: Path) -> None:
         assert len({ask(pool, faults.tell, "pid").stderr for _ in range(3)}) == 3
 
 
-def test_workers_have_caches_of_their_own_and_one_thread(pool: Pool) -> None:
-    seen = ast.literal_eval(ask(pool, faults.tell, "environment").stderr)
+def test_workers_have_caches_of_their_own_and_one_thread(local_pool: Pool) -> None:
+    seen = ast.literal_eval(ask(local_pool, faults.tell, "environment").stderr)
     for key in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR"):
-        assert Path(seen[key]).is_relative_to(pool.scratch)
-    assert ask(pool, faults.tell, "threads").stderr == "1"
-    assert Path(ast.literal_eval(ask(pool, faults.tell, "temporary").stderr)).is_relative_to(pool.scratch)
+        assert Path(seen[key]).is_relative_to(local_pool.scratch)
+    assert ask(local_pool, faults.tell, "threads").stderr == "1"
+    assert Path(ast.literal_eval(ask(local_pool, faults.tell, "temporary").stderr)).is_relative_to(local_pool.scratch)
 
 
 HIDDEN = """

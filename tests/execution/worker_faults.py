@@ -19,6 +19,7 @@ from fuzzer.execution.journal import journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.language.private import COMPILER, FIRST_COMPILE
+from fuzzer.language.text import ParseError
 
 TEXT = 'program(1)\nroute("autograd")\nx0 = leaf(f32[4])\nv0 = exp(x0)\nbackward(v0, cotangent(f32[4]))\n'
 
@@ -177,3 +178,8 @@ def sleep(task: Task, seconds: float) -> Report:
     enter("backward")
     time.sleep(seconds)
     return Report(TEXT, stderr="slept")
+
+
+def refuse(task: Task, text: str) -> Report:
+    """A program that cannot be read is an error of whoever asked."""
+    raise ParseError(1, 1, text)

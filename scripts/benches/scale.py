@@ -1,0 +1,155 @@
+"""Programs a second on 1, 2, 4 units of one machine, with workers of this machine's and on Ray.
+
+A unit is a GPU with its share of the cores, or without GPUs a core. Each number of units is measured in a process of
+its own, which sees so many GPUs and may use so many cores, and so may all that it starts. In it the two executors have
+their turns, round by round, on the same programs; workers that wait for their turn take nothing.
+
+The pace is that while every worker is busy (`throughput.pace`): the last program of a round takes as long as it takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import click
+
+from benches.throughput import Pace, Side
+from fuzzer.campaign.schedule import BySeed
+from fuzzer.execution.accelerator import count_devices
+from fuzzer.execution.capacity import cores
+from fuzzer.execution.cluster import LOCAL, RAY, Cluster
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pool import Pool
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.devices import HOST, accelerator, device_row
+from fuzzer.language.errors import UsageError
+from fuzzer.language.routes import ANY_BACKEND
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One measurement: so many units with so many cores each, so many programs of each unit in each round."""
+
+    units: int
+    cores: int
+    programs: int
+    rounds: int
+    warm: int
+    device: str
+    backend: str
+    seed: int
+    executors: tuple[str, ...]
+
+    @property
+    def workers(self) -> int:
+        return self.units * self.cores * device_row(self.device).per_core
+
+
+def measure_scale(units: Sequence[int], asked: Asked, say: Callable[[str], None]) -> dict[str, Any]:
+    """Rates by executor and units, what a unit gives of the first number's, and Ray against local by round. Raises
+    UsageError where the machine has fewer."""
+    _require(max(units), asked)
+    told = {number: _in_a_process(replace(asked, units=number), say) for number in units}
+    rates = {name: {n: told[n][name]["rate"] for n in units} for name in asked.executors}
+    figures: dict[str, Any] = {
+        "device": asked.device,
+        "cores_per_unit": asked.cores,
+        "workers": {n: told[n]["workers"] for n in units},
+        "programs_per_s": rates,
+        "per_unit": {name: {n: round(of[n] / n / (of[units[0]] / units[0]), 3) for n in units}
+                     for name, of in rates.items()},
+    }  # fmt: skip
+    if set(asked.executors) == {LOCAL, RAY}:
+        figures["ray_of_local"] = {n: round(rates[RAY][n] / rates[LOCAL][n], 3) for n in units}
+        figures["ray_of_local_by_round"] = {n: told[n]["ratios"] for n in units}
+    return figures
+
+
+def _require(units: int, asked: Asked) -> None:
+    there = count_devices(asked.device) if asked.device != HOST.type else cores()
+    if units > there or units * asked.cores > cores():
+        raise UsageError(f"{units} units of {asked.cores} core(s) are asked for; this machine has {cores()} core(s)"
+                         + ("" if asked.device == HOST.type else f" and {there} {asked.device} device(s)"))  # fmt: skip
+
+
+def _in_a_process(asked: Asked, say: Callable[[str], None]) -> dict[str, Any]:
+    environment = dict(os.environ)
+    if asked.device != HOST.type:
+        seen = environment.get(_VISIBLE, "").split(",") if environment.get(_VISIBLE) else map(str, range(asked.units))
+        environment[_VISIBLE] = ",".join(list(seen)[: asked.units])
+    command = [sys.executable, "-m", "benches.scale", json.dumps(asdict(asked))]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    say(f"{asked.units} unit(s): " + ", ".join(f"{name} {found[name]['rate']:.3f}/s" for name in asked.executors))
+    return found
+
+
+def run(asked: Asked) -> dict[str, Any]:
+    """In the process: what each executor gives, and the ratio of Ray's pace to that of local workers in each round."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked.units * asked.cores])
+    task = Task(Place(Subject("eager", asked.device), Subject(asked.backend, asked.device)), asked.seed,
+                routes=ANY_BACKEND)  # fmt: skip
+    if RAY in asked.executors:
+        gpus = asked.units if accelerator([asked.device]) else 0  # whatever the machine has
+        Cluster("local").connect(num_cpus=asked.units * asked.cores, num_gpus=gpus)
+    with contextlib.ExitStack() as stack:
+        places = {name: Cluster() if name == RAY else None for name in asked.executors}
+        pools = {name: stack.enter_context(Pool(asked.workers, task.place.devices, cluster=place))
+                 for name, place in places.items()}  # fmt: skip
+        sides = {name: Side(BySeed()) for name in pools}
+        for name, pool in pools.items():
+            sides[name].explored(pool, task, asked.warm * asked.workers)
+        paces: dict[str, list[Pace]] = {name: [] for name in pools}
+        for _ in range(asked.rounds):
+            for name, pool in pools.items():
+                paces[name].append(sides[name].explored(pool, task, asked.programs * asked.units)[1])
+    found: dict[str, Any] = {name: {"rate": sum(of, Pace()).rate} for name, of in paces.items()}
+    if len(paces) == 2:
+        found["ratios"] = [round(far.rate / near.rate, 3)
+                           for near, far in zip(paces[LOCAL], paces[RAY], strict=True)]  # fmt: skip
+    return found | {"workers": asked.workers}
+
+
+def _numbers(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise click.BadParameter(f"{text!r} is no list of numbers, as 1,2,4")
+    return tuple(map(int, parts))
+
+
+@click.command("scale")
+@click.option("--units", default="1,2", show_default=True, callback=_numbers, help="GPUs, or cores, with commas.")
+@click.option("--cores", "each", type=click.IntRange(1), default=1, show_default=True, help="Of a unit.")
+@click.option("--executors", default=f"{LOCAL},{RAY}", show_default=True, help="local, ray or both, with commas.")
+@click.option("--programs", type=click.IntRange(1), default=60, show_default=True, help="Of each unit in a round.")
+@click.option("--rounds", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--warm", type=click.IntRange(0), default=4, show_default=True, help="Of each worker, uncounted.")
+@click.option("--seed", default=0, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--backend", default="inductor", show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def scale_command(
+    units: tuple[int, ...], each: int, executors: str, programs: int, rounds: int, warm: int, seed: int, device: str,
+    backend: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Programs a second on 1, 2, 4 GPUs (or cores) of this machine, with local workers and on Ray."""
+    names = tuple(executors.split(","))
+    if not set(names) <= {LOCAL, RAY}:
+        raise UsageError(f"--executors takes {LOCAL} and {RAY}, not {executors!r}")
+    asked = Asked(1, each, programs, rounds, warm, device, backend, seed, names)
+    figures = measure_scale(units, asked, lambda line: click.echo(line, err=True))
+    click.echo(json.dumps(figures) if as_json else "\n".join(f"{key}: {value}" for key, value in figures.items()))
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    print(json.dumps(run(Asked(**given | {"executors": tuple(given["executors"])}))))

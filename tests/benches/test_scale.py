@@ -1,0 +1,53 @@
+"""Programs a second by units of a machine, and on Ray."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+from benches import scale
+from benches.__main__ import main
+from benches.scale import Asked, measure_scale
+from click.testing import CliRunner
+
+from fuzzer.language.errors import UsageError
+
+ASKED = Asked(1, 2, 10, 2, 1, "cpu", "inductor", 0, ("local", "ray"))
+RATES = {1: (2.0, 1.9), 2: (3.9, 3.8), 4: (6.0, 6.3)}
+
+
+def test_rates_are_held_against_those_of_one_unit_and_ray_against_local_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def told(asked: Asked, say: Any) -> dict[str, Any]:
+        local, ray = RATES[asked.units]
+        return {"local": {"rate": local}, "ray": {"rate": ray}, "ratios": [0.9, 1.0], "workers": asked.workers}
+
+    monkeypatch.setattr(scale, "cores", lambda: 8)
+    monkeypatch.setattr(scale, "_in_a_process", told)
+    found = measure_scale((1, 2, 4), ASKED, print)
+    assert found["workers"] == {1: 2, 2: 4, 4: 8}
+    assert found["per_unit"] == {"local": {1: 1.0, 2: 0.975, 4: 0.75}, "ray": {1: 1.0, 2: 1.0, 4: 0.829}}
+    assert found["ray_of_local"] == {1: 0.95, 2: 0.974, 4: 1.05}
+
+
+def test_more_units_than_the_machine_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale, "cores", lambda: 4)
+    with pytest.raises(UsageError, match=r"4 units of 2 core\(s\) are asked for; this machine has 4 core\(s\)$"):
+        measure_scale((1, 4), ASKED, print)
+    with pytest.raises(UsageError, match=r"and 0 cuda device\(s\)"):
+        measure_scale((1,), Asked(1, 1, 10, 2, 1, "cuda", "inductor", 0, ("local",)), print)
+    refused = CliRunner().invoke(main, ["scale", "--units", "1,x"])
+    assert refused.exit_code == click.UsageError.exit_code
+
+
+@pytest.mark.slow
+def test_it_measures_on_cores_in_processes_of_their_own() -> None:
+    """On programs that compile in no time, with local workers alone."""
+    arguments = "--units 1 --programs 4 --rounds 2 --warm 1 --backend aot_eager --executors local --json".split()
+    done = CliRunner().invoke(main, ["scale", *arguments], catch_exceptions=False)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    assert found["workers"] == {"1": 1}
+    assert found["programs_per_s"]["local"]["1"] > 0
