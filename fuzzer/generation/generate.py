@@ -10,20 +10,19 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
+from fuzzer.generation.add import KEPT, add_node, add_write, has_eager_gradient, prepare_write
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
-from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted, within_limits
+from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
 from fuzzer.generation.regions import draw_regions
 from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish
 from fuzzer.language import settings as compiler_settings
-from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.constant import FAMILY as FILLS
 from fuzzer.language.ops.spec import Limits, OpSpec
@@ -50,9 +49,6 @@ from fuzzer.language.routes import ROUTES, acts, draw_route
 DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15, "c64": 1.4, "c128": 0.6}
 # A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
 _MAX_REDRAWS = 8
-# Results that are not finite, huge or all zero, and gradients that would show nothing, are kept in this share: a
-# constant is what passes fold, and NaN and infinities have rules of their own.
-_KEPT = 0.1
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
@@ -99,7 +95,7 @@ def generate(
             if announce is not None:
                 announce(finished)
             program = draw_regions(finished, rng, portable)
-            if has_detectable_gradient(program) or rng.random() < _KEPT:
+            if has_detectable_gradient(program) or rng.random() < KEPT:
                 break
     return program
 
@@ -142,9 +138,9 @@ def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish:
         draft.wish = wish
         add_node(draft, spec)
     else:
-        _prepare_write(draft, groups)
+        prepare_write(draft, groups)
         draft.wish = wish
-        _add_write(draft, spec)
+        add_write(draft, spec)
         draft.anchor = ""
 
 
@@ -185,84 +181,6 @@ def _draw_wish(
     return None
 
 
-def add_node(draft: Draft, spec: OpSpec) -> bool:
-    """Draw and run a node of this op; whether it stayed. Raises Rejected where torch refuses it.
-
-    An op that takes complex numbers may not take all that its entry says of real ones: then it does not stay.
-    """
-    mark = draft.mark()
-    try:
-        node = draw_node(draft, spec)
-        if all(within_limits(leaf, draft.limits) for leaf in draft.leaves[mark[0] :]):
-            run_node(draft, node, spec)
-            if _has_eager_gradient(draft, spec) and (has_useful_values(draft, node) or draft.rng.random() < _KEPT):
-                return True
-    except Rejected:
-        if not spec.takes_complex:
-            raise
-    draft.undo(mark)
-    draft.target = ""
-    return False
-
-
-def _has_eager_gradient(draft: Draft, spec: OpSpec) -> bool:
-    """Whether eager has the gradient of what an op that takes complex numbers has made; of others it is taken to."""
-    return not spec.takes_complex or _requires_grad_in_eager(draft) is not None
-
-
-def _prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
-    """Often draw a result for an in-place op to write to, and then a view of it, through which it writes."""
-    rng = draft.rng
-    results = [name for node in draft.nodes for name in node.outs if name not in draft.dead and draft.may_write(name)]
-    ordinary = [family for family, specs in groups.items() if not any(spec.effects for spec in specs)]
-    if not results and ordinary and rng.random() < 0.75:
-        add_node(draft, rng.choice(groups[rng.choice(ordinary)]))
-        results = [name for node in draft.nodes[-1:] for name in node.outs if draft.may_write(name)]
-    views = [spec for spec in groups.get("view", ()) if spec.results == 1]  # torch forbids it for views of several
-    if results and views and len(draft.nodes) < draft.limits.max_nodes and rng.random() < 0.5:
-        draft.anchor = rng.choice(results)
-        if add_node(draft, rng.choice(views)):
-            draft.anchor = draft.nodes[-1].outs[0]
-
-
-def _add_write(draft: Draft, spec: OpSpec) -> None:
-    """Draw a node of this in-place op, which stays where eager can still compute all gradients."""
-    mark = draft.mark()
-    try:
-        stays = len(draft.nodes) < draft.limits.max_nodes and add_node(draft, spec)
-    except Rejected:
-        stays = False
-    shared = draft.sharing(draft.nodes[-1].outs[0]) if stays else []
-    tracked = _requires_grad_in_eager(draft) if stays else None
-    if tracked is None:
-        draft.target = ""
-        draft.undo(mark)
-    else:
-        # a base carries the gradient of what was written through its view
-        draft.tracked |= {name for name in shared if name in tracked and spec.differentiable}
-
-
-def _requires_grad_in_eager(draft: Draft) -> set[str] | None:
-    """The names that require grad in eager; None where an in-place node makes it raise.
-
-    In the forward: a view of several, a partial overlap. In the backward: what it needs has been overwritten.
-    """
-    draft.announced([name for name in draft.types if name.startswith("v") and name not in draft.dead], backward=True)
-    leaves = materialise(draft.leaves)
-    env: dict[str, Any] = dict(leaves)
-    wanted = [leaves[leaf.name] for leaf in draft.leaves if leaf.requires_grad]
-    try:
-        for node in draft.nodes:
-            apply(node, env)
-        results = {name: env[name] for node in draft.nodes for name in node.outs if env[name].requires_grad}
-        if results and wanted:
-            ones = [torch.ones_like(t) for t in results.values()]
-            torch.autograd.grad(list(results.values()), wanted, ones, allow_unused=True)
-    except Exception:  # torch's refusal, of whatever type, is the answer
-        return None
-    return {name for name, t in env.items() if isinstance(t, torch.Tensor) and t.requires_grad}
-
-
 def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
     """End some of the loose results with an op whose backward hands on a cotangent of a particular layout.
 
@@ -284,7 +202,7 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
                 draft.undo(mark)
                 continue
             run_node(draft, node, spec)
-            if not (_has_eager_gradient(draft, spec) and has_useful_values(draft, node)):
+            if not (has_eager_gradient(draft, spec) and has_useful_values(draft, node)):
                 draft.undo(mark)
 
 

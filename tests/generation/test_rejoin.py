@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from fuzzer.generation.add import add_node
 from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import add_node
 from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import Limits

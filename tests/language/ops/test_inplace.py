@@ -11,8 +11,8 @@ import torch
 from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import run_both
+from fuzzer.generation.add import add_node
 from fuzzer.generation.draft import Draft
-from fuzzer.generation.generate import add_node
 from fuzzer.judgement.oracles import detectable, verdicts
 from fuzzer.judgement.trial import Place, Subject, Trial
 from fuzzer.language.infer import infer
