@@ -20,12 +20,12 @@ from fuzzer.rounding.arithmetic import (
     narrow_part,
     reach,
 )
+from fuzzer.rounding.chains import GRIDS, Chain
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.precision import epsilon, float_tensors, growth, largest_of, real_dtypes
 from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, tensors_in, widened
 
-GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # an accumulation may be exact where every operand is a multiple of 1 / grid
 # Sums of fewer terms are not looked into: what may happen in one is within the factors of the floor.
 LONG = 32
 
@@ -39,6 +39,7 @@ class Accumulations:
     partial   of long sums, the largest partial sums met half-way along each dimension, of each result.
     sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result.
     units     what the kernel's operands and result may be off by inside it.
+    chains    sums of gradients, by the number of each of their additions.
     """
 
     exact: set[int] = field(default_factory=set)
@@ -46,6 +47,7 @@ class Accumulations:
     partial: dict[int, list[torch.Tensor]] = field(default_factory=dict)
     sizes: dict[int, list[torch.Tensor]] = field(default_factory=dict)
     units: dict[int, float] = field(default_factory=dict)
+    chains: dict[int, Chain] = field(default_factory=dict)
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         return widened(flat)
@@ -53,7 +55,9 @@ class Accumulations:
     def scalar(self, value: float, dtype: torch.dtype) -> float:
         return round_to(value, torch.float32)
 
-    def inputs(self, number: int, step: Step, args: object, kwargs: object) -> tuple[object, object]:
+    def inputs(self, number: int, step: Step, args: Any, kwargs: object) -> tuple[object, object]:
+        if number in self.chains:
+            self.chains[number].show(number, args)
         if is_exact(step) or is_primitive(step) or torch.Tag.pointwise in step.op.tags:
             return args, kwargs
         operands = list(float_tensors((args, kwargs)))

@@ -92,6 +92,8 @@ class Rounder:
         if ties(step):
             return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator))
         row = kernel(step)
+        if number in self.found.chains:
+            args = self._one_of_many(number, step, args)
         if row.contracts and not self.consistent:
             args = self._contracted(step, args)
         if row.rereads is not None and not self.consistent:
@@ -106,6 +108,14 @@ class Rounder:
         kept = frozenset() if row.compared_at is None else {id_of(step.args[row.compared_at])}
         moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, row.factorises)
         return moved[0] if row.kept is None else row.kept(step, given, moved[0]), moved[1]
+
+    def _one_of_many(self, number: int, step: Step, args: Any) -> Any:
+        """Operands of an addition that is part of a longer sum: each term is off as that of a sum of all."""
+        chain = self.found.chains[number]
+        if not chain.unit:
+            return args
+        kept = {id_of(ref) for place, ref in enumerate(step.args) if place not in chain.terms[number]}
+        return self._moved(args, step.args, self.scale * chain.unit, kept, {id_of(ref) for ref in step.writes})
 
     def _contracted(self, step: Step, args: Any) -> Any:
         """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""

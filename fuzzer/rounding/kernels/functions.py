@@ -74,7 +74,8 @@ def _dropped(step: Step) -> tuple[Ref, float]:
 
 
 TABLE = (
-    *each("add sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
+    Kernel("add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True),
+    *each("sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
     *each("mul ldexp deg2rad rad2deg leaky_relu leaky_relu_backward softshrink", PRIMITIVE),
     *each("_prelu_kernel _prelu_kernel_backward", PRIMITIVE),
     Kernel("div", PRIMITIVE, kind_of=_quotient, units=(1.5, 2.5, 0.5), approximated=True, modulus_at=1),

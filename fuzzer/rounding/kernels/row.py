@@ -90,6 +90,7 @@ class Kernel:
     is_tree         whether that is a tree on CUDA, and in float32 elsewhere: no partial sum grows large one by one.
     adds_to_product whether something is added to a product that has been rounded.
     adds_rounded    whether a call adds up terms that have been rounded to half precision.
+    sums_gradients  whether autograd adds two gradients of one value with it.
     frequency_at    the argument that is True where a gradient is divided by how often its index occurs.
 
     What it cancels:
@@ -144,6 +145,7 @@ class Kernel:
     is_tree: bool = False
     adds_to_product: bool = False
     adds_rounded: Callable[[Step], bool] | None = None
+    sums_gradients: bool = False
     frequency_at: int | None = None
 
     cancels: Callable[[Evaluation], Hidden] | None = None

@@ -1,0 +1,95 @@
+"""Chains of additions by which autograd sums the gradients of one value: one sum, in whatever order.
+
+Eager adds them one by one, as they come. Where the value is read in a body that runs for each row or each step, a
+compiler stacks them and sums those, or begins at the other end.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fuzzer.language.values import real_parts
+from fuzzer.rounding.kernels import kernel
+from fuzzer.rounding.precision import ULPS, epsilon, growth
+from fuzzer.rounding.trace import Ref, Step, is_rounded
+
+GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # a sum may be exact where every term is a multiple of 1 / grid
+_PAIR = 2  # terms, whose order makes no difference
+
+
+@dataclass
+class Chain:
+    """Additions of which each but the first adds to the result of others.
+
+    terms  of each, by its step's number, the places of those operands that are no results of others.
+    last   where the sum of all of them is.
+    sizes  the sum of the terms' sizes, and `grids` on which all lie, once an unperturbed replay has shown them.
+    """
+
+    terms: dict[int, tuple[int, ...]]
+    last: Ref
+    sizes: torch.Tensor | float = 0.0
+    grids: tuple[float, ...] = GRIDS
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.terms.values()))
+
+    def show(self, number: int, args: Sequence[Any]) -> None:
+        """Note the operands of one of the additions."""
+        for place in self.terms[number]:
+            term = real_parts(args[place])
+            self.sizes = self.sizes + term.abs()
+            self.grids = tuple(g for g in self.grids if bool((term * g == (term * g).round()).all()))
+
+    @functools.cached_property
+    def unit(self) -> float:
+        """What each term may be off by, relative to its size; 0 where every order of all of them is exact."""
+        dtype = self.last.dtype.to_real()
+        most = float(torch.as_tensor(self.sizes).max()) if self.last.numel else 0.0
+        if any(most * grid <= 2 / epsilon(dtype) for grid in self.grids):
+            return 0.0
+        unit = epsilon(dtype) * ULPS[dtype]
+        return unit * growth(self.length, unit)
+
+
+def chains(steps: Sequence[Step]) -> dict[int, Chain]:
+    """The chains of three terms and more, by the number of each of their additions."""
+    found = [chain for chain in _all_chains(steps) if chain.length > _PAIR]
+    return {number: chain for chain in found for number in chain.terms}
+
+
+def _all_chains(steps: Sequence[Step]) -> Iterator[Chain]:
+    ends: dict[int, Chain] = {}  # by the storage of their last sum, which nothing else has read or written yet
+    for number, step in enumerate(steps):
+        chain = _joined(number, step, ends) if _adds(step) else None
+        yield from [ends.pop(ref.storage) for ref in (*step.inputs, *step.results) if ref.storage in ends]
+        if chain is not None:
+            ends[chain.last.storage] = chain
+    yield from ends.values()
+
+
+def _joined(number: int, step: Step, ends: dict[int, Chain]) -> Chain:
+    """The chain that ends with this addition: those whose sums it adds, which are taken out, and its other operands."""
+    terms: dict[int, tuple[int, ...]] = {}
+    places = []
+    for place, ref in enumerate(step.args):
+        if ref.storage in ends and ends[ref.storage].last == ref:
+            terms |= ends.pop(ref.storage).terms
+        else:
+            places.append(place)
+    return Chain({**terms, number: tuple(places)}, step.results[0])
+
+
+def _adds(step: Step) -> bool:
+    """Whether autograd may have added two gradients of one value."""
+    if not (step.backward and kernel(step).sums_gradients and len(step.args) == 2 and not step.kwargs):
+        return False
+    refs = [ref for ref in step.args if isinstance(ref, Ref)]
+    alike = len(refs) == 2 and (refs[0].shape, refs[0].dtype) == (refs[1].shape, refs[1].dtype)
+    return alike and is_rounded(refs[0]) and len(step.results) == 1

@@ -1,0 +1,56 @@
+"""Gradients that autograd adds one by one: one sum, whose order a compiler may choose."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fuzzer.rounding.chains import chains
+from tests.rounding.modelled import BF16, F32, Run, floor
+from tests.rounding.recorded import recorded
+
+
+def of_factor(read: int) -> Run:
+    """The gradient of a value by which so many rows are multiplied, one after another."""
+
+    def run(rows: torch.Tensor) -> list[torch.Tensor]:
+        factor = torch.ones(rows.shape[1:], dtype=rows.dtype, requires_grad=True)
+        total = [factor * row for row in rows[:read]]
+        return list(torch.autograd.grad(total, factor, [torch.ones_like(t) for t in total]))
+
+    return run
+
+
+def column(*numbers: float, dtype: torch.dtype = F32) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=dtype)[:, None]
+
+
+@pytest.mark.parametrize(("read", "lengths"), [(1, set()), (2, set()), (3, {3}), (6, {6})])
+def test_three_gradients_of_one_value_and_more_are_one_sum(read: int, lengths: set[int]) -> None:
+    trace = recorded(of_factor(read), torch.ones(6, 2))[0]
+    found = chains(trace.steps)
+    assert {chain.length for chain in found.values()} == lengths
+    assert len(found) == max(read - 1, 0) * bool(lengths)
+
+
+def test_additions_of_the_forward_and_sums_that_are_read_again_are_none() -> None:
+    def forward(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.detach().requires_grad_()
+        return list(torch.autograd.grad((((y + x) + x) + x).sum(), y))
+
+    assert not chains(recorded(forward, torch.ones(3))[0].steps)
+
+
+def test_what_cancels_in_eagers_order_has_the_floor_of_every_order() -> None:
+    # backwards, as autograd goes: 1e8 - 1e8 is exact, and so is that + 1; from the other end the 1 is lost
+    assert floor(of_factor(3), column(1.0, -1e8, 1e8)) >= 1.0
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_a_sum_that_is_exact_in_every_order_has_no_floor(dtype: torch.dtype) -> None:
+    assert floor(of_factor(4), column(1.0, -2.5, 64.0, 7.0, dtype=dtype)) == 0.0
+
+
+def test_half_precision_has_the_floor_of_its_own_partial_sums() -> None:
+    rows = column(1.0, 1.0, -256.0, 256.0, dtype=BF16)  # 256 + 1 is no bfloat16
+    assert floor(of_factor(4), rows) >= 2.0
