@@ -29,6 +29,7 @@ from fuzzer.judgement.verdict import (
     Finding,
     side_by_class,
 )
+from fuzzer.language.ops import OPS
 from fuzzer.language.program import Region, statements
 from fuzzer.language.regions import region_spec
 from fuzzer.rounding.arithmetic import divides_by_frequency
@@ -74,8 +75,8 @@ def decide(trial: Trial, found: list[TensorVerdict]) -> str:
         return f"{NEITHER}: both lie within legal rounding"
     if unsorted := next((step.name for step in trial.model.trace.steps if kernel(step).unsorted), ""):
         return f"{UNDECIDED}: {unsorted} returns its values in no order"
-    told = [s for s in statements(trial.program.body) if isinstance(s, Region) and region_spec(s).tells]
-    if not gradients or told:
+    body = list(statements(trial.program.body))
+    if not gradients or any((region_spec(s) if isinstance(s, Region) else OPS[s.op]).tells for s in body):
         return _decide_by_eager(trial, found)
     if any(map(divides_by_frequency, trial.model.trace.steps)):
         return f"{UNDECIDED}: scale_grad_by_freq divides gradients, which are no derivatives then"

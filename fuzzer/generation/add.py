@@ -14,6 +14,7 @@ from fuzzer.language.ops.spec import OpSpec
 # Results that are not finite, huge or all zero, and gradients that would show nothing, are kept in this share: a
 # constant is what passes fold, and NaN and infinities have rules of their own.
 KEPT = 0.1
+_OVERWRITTEN = "modified by an inplace operation"  # what autograd says of a saved tensor
 
 
 def add_node(draft: Draft, spec: OpSpec) -> bool:
@@ -57,7 +58,7 @@ def prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
 
 
 def add_write(draft: Draft, spec: OpSpec) -> None:
-    """Draw a node of this in-place op, which stays where eager can still compute all gradients."""
+    """Draw a node of this in-place op, which stays where eager can still compute all gradients, or may refuse to."""
     mark = draft.mark()
     try:
         stays = len(draft.nodes) < draft.limits.max_nodes and add_node(draft, spec)
@@ -89,6 +90,7 @@ def _requires_grad_in_eager(draft: Draft) -> set[str] | None:
         if results and wanted:
             ones = [torch.ones_like(t) for t in results.values()]
             torch.autograd.grad(list(results.values()), wanted, ones, allow_unused=True)
-    except Exception:  # torch's refusal, of whatever type, is the answer
-        return None
+    except Exception as error:  # torch's refusal, of whatever type, is the answer
+        if not (draft.overwrites and _OVERWRITTEN in str(error)):
+            return None
     return {name for name, t in env.items() if isinstance(t, torch.Tensor) and t.requires_grad}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.wish import Wish
 from fuzzer.language.interpret import apply, materialise
@@ -35,6 +37,8 @@ class Draft:
     dead    names that an in-place node wrote to.
     anchor  the value that the next node's first operand shall be, where it fits.
     target  the value that the node being drawn writes to.
+    overwrites  whether a write may overwrite what eager's backward needs, which then raises;  beside: whether a node
+                may read the memory that it writes, beside the elements that it writes.
     may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
     given   values that the node being drawn shall read, where they fit.
     knobs   how it is drawn where nothing else decides.
@@ -57,6 +61,8 @@ class Draft:
     dead: set[str] = field(default_factory=set)
     anchor: str = ""
     target: str = ""
+    overwrites: bool = False
+    beside: bool = False
     given: tuple[str, ...] = ()
     knobs: Knobs = USUAL
     long: bool = False
@@ -110,8 +116,18 @@ class Draft:
         """The values that an operand may be: what a node writes to it does not read through another operand."""
         locked = self.memory(self.target) if self.target else None
         for name, t in self.types.items():
-            if name not in self.dead and self.memory(name) != locked:
+            apart = self.memory(name) != locked or (self.beside and not self.overlap(name, self.target))
+            if name not in self.dead and apart:
                 yield name, t
+
+    def overlap(self, name: str, other: str) -> bool:
+        """Whether two values have an element in one place; taken to where they see their memory as other dtypes."""
+        a, b = self.env[name], self.env[other]
+        if self.memory(name) != self.memory(other) or a.element_size() != b.element_size():
+            return self.memory(name) == self.memory(other)
+        places = torch.zeros(a.untyped_storage().nbytes() // a.element_size(), dtype=torch.bool)
+        places.as_strided(a.shape, a.stride(), a.storage_offset()).fill_(True)
+        return bool(places.as_strided(b.shape, b.stride(), b.storage_offset()).any())
 
     def sharing(self, name: str) -> list[str]:
         """The live values in the memory of this one, itself among them."""

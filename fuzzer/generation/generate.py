@@ -16,6 +16,7 @@ import torch
 from fuzzer.generation.add import KEPT, add_node, add_write, has_eager_gradient, prepare_write
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
+from fuzzer.generation.history import draw_history
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
@@ -115,6 +116,8 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
     else:
         lengths = range(1, limits.max_nodes + 1)
         wanted = rng.choices(lengths, [1 / k**draft.knobs.nodes for k in lengths])[0]
+        if draft.knobs.histories and rng.random() < draft.knobs.histories:
+            draw_history(draft, groups)
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
@@ -251,7 +254,8 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     )
     program = without_dead_nodes(program)
     if any(OPS[node.op].random for node in program.nodes):
-        # functorch's settings decide what is recomputed, and so what is drawn again; a budget is promised to keep that
+        # functorch's settings decide what is recomputed, and so what is drawn again; not so a budget, which is to keep
+        # what was drawn and does not (pytorch #190758)
         kept = ("functorch.activation_memory_budget",)
         harmless = {name: value for name, value in drawn.items() if name in kept or not name.startswith("functorch")}
         drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])

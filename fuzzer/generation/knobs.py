@@ -22,6 +22,7 @@ class Knobs:
     closed    the share of loose results that end in an op whose backward hands on a cotangent of a particular layout.
     family    of half of the nodes; "": every family is as likely.
     settings  a profile of compiler settings (`settings.PROFILES`).
+    histories the share of programs that begin with a history of one value's memory (`history.py`).
     """
 
     nodes: float = 1.0
@@ -31,6 +32,7 @@ class Knobs:
     closed: float = 0.75
     family: str = ""
     settings: str = "usual"
+    histories: float = 0.0
 
     def non_default(self) -> dict[str, Value]:
         """The knobs that do not stand at their defaults."""
@@ -46,6 +48,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "reuse": (0.3, 0.9),
     "closed": (0.25, 1.0),
     "settings": tuple(name for name in PROFILES if name != USUAL.settings),
+    "histories": (0.5,),
 }
 
 

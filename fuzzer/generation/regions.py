@@ -22,7 +22,7 @@ from fuzzer.language.program import (
     statements,
     walk,
 )
-from fuzzer.language.regions import REGIONS, RegionSpec, UnknownRegion
+from fuzzer.language.regions import REGIONS, RegionSpec, UnknownRegion, ambient_region
 from fuzzer.language.routes import ROUTES
 
 _MOST_ELEMENTS = 1 << 14  # of a result: a Jacobian has as many as both sides multiplied
@@ -38,6 +38,8 @@ def draw_regions(program: Program, rng: random.Random, portable: bool = False) -
     for kind in route.regions:
         if (portable and not REGIONS[kind].portable) or (route.joint and REGIONS[kind].own_backward):
             continue
+        if REGIONS[kind].ambient and not REGIONS[kind].share:
+            continue  # without asking the rng: other regions stay as they were drawn
         while rng.random() < REGIONS[kind].share:
             program = _with_region(program, rng, kind)
     return program
@@ -50,6 +52,8 @@ def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
     types = _eager_types(program)
     if types is None or (spec.retypes and changes_no_type(program, Region(kind, attrs, program.body))):
         return program
+    if spec.ambient and ambient_region(program):
+        return program
     leaves = {leaf.name: leaf.type for leaf in program.leaves}
 
     def enclose(body: tuple[Statement, ...]) -> Region | None:
@@ -58,7 +62,7 @@ def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
         args = _draw_operands(rng, kind, body, leaves if spec.decides else leaves | types)
         return None if args is None else Region(kind, attrs, body, args)
 
-    tries, to_end = (_TRIES, True) if spec.transform else (1, False)
+    tries, to_end = (_TRIES, True) if spec.transform else (0 if spec.ambient else 1, False)
     for number in range(tries + 1):
         body = wrap(rng, program.body, enclose, to_end) if number < tries else _whole(enclose, program.body)
         if body is None or not _can_nest(body):

@@ -27,7 +27,7 @@ def meeting(draft: Draft) -> tuple[str, str] | None:
     live = [name for name in draft.types if name not in draft.dead]
     for name in reversed([name for name in live if name.startswith("v")]):
         related = [other for other in live if other != name and not origins[name].isdisjoint(origins[other])]
-        fitting = [other for other in related if _fits(draft, draft.types[name].shape, draft.types[other].shape)]
+        fitting = [other for other in related if fits(draft, draft.types[name].shape, draft.types[other].shape)]
         if fitting:
             pair = [name, draft.rng.choice(fitting)]
             draft.rng.shuffle(pair)
@@ -55,7 +55,7 @@ def _origins(draft: Draft) -> dict[str, set[str]]:
     return found
 
 
-def _fits(draft: Draft, a: Shape, b: Shape) -> bool:
+def fits(draft: Draft, a: Shape, b: Shape) -> bool:
     """Whether these broadcast to no more elements than a long leaf may have."""
     try:
         together = torch.broadcast_shapes(a, b)

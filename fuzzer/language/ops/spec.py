@@ -253,6 +253,8 @@ class OpSpec:
     since           the first torch release that has it, differentiable where the entry says so.
     random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
     portable        whether it means the same on every device.
+    tells           whether it tells autograd a gradient that need be no derivative of what is computed.
+    asked           whether it is drawn only where it is asked for by name.
     """
 
     name: str
@@ -267,6 +269,8 @@ class OpSpec:
     then: tuple[str, ...] = ()
     random: bool = False
     portable: bool = True
+    tells: bool = False
+    asked: bool = False
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:

@@ -1,0 +1,82 @@
+"""Histories of memory: views of one value, and reads and writes through them in any order."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+
+from fuzzer.generation.draft import Draft
+from fuzzer.generation.history import draw_history
+from fuzzer.generation.knobs import Knobs
+from fuzzer.language.ops import OPS, ops_by_family
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.program import Program, writes
+from tests.drawn import drawn
+from tests.language.ops.test_inplace import storages
+
+GROUPS = {family: list(specs) for family, specs in ops_by_family().items()}
+
+
+def history(seed: int, limits: Limits = Limits()) -> Draft:  # noqa: B008  (a frozen value)
+    draft = Draft(random.Random(seed), limits, "f32")
+    draw_history(draft, GROUPS)
+    return draft
+
+
+@functools.cache
+def sample() -> list[Draft]:
+    """Histories that were drawn, of 60."""
+    found = [draft for seed in range(60) if any(map(writes, (draft := history(seed)).nodes))]
+    assert len(found) >= 50
+    return found
+
+
+def views_of_one_memory(draft: Draft) -> int:
+    memories = Counter(draft.memory(name) for name in draft.types)
+    return max(memories.values())
+
+
+def test_a_history_has_views_of_one_value_and_writes_through_them() -> None:
+    for draft in sample():
+        assert views_of_one_memory(draft) >= 2
+        assert len(draft.nodes) <= Limits().max_nodes
+    assert sum(sum(map(bool, map(writes, draft.nodes))) >= 2 for draft in sample()) >= 10
+
+
+def test_a_view_is_read_that_was_made_before_a_write() -> None:
+    found = 0
+    for draft in sample():
+        for at, node in enumerate(draft.nodes):
+            target = writes(node)
+            before = {out for n in draft.nodes[:at] for out in n.outs}
+            later = {name for n in draft.nodes[at + 1 :] for name in n.uses}
+            found += any(n != target and target and draft.memory(n) == draft.memory(target) for n in before & later)
+    assert found >= 10
+
+
+def test_some_of_the_views_overlap_and_some_do_not() -> None:
+    seen = Counter[bool]()
+    for draft in sample():
+        views = [n.outs[0] for n in draft.nodes if OPS[n.op].family == "view"]
+        together = [(a, b) for a in views for b in views if a < b and draft.memory(a) == draft.memory(b)]
+        seen.update(draft.overlap(a, b) for a, b in together)
+    assert min(seen[True], seen[False]) >= 5, seen
+
+
+def test_where_no_op_views_or_no_node_is_left_nothing_is_drawn() -> None:
+    assert history(1, Limits(max_nodes=2)).nodes == []
+    draft = Draft(random.Random(1), Limits(), "f32")
+    draw_history(draft, {family: specs for family, specs in GROUPS.items() if family != "view"})
+    assert (draft.leaves, draft.nodes) == ([], [])
+
+
+def several_writes(p: Program) -> bool:
+    """Whether one storage is written twice or more."""
+    where = storages(p)
+    return max(Counter(where[t] for node in p.nodes if (t := writes(node))).values(), default=0) >= 2
+
+
+def test_some_programs_write_one_memory_more_than_once() -> None:
+    programs = drawn([f"history/{n}" for n in range(40)], knobs=Knobs(histories=1.0))
+    assert sum(map(several_writes, programs)) >= 4
