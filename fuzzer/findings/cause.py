@@ -176,7 +176,8 @@ def decided_by(finding: Finding, program: Program, stage: str, kind: str) -> str
         return f"operator {kernel(what.rpartition('.')[2])}"
     if own:  # a minimal program needs all that it sets
         return f"setting {' '.join(own)}"
-    if "dtype" in kind and any(isinstance(s, Region) and s.kind == "autocast" for s in program.body):
+    casting = ("autocast", "ambient_autocast")
+    if "dtype" in kind and any(isinstance(s, Region) and s.kind in casting for s in program.body):
         return "region autocast"
     if not finding.stages and kind == "no gradient" and any(is_composite(node.op) for node in program.nodes):
         return "replaced kernels"

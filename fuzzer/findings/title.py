@@ -40,7 +40,7 @@ def title(finding: Finding) -> str:
     ops += f" in {' and '.join(sorted(within))}" if within else ""
     what = "gradient" if signature.direction == "backward" else "result"
     text = _wrong(finding).format(what=what, pattern=signature.pattern, ops=ops)
-    autocast = any(isinstance(s, Region) and s.kind == "autocast" for s in program.body)
+    autocast = any(isinstance(s, Region) and s.kind in ("autocast", "ambient_autocast") for s in program.body)
     under = ["torch.autocast"] if autocast else []
     under += [f"{name}={value}" for name, value in program.settings if name not in DEMANDED]
     told = f" under {', '.join(under)}" if under else ""

@@ -168,7 +168,8 @@ def value_recipes(program: Program, device: str = "cpu", numel: int = 4096) -> d
     hidden = _hidden(program.body, {output.value for output in program.outputs})
     names = [name for name in bound if name not in overwritten | hidden]
     everything = replace(program, outputs=tuple(map(Output, names)))
-    values = [value.detach() for value in to_function(everything)(*materialise(program.leaves, device).values())]
+    with regions.ambient(program, device.split(":")[0]):
+        values = [value.detach() for value in to_function(everything)(*materialise(program.leaves, device).values())]
     return {name: as_data(value) for name, value in zip(names, values, strict=True) if value.numel() <= numel}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fuzzer.language.errors import UsageError
-from fuzzer.language.program import Dtype, Region, Value
+from fuzzer.language.program import Dtype, Program, Region, Value, statements
 from fuzzer.language.text import show_value
 from fuzzer.language.values import TORCH_DTYPES
 
@@ -70,6 +70,7 @@ class RegionSpec:
     tells       whether it tells autograd a gradient that need be no derivative of what is computed.
     prototype   torch says that it may refuse what it will take one day.
     holds       the kinds that may stand in it; None: any.
+    ambient     whether it stands around all statements, and is entered where the program's function is called.
     """
 
     write: Callable[[Region, Inside], list[str]] | None
@@ -90,6 +91,7 @@ class RegionSpec:
     tells: bool = False
     prototype: bool = False
     holds: tuple[str, ...] | None = None
+    ambient: bool = False
 
 
 def indented(lines: list[str]) -> list[str]:
@@ -110,6 +112,10 @@ def _dtype_of(region: Region) -> torch.dtype:
     return TORCH_DTYPES[named.name]
 
 
+def _on_cpu(region: Region) -> contextlib.AbstractContextManager[object]:
+    return torch.autocast("cpu", dtype=_dtype_of(region))
+
+
 def _write_autocast(region: Region, inside: Inside) -> list[str]:
     """On the device where the region's first operand lies."""
     return _autocast(inside, f"dtype={_dtype_of(region)}")
@@ -123,6 +129,10 @@ def _autocast(inside: Inside, given: str) -> list[str]:
     if not inside.reads:
         raise UnknownRegion("region autocast reads no value from outside, so that its device is not known")
     return [f"with torch.autocast({inside.reads[0]}.device.type, {given}):", *indented(inside.lines)]
+
+
+def _write_statements(region: Region, inside: Inside) -> list[str]:
+    return inside.lines
 
 
 def _write_no_grad(region: Region, inside: Inside) -> list[str]:
@@ -273,7 +283,7 @@ REGIONS: dict[str, RegionSpec] = {
         0.5,
         _DTYPES,
         required=("dtype",),
-        context=lambda region: torch.autocast("cpu", dtype=_dtype_of(region)),
+        context=_on_cpu,
         portable=False,
         retypes=True,
     ),
@@ -308,7 +318,43 @@ REGIONS: dict[str, RegionSpec] = {
     "map": _control(_map, 1, 0.0),
     "scan": _control(_scan, 2, 0.0, attributes={"reverse": (False, True)}, carries=True),
     "while_loop": _control(_while_loop, 1, 0.0, attributes={"times": (2, 3, 1)}, carries=True),
+    # the last, so that where somebody gives it a share it is drawn around all others
+    "ambient_autocast": RegionSpec(
+        _write_statements,
+        0.0,
+        _DTYPES,
+        required=("dtype",),
+        context=_on_cpu,
+        portable=False,
+        retypes=True,
+        ambient=True,
+    ),
 }
+
+
+def ambient(program: Program, device: str) -> contextlib.AbstractContextManager[object]:
+    """What is in force on this type of device while the program's function is called, and compiled: its ambient
+    region's autocast, if it has one."""
+    region = ambient_region(program)
+    return contextlib.nullcontext() if region is None else torch.autocast(device, dtype=_dtype_of(region))
+
+
+def ambient_region(program: Program) -> Region | None:
+    """The region that stands around all of a program and not in its function. Raises UnknownRegion where another
+    stands elsewhere."""
+    known = [s for s in statements(program.body) if isinstance(s, Region) and s.kind in REGIONS]
+    found = [region for region in known if REGIONS[region.kind].ambient]
+    if (found and program.body != (found[0],)) or len(found) > 1:
+        raise UnknownRegion(f"region {found[-1].kind} stands around all statements, once")
+    return found[0] if found else None
+
+
+def write_call(program: Program, call: str) -> list[str]:
+    """The line that calls the program's function, as a person would write it, under what is in force meanwhile."""
+    region = ambient_region(program)
+    if region is None or not program.leaves:
+        return [call]
+    return [f"with torch.autocast({program.leaves[0].name}.device.type, dtype={_dtype_of(region)}):", f"    {call}"]
 
 
 def write_region(region: Region, inside: Inside) -> list[str]:

@@ -89,7 +89,7 @@ def compared(program: Program, backend: str) -> tuple[str, str]:
 
 
 def test_every_kind_of_body_has_a_case() -> None:
-    assert {"autocast", "no_autocast", "checkpoint", *BODIES} == set(REGIONS)
+    assert {"autocast", "no_autocast", "ambient_autocast", "checkpoint", *BODIES} == set(REGIONS)
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), TEXTS, ids=KINDS)

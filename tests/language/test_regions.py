@@ -146,6 +146,53 @@ def test_the_reference_of_an_autocast_program_is_free_of_its_rounding() -> None:
             assert (r - best).abs().max() < (eager.double() - best).abs().max()
 
 
+AMBIENT = (
+    HEAD
+    + """x0 = leaf(f32[3, 4], seed=1)
+x1 = leaf(f32[4, 3], seed=2)
+with ambient_autocast(dtype=bf16):
+    v0 = mm(x0, x1)
+    with checkpoint():
+        v1 = exp(v0)
+backward(v1, cotangent(bf16[3, 3], seed=3))
+"""
+)
+INTO_GRAD = ("accumulate", "backward_twice", "compiled_autograd")
+
+
+def test_an_ambient_region_stands_around_the_call_of_the_function() -> None:
+    program = parse(AMBIENT)
+    assert "autocast" not in to_source(program)
+    for route in ("autograd", *INTO_GRAD):
+        lines = [line.strip() for line in ROUTES[route].script.write(replace(program, route=Route(route)))]
+        at = lines.index("with torch.autocast(x0.device.type, dtype=torch.bfloat16):")
+        assert lines[at + 1] == "v1 = f(x0, x1)"
+        assert "torch.autograd." in lines[at + 2] + lines[at + 3]
+
+
+def test_an_ambient_region_computes_what_one_around_all_statements_does() -> None:
+    results = []
+    for text in (AMBIENT, AMBIENT.replace("ambient_autocast", "autocast")):
+        assert infer(parse(text))["v1"].dtype == "bf16"
+        trial = run_reference(parse(text), Task(place=Place(EAGER, EAGER)), Journal(None))
+        results.append(trial.named(trial.reference))
+    assert results[0].keys() == results[1].keys() == {"v1", "x0.grad", "x1.grad"}
+    assert all(torch.equal(a, b) for a, b in zip(results[0].values(), results[1].values(), strict=True))
+
+
+def test_an_ambient_region_stands_around_all_statements_and_once() -> None:
+    inner = AMBIENT.replace("backward(v1", "v2 = sin(v1)\nbackward(v2")
+    twice = AMBIENT.replace("checkpoint()", "ambient_autocast(dtype=f16)")
+    for text in (inner, twice):
+        with pytest.raises(UnknownRegion, match="ambient_autocast stands around all statements, once"):
+            route_of(parse(text))
+
+
+@pytest.mark.parametrize("route", ["autograd", "compiled_autograd"])
+def test_a_program_under_an_ambient_region_agrees_without_a_compiler_of_its_own(route: str) -> None:
+    assert judged(replace(parse(AMBIENT), route=Route(route)), "aot_eager") == ("agree", "")
+
+
 @pytest.mark.parametrize("route", ["autograd", "backward_twice"])
 def test_a_program_with_regions_agrees_without_a_compiler_of_its_own(route: str) -> None:
     assert judged(replace(parse(NESTED), route=Route(route)), "aot_eager") == ("agree", "")
@@ -221,7 +268,9 @@ def test_programs_for_two_devices_hold_no_autocast_and_no_random_numbers() -> No
 
     def depends(program: Program) -> bool:
         kinds = {s.kind for s in statements(program.body) if isinstance(s, Region)}
-        return "autocast" in kinds or any(OPS[node.op].random for node in program.nodes)
+        return not kinds.isdisjoint(("autocast", "ambient_autocast")) or any(
+            OPS[node.op].random for node in program.nodes
+        )
 
     assert not any(map(depends, for_devices("cuda")))
     assert any(map(depends, for_devices("cpu")))

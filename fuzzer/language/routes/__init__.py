@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Program, Region, Route, statements
-from fuzzer.language.regions import REGIONS
+from fuzzer.language.regions import REGIONS, ambient_region
 from fuzzer.language.routes.spec import Call, Compile, Results, RouteSpec, gradient_leaves, no_compile, no_phase
 from fuzzer.language.settings import Setting
 
@@ -63,7 +63,8 @@ def draw_route(rng: random.Random, names: Sequence[str]) -> Route:
 
 
 def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
-    """The program's route and its options, defaults filled in. Raises UnknownRoute."""
+    """The program's route and its options, defaults filled in. Raises UnknownRoute, and UnknownRegion where
+    one stands where it cannot."""
     spec = ROUTES.get(program.route.name)
     if spec is None:
         raise UnknownRoute(f"no route {program.route.name!r}; known are {', '.join(ROUTES)}")
@@ -78,6 +79,7 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
     for region in statements(program.body):
         if isinstance(region, Region) and region.kind in REGIONS and region.kind not in spec.regions:
             raise UnknownRoute(f"route {program.route.name} cannot hold a region {region.kind}")
+    ambient_region(program)
     return spec, {**spec.options, **options}
 
 

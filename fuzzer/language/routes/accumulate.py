@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from fuzzer.language.program import Program
+from fuzzer.language.regions import indented
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
 from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
@@ -14,7 +15,8 @@ def run(call: Call) -> Results:
     compiled = call.compile(call.function)
     for _ in range(2):
         call.phase("forward")
-        outputs = compiled(*call.leaves.values())
+        with call.ambient():
+            outputs = compiled(*call.leaves.values())
         call.phase("backward")
         torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
     return accumulated(call, outputs)
@@ -22,7 +24,7 @@ def run(call: Call) -> Results:
 
 def write(program: Program) -> list[str]:
     loop = ["    for _ in range(2):  # the second gradient is added to the first"]
-    return write_into_grad(program, "gradients", lambda call, pull: [*loop, f"    {call}", f"    {pull}"])
+    return write_into_grad(program, "gradients", lambda call, pull: [*loop, *indented([*call, pull])])
 
 
 ROUTE = RouteSpec(

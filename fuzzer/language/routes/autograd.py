@@ -5,13 +5,15 @@ from __future__ import annotations
 import torch
 
 from fuzzer.language.program import Program
+from fuzzer.language.regions import indented, write_call
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, differentiated_outputs, gradient_leaves
 from fuzzer.language.routes.writing import Script, compiled_f, input_names, write_results
 
 
 def run(call: Call) -> Results:
     call.phase("forward")
-    outputs = call.compile(call.function)(*call.leaves.values())
+    with call.ambient():
+        outputs = call.compile(call.function)(*call.leaves.values())
     call.phase("backward")
     names = gradient_leaves(call.program)
     leaves = [call.leaves[name] for name in names]
@@ -28,7 +30,7 @@ def write(program: Program) -> list[str]:
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
     text = [
         f"def gradients({', '.join(['f', *names])}):",
-        f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})",
+        *indented(write_call(program, f"{', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})")),
     ]
     if wanted and seeded:
         given = f"[{', '.join(seeded)}], [{', '.join(wanted)}], [{', '.join(names[len(leaves) :])}]"

@@ -19,7 +19,8 @@ _NOT_DONATED: Attributes = (("functorch.donated_buffer", False),)
 def run(call: Call) -> Results:
     with in_force(_NOT_DONATED):
         call.phase("forward")
-        outputs = call.compile(call.function)(*call.leaves.values())
+        with call.ambient():
+            outputs = call.compile(call.function)(*call.leaves.values())
         call.phase("backward")
         for _ in range(2):
             torch.autograd.backward(
@@ -31,7 +32,7 @@ def run(call: Call) -> Results:
 def write(program: Program) -> list[str]:
     loop = ["    for _ in range(2):  # the second gradient is added to the first"]
     return write_into_grad(
-        program, "gradients", lambda call, pull: [call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
+        program, "gradients", lambda call, pull: [*call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
     )
 
 

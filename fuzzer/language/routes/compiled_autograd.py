@@ -1,4 +1,7 @@
-"""autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs."""
+"""autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs.
+
+With `eager_forward` it alone: the forward that recorded it runs uncompiled.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,11 @@ from fuzzer.language.settings import CUDA_GRAPHS
 
 
 def run(call: Call) -> Results:
-    symbolic = _is_dynamic(call.program)
+    symbolic, eager = _is_dynamic(call.program), _is_eager_forward(call.program)
     with contextlib.nullcontext() if call.compile is no_compile else compiled_backward(call.compile, symbolic):
         call.phase("forward")
-        outputs = call.compile(call.function)(*call.leaves.values())
+        with call.ambient():
+            outputs = (call.function if eager else call.compile(call.function))(*call.leaves.values())
         call.phase("backward")
         torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
     return accumulated(call, outputs)
@@ -29,18 +33,22 @@ def _is_dynamic(program: Program) -> bool:
     return bool(dict(program.route.options).get("dynamic"))
 
 
+def _is_eager_forward(program: Program) -> bool:
+    return bool(dict(program.route.options).get("eager_forward"))
+
+
 def write(program: Program) -> list[str]:
     given = ", ".join(input_names(program))
     enabled = f"torch._dynamo.compiled_autograd._enable(compile, dynamic={_is_dynamic(program)})"
     return [
-        *write_into_grad(program, "backward", lambda call, pull: [call, pull]),
+        *write_into_grad(program, "backward", lambda call, pull: [*call, pull]),
         "",
         "",
         f"def gradients(compile, {given}):",
         "    if compile is None:",
         f"        return backward(f, {given})",
         f"    with {enabled}:  # compiles what autograd runs",
-        f"        return backward(compile(f), {given})",
+        f"        return backward({'f' if _is_eager_forward(program) else 'compile(f)'}, {given})",
     ]
 
 
@@ -52,7 +60,7 @@ ROUTE = RouteSpec(
     run,
     Script(write, _given, imports=("torch._dynamo.compiled_autograd",), into_grad=True),
     weight=0.07,
-    options={"dynamic": False},
+    options={"dynamic": False, "eager_forward": False},
     inert=("functorch.donated_buffer", CUDA_GRAPHS),
     regions=tuple(kind for kind in REGIONS if kind not in CONTROL),  # dynamo cannot take their backwards apart
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from fuzzer.language.program import Attributes, Program
-from fuzzer.language.regions import REGIONS
+from fuzzer.language.regions import REGIONS, ambient
 from fuzzer.language.routes.writing import Script
 from fuzzer.language.settings import INFERENCE, TRAINING, Setting
 
@@ -42,6 +43,11 @@ class Call:
     compile: Compile = no_compile
     phase: Callable[[str], None] = no_phase
     made: dict[Callable[[Call], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def ambient(self) -> contextlib.AbstractContextManager[object]:
+        """What is in force while the function is called, and nowhere else."""
+        device = next((leaf.device.type for leaf in self.leaves.values()), "cpu")
+        return ambient(self.program, device)
 
     def once(self, make: Callable[[Call], _T]) -> _T:
         """make(self) the first time, then what it gave: a second run finds the same function, and that compiled."""

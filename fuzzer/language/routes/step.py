@@ -14,7 +14,8 @@ from fuzzer.language.routes.spec import Call, gradient_leaves
 from fuzzer.language.routes.writing import input_names, write_results
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of, and dynamo no vjp of control flow.
-REGIONS_HELD = tuple(kind for kind in REGIONS if kind not in ("checkpoint", *CONTROL))
+# What is in force while `step` is called would be so for both directions.
+REGIONS_HELD = tuple(kind for kind in REGIONS if kind not in ("checkpoint", "ambient_autocast", *CONTROL))
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

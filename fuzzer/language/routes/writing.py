@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fuzzer.language.interpret import written
 from fuzzer.language.program import Program, written_leaves
+from fuzzer.language.regions import indented, write_call
 
 WIDTH = 110
 # (program, arguments of torch.compile as ", name=value" or None where nothing is compiled) -> an expression
@@ -68,15 +69,16 @@ def write_results(program: Program, wanted: list[str]) -> str:
     return "{\n" + "".join(f"        {pair},\n" for pair in pairs) + "    }"
 
 
-def write_into_grad(program: Program, name: str, run: Callable[[str, str], list[str]]) -> list[str]:
-    """A function of f and the inputs that leaves the gradients in `.grad`; run(forward, backward) gives its lines."""
+def write_into_grad(program: Program, name: str, run: Callable[[list[str], str], list[str]]) -> list[str]:
+    """A function of f and the inputs that leaves the gradients in `.grad`; run(lines of the forward, backward) gives
+    its lines."""
     names = input_names(program)
     leaves = [leaf.name for leaf in program.leaves]
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    call = f"    {', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"
+    call = indented(write_call(program, f"{', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"))
     pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
-    lines = run(call, pull) if wanted and seeded else [call]
+    lines = run(call, pull) if wanted and seeded else call
     if wanted and seeded:
         targets = ", ".join(f"g{i}" for i in range(len(wanted)))
         lines.append(f"    {targets} = {', '.join(f'{leaf}.grad' for leaf in wanted)}")

@@ -149,6 +149,21 @@ def test_compiled_autograd_compiles_the_graph_of_the_backward_and_eager_does_not
         assert torch.equal(compiled.gradients[name], gradient)
 
 
+def test_autograds_graph_is_compiled_alone_where_the_forward_is_eager() -> None:
+    text = HEAD.replace('"autograd"', '"compiled_autograd", eager_forward=True')
+    program, graphs = parse(text + PRODUCT), []
+    torch._dynamo.reset()  # autograd finds the graph of a program of the same operations
+
+    def compile(function: Callable[..., Any]) -> Callable[..., Any]:
+        graphs.append(function)
+        return function
+
+    compiled, eager = run(program, compile), run(program)
+    assert [isinstance(g, torch.fx.GraphModule) for g in graphs] == [True]
+    assert all(torch.equal(compiled.gradients[name], gradient) for name, gradient in eager.gradients.items())
+    assert "return backward(f, " in "\n".join(ROUTES["compiled_autograd"].script.write(program))
+
+
 def test_phases_are_named_in_order() -> None:
     program = parse(HEAD + "x0 = leaf(f32[3])\nv0 = exp(x0)\nbackward(v0, cotangent(f32[3]))")
     told: list[str] = []

@@ -49,7 +49,7 @@ def test_results_stand_by_name_and_on_lines_of_their_own_where_they_are_many() -
 
 
 def test_gradients_that_lie_in_grad_are_read_there() -> None:
-    lines = write_into_grad(PROGRAM, "gradients", lambda forward, backward: [forward, backward])
+    lines = write_into_grad(PROGRAM, "gradients", lambda forward, backward: [*forward, backward])
     assert lines == [
         "def gradients(f, x0, x1, c0):",
         "    v0, v1 = f(x0, x1)",
