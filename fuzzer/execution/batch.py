@@ -41,16 +41,12 @@ from fuzzer.judgement.trial import Observation, Subject, Trial
 from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.private import forget_sizes, reset_compiler
 from fuzzer.language.program import Program
-from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse, show
 from fuzzer.planted import fault_named
 
 # The forward's kernels are missing, the backward's, none; one more, where something was compiled anew.
 _ROUNDS = 4
 _USUAL = 16  # a tenth cheaper than 8, and a death costs 15 others their turn (docs/speed.md)
-# Of one program dynamo compiles few frames that it must tell apart by their values, and refuses after as many as its
-# default; of several it does too where they share a frame, as all graphs of autograd's do (torch #124269).
-_FRAMES = 8
 NOBODYS_TURN = "# no program's turn"
 
 
@@ -109,7 +105,7 @@ def build_together(
         member.left = deadline
         member.take_turn(member.draw)
     sift(members)
-    with _own_caches(), in_force((("dynamo.recompile_limit", _FRAMES * len(members)),)):
+    with _own_caches():
         for _ in range(_ROUNDS):
             for member in members:
                 if member.waits:

@@ -19,7 +19,6 @@ from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.routes import ANY_BACKEND
-from fuzzer.language.settings import in_force
 from tests.execution.worker_faults import TEXT
 
 TASK = Task(Place(Subject("eager"), Subject("inductor")), seed=23, routes=ANY_BACKEND, final=False, features=True)
@@ -92,15 +91,6 @@ def test_drawn_programs_report_the_same_alone_and_in_a_batch(route: str) -> None
     alone = [explore(task, number) for number in range(8)]
     assert list(map(told, together)) == list(map(told, alone))
     assert sum(not report.rejected for report in together) >= 6
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_caches")
-def test_programs_whose_graphs_dynamo_takes_for_one_function_do_not_use_up_its_limit() -> None:
-    texts = [program(op, route="compiled_autograd") for op in ("sin", "exp", "tanh")]
-    with in_force((("dynamo.recompile_limit", 2),)):  # as eight programs more would
-        together = examine_batch(TASK, texts)
-    assert [report.verdict for report in together] == ["agree"] * 3
 
 
 def test_what_is_not_for_a_batch_is_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
