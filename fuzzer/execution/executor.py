@@ -19,13 +19,15 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
+
+import psutil
 
 from fuzzer.execution.interface import CLOSED, DEADLINE, DIED, Stopped, WorkerEnded, opened
 from fuzzer.execution.usage import resident_bytes
 
 _GIVEN_UP = "given up"
+GONE = ("", psutil.STATUS_ZOMBIE)  # states of processes that have ended
 # Signals that a program under test does not send itself: a person, a service manager, the kernel when memory is out.
 _OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP}
 _UNKNOWN = 255  # what multiprocessing says where nobody tells it an exit status
@@ -96,7 +98,7 @@ class _Worker:
         a companion died, which told the status, there is none. Asked once."""
         wait([self.end], seconds)
         with self.lock:
-            living = process_state(self.pid) not in ("", "Z")
+            living = process_state(self.pid) not in GONE
             killed = self.killed or (CLOSED if living and self.alive() else "")
             _kill_group(self.pid, living)
             self.ended = True
@@ -109,7 +111,7 @@ class _Worker:
         os.close(self.end)
         if code == _UNKNOWN and not killed:
             time.sleep(_TICK_SECONDS)  # a process closes its files before it is seen to be dead
-            code = None if any(process_state(pid) in ("", "Z") for pid in self.companions) else code
+            code = None if any(process_state(pid) in GONE for pid in self.companions) else code
         return code, killed
 
 
@@ -363,10 +365,10 @@ class Executor:
         """Continue processes that somebody stopped; they would cost their deadline, and a fork server everything."""
         companions = list(self.companions())
         for pid in (*companions, *(worker.pid for worker in self.workers if worker is not None)):
-            if process_state(pid) == "T":
+            if process_state(pid) == psutil.STATUS_STOPPED:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
-        if not self._over() and any(process_state(pid) in ("", "Z") for pid in companions):
+        if not self._over() and any(process_state(pid) in GONE for pid in companions):
             with contextlib.suppress(OSError):  # as of a machine that is out of memory; it is tried again
                 self.renew()  # now, while workers run on: the next start need not wait until it has imported torch
         starting = self.starting
@@ -386,17 +388,11 @@ def _end_of(process: BaseProcess) -> int:
 
 
 def process_state(pid: int) -> str:
-    """The state of a process as Linux tells it (R, S, D, T stopped, Z a zombie); "" where there is none, or on another
-    system "?" where there is one."""
+    """The state of a process by psutil's name for it, as "running", "stopped" or "zombie"; "" where there is none."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        pass
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, PermissionError):
+        return psutil.Process(pid).status()
+    except psutil.Error:
         return ""
-    return "" if Path("/proc/self").exists() else "?"
 
 
 def _kill_group(pid: int, living: bool) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 
 from fuzzer.campaign.bounds import LEAST_FREE_BYTES
 from fuzzer.campaign.patience import BESIDE
@@ -174,11 +175,10 @@ class Running:
         return len(folders) + len(found)
 
     def _processes(self) -> Iterator[int]:
-        mark = f"INJECTED={self.folder}".encode()
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if mark in (path / "environ").read_bytes().split(b"\0") and int(path.name) != os.getpid():
-                    yield int(path.name)
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("INJECTED") == str(self.folder) and process.pid != os.getpid():
+                    yield process.pid
 
 
 def into_worker(name: str) -> Callable[[Running], str]:

@@ -12,6 +12,7 @@ told apart, and taken off what workers hold according to their age.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import os
@@ -23,6 +24,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan, corpus_environment
@@ -31,13 +34,13 @@ from fuzzer.execution import pool as pools
 from fuzzer.execution.batch import usual_batch
 from fuzzer.execution.capacity import cores
 from fuzzer.execution.messages import Task
+from fuzzer.execution.usage import resident_bytes
 
 _SAMPLES = 240
 _WARM_UP = 0.2  # the share of the run that is left out: first compiles, first features
 _GROWTH = 0.05  # of the level, over the run: what grows surely by less is called flat
 _HOURS = 14 * 24.0
 _CONFIDENT = 2.576  # standard deviations: 99 %
-_PROCESSES, _TICKS, _PAGE = Path("/proc"), os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def _without_age(samples: Sequence[Sample], name: str) -> tuple[list[float], lis
 def _look_at(folder: Path) -> Held | None:
     """What the worker of this folder holds; None where it is gone."""
     pid = int(folder.name.rpartition("-")[2])
-    if not (_PROCESSES / str(pid)).exists():
+    if not psutil.pid_exists(pid):
         return None
     return Held(pid, cpu_seconds(pid), mebibytes(pid), open_files(pid), disk_bytes(folder) / 2**20)
 
@@ -174,21 +177,20 @@ def windows(samples: Sequence[Sample], programs: int = 4) -> list[tuple[Sample, 
 
 def cpu_seconds(pid: int) -> float:
     """CPU seconds of a process and of its children that have ended; 0 where it is gone."""
-    fields = _read(pid, "stat").rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / _TICKS if fields else 0.0
+    with contextlib.suppress(psutil.Error):
+        return sum(psutil.Process(pid).cpu_times()[:4])
+    return 0.0
 
 
 def mebibytes(pid: int) -> float:
     """Resident memory of a process; pages that it shares with others count in each."""
-    fields = _read(pid, "statm").split()
-    return int(fields[1]) * _PAGE / 2**20 if fields else 0.0
+    return resident_bytes(pid) / 2**20
 
 
 def open_files(pid: int) -> int:
-    try:
-        return len(os.listdir(_PROCESSES / str(pid) / "fd"))
-    except OSError:  # it is gone
-        return 0
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).num_fds()
+    return 0
 
 
 def disk_bytes(folder: Path) -> int:
@@ -201,13 +203,6 @@ def disk_bytes(folder: Path) -> int:
             except OSError:
                 continue
     return total
-
-
-def _read(pid: int, name: str) -> str:
-    try:
-        return (_PROCESSES / str(pid) / name).read_text()
-    except OSError:
-        return ""
 
 
 def extrapolated(found: Slope) -> tuple[float, float]:

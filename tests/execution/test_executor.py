@@ -16,7 +16,7 @@ import pytest
 
 from fuzzer.execution import executor as executors
 from fuzzer.execution import pool as pools
-from fuzzer.execution.executor import Executor, process_state
+from fuzzer.execution.executor import GONE, Executor, process_state
 from fuzzer.execution.interface import Stopped
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
@@ -187,9 +187,9 @@ def test_nothing_outlives_a_parent_that_is_killed_and_the_next_removes_what_it_l
     running.kill()
     running.wait()
     until = time.monotonic() + RECOVERS
-    while any(process_state(pid) not in ("", "Z") for pid in pids) and time.monotonic() < until:
+    while any(process_state(pid) not in GONE for pid in pids) and time.monotonic() < until:
         time.sleep(0.05)
-    assert [process_state(pid) for pid in pids if process_state(pid) not in ("", "Z")] == []
+    assert [process_state(pid) for pid in pids if process_state(pid) not in GONE] == []
     assert list(scratch.iterdir())
     with Pool(1, ["cpu"], scratch=scratch) as pool:
         assert list(scratch.iterdir()) == [pool.scratch]
