@@ -14,7 +14,6 @@ import torch
 
 from fuzzer.judgement.comparison import TensorVerdict, looks, spread
 from fuzzer.judgement.trial import Trial
-from fuzzer.judgement.verdict import NO_DERIVATIVE, Signature, Verdict
 from fuzzer.language.program import Region, statements
 from fuzzer.language.regions import region_spec
 from fuzzer.language.routes import ROUTES
@@ -23,7 +22,7 @@ from fuzzer.rounding.arithmetic import divides_by_frequency
 from fuzzer.rounding.derivative import Direction, Forward, Limit, direction, moved, read
 from fuzzer.rounding.floors import FACTOR, FIRST_LOOK
 from fuzzer.rounding.kernels import kernel
-from fuzzer.rounding.replay import Replay, Unreplayable
+from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.trace import Ref, is_rounded
 
 # A derivative must be known to this part of what the sides differ by, and decides a sum over several elements at a kink
@@ -242,19 +241,6 @@ def whole(parts: torch.Tensor, ref: Ref) -> torch.Tensor:
 
 
 # ---------------------------------------------------------------- eager on trial
-
-
-def gradients_are_derivatives(trial: Trial) -> Verdict | None:
-    """Eager's gradients are the derivatives of what its forward computes, whatever the other side says."""
-    try:
-        found = contradiction(trial)
-    except Unreplayable:  # beside its leaves a program may leave a function's domain
-        return None
-    if found is None:
-        return None
-    name, check = found
-    detail = f"{name}.grad is no derivative: {check.ruling}; eager has {check.eager:.9g}"
-    return Verdict(Signature("gradients_are_derivatives", "eager-suspect", "backward", NO_DERIVATIVE), detail)
 
 
 def own_rule(trial: Trial) -> str:

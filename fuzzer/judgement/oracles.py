@@ -22,13 +22,14 @@ from fuzzer.judgement.comparison import (
     within_storage,
     worst_element,
 )
-from fuzzer.judgement.derivatives import gradients_are_derivatives
+from fuzzer.judgement.derivatives import contradiction
 from fuzzer.judgement.edges import left_to_range, sees_zero_sign
 from fuzzer.judgement.promise import promised_error, why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
-from fuzzer.judgement.verdict import CLASSES, OF_EAGER, UNSUPPORTED, Signature, Verdict, strip_digits
+from fuzzer.judgement.verdict import CLASSES, NO_DERIVATIVE, OF_EAGER, UNSUPPORTED, Signature, Verdict, strip_digits
 from fuzzer.language.program import Program
 from fuzzer.rounding.floors import FACTOR
+from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.trace import is_rounded
 
 
@@ -329,6 +330,19 @@ def settings_agree(trial: Trial) -> Verdict | None:
             signature = replace(said.signature, oracle="settings_agree")
             return Verdict(signature, f"without the program's settings: {said.detail}", said.comparisons)
     return None
+
+
+def gradients_are_derivatives(trial: Trial) -> Verdict | None:
+    """Eager's gradients are the derivatives of what its forward computes, whatever the other side says."""
+    try:
+        found = contradiction(trial)
+    except Unreplayable:  # beside its leaves a program may leave a function's domain
+        return None
+    if found is None:
+        return None
+    name, check = found
+    detail = f"{name}.grad is no derivative: {check.ruling}; eager has {check.eager:.9g}"
+    return Verdict(Signature("gradients_are_derivatives", "eager-suspect", "backward", NO_DERIVATIVE), detail)
 
 
 def zero_signs_agree(trial: Trial) -> Verdict | None:

@@ -26,7 +26,8 @@ from fuzzer.execution.pipeline import REFUSED, run_reference
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.vocabulary import vocabulary
-from fuzzer.judgement.derivatives import gradients_are_derivatives, own_rule
+from fuzzer.judgement.derivatives import own_rule
+from fuzzer.judgement.oracles import gradients_are_derivatives
 from fuzzer.judgement.trial import Trial
 from fuzzer.language.text import show
 from fuzzer.rounding.replay import Unreplayable

@@ -7,7 +7,8 @@ import pytest
 from fuzzer.execution.journal import Journal
 from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import run_reference
-from fuzzer.judgement.derivatives import gradients_are_derivatives, own_rule
+from fuzzer.judgement.derivatives import own_rule
+from fuzzer.judgement.oracles import gradients_are_derivatives
 from fuzzer.judgement.trial import Trial
 from fuzzer.judgement.verdict import EAGER, side_by_class
 from fuzzer.language.text import parse
