@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+import backfuzz
 from fuzzer.campaign.canaries import CANARIES
 from fuzzer.findings.store import open_store
 
 ROOT = Path(__file__).parent.parent
 TOP = ("backfuzz.py", "backfuzz_pytest.py")
-SOURCE = ("pyproject.toml", "README.md", "LICENSE", *TOP, "fuzzer", "minimizer", "corpus")
+SOURCE = ("pyproject.toml", "README.md", "LICENSE", *TOP, "backfuzz-stubs", "fuzzer", "minimizer", "corpus")
 PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 OURS = {"backfuzz", "fuzzer", "minimizer"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -124,7 +125,8 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     sources = [path for name in ("fuzzer", "minimizer") for path in (ROOT / name).rglob("*.py")]
     modules = {path.relative_to(ROOT).as_posix() for path in sources}
     programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
-    assert found == modules | programs | {*TOP, "fuzzer/py.typed", "fuzzer/report/page.html", "minimizer/py.typed"}
+    typed = {"backfuzz-stubs/__init__.pyi", "fuzzer/py.typed", "minimizer/py.typed"}
+    assert found == modules | programs | typed | {*TOP, "fuzzer/report/page.html"}
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 
@@ -169,3 +171,18 @@ def test_pytest_finds_the_plugin_and_it_does_nothing_unasked(installed: Path, tm
 
 
 OTHERS = ("--compare", "eager", "aot_eager", "--device", "cpu", "--workers", "1")  # a subject that compiles in no time
+
+
+def test_a_type_checker_knows_what_the_python_interface_offers(installed: Path, tmp_path: Path) -> None:
+    offered = ", ".join(name for name in backfuzz.__all__ if name != "main")
+    (tmp_path / "users.py").write_text(
+        f"from backfuzz import {offered}, main\nimport backfuzz\n"
+        'said: backfuzz.Verdict = backfuzz.run("program(1)")\nwrong: int = backfuzz.show(said)\n'
+    )
+    checker = [sys.executable, "-m", "mypy", "--python-executable", str(installed / "bin" / "python")]
+    told = subprocess.run(
+        [*checker, "--follow-imports", "silent", "users.py"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert "missing library stubs" not in told.stdout
+    errors = [line for line in told.stdout.splitlines() if "error:" in line]
+    assert [line.partition(":")[2].partition(":")[0] for line in errors] == ["4", "4"], told.stdout + told.stderr
