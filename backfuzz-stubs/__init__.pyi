@@ -1,4 +1,6 @@
 # For type checkers, which look for no marker beside a module that stands alone: the public names of `backfuzz`.
+from pathlib import Path
+
 from fuzzer.campaign.loop import Campaign as Campaign
 from fuzzer.campaign.plan import Plan as Plan
 from fuzzer.execution.check import check as check
@@ -18,5 +20,7 @@ from fuzzer.language.program import Program as Program
 from fuzzer.language.text import parse as parse
 from fuzzer.language.text import show as show
 from fuzzer.language.transcribe import Inexpressible as Inexpressible
+
+FOLDER: Path  # with the packages
 
 def main() -> None: ...
