@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from typing import Literal
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.panel import Panel
@@ -27,6 +28,7 @@ _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
 _CURVE = 24  # points of a curve
 _WORKER_WIDTH = 33  # columns for what one worker is at
 _BESIDE = 14  # columns of the frame and the names of rows
+_NAMES = 14  # columns of the first column, of what is between the two, and of the frame
 _AROUND = 14  # lines of the panel without workers; they take half of what is left, what is said the other
 _COLORS = {"wrong": "bold red", "crashes": "bold red", "hangs": "bold red"}
 
@@ -73,7 +75,9 @@ class CampaignPanel:
         campaign = self.campaign
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim", no_wrap=True, min_width=8)
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        cut: Literal["crop", "ellipsis"] = "crop" if options.ascii_only else "ellipsis"
+        # rich would shrink no column that must not wrap, and cut it without a mark
+        table.add_column(no_wrap=True, overflow=cut, max_width=max(1, options.max_width - _NAMES))
         bars = _PLAIN_BARS if options.ascii_only else _BARS
         for name, text in self._rows(bars):
             table.add_row(name, text)
@@ -161,7 +165,8 @@ class CampaignPanel:
             return "nothing waits"
         queue = triage.queue()
         waiting = ", ".join(f"{queue[name]} {name}" for name in CLASSES if name in queue)
-        busy = ", ".join(str(suspect.signature) for suspect in list(triage.busy))
+        # without the oracle, which the class tells
+        busy = ", ".join(str(suspect.signature).partition("/")[2] for suspect in list(triage.busy))
         return f"{sum(queue.values())} wait{f': {waiting}' if waiting else ''}{f'; at work on {busy}' if busy else ''}"
 
 

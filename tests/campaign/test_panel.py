@@ -84,6 +84,12 @@ def test_the_panel_answers_in_order_within_the_terminal(campaign: Campaign, widt
     assert "…" not in "\n".join(lines[1:-3])
 
 
+def test_what_a_narrow_terminal_has_no_room_for_is_marked(campaign: Campaign) -> None:
+    lines = drawn(CampaignPanel(campaign, look(campaign), lambda: 1200.0), 48)
+    assert {len(line) for line in lines} == {48}
+    assert [line for line in lines if line.startswith("│ time") and line.endswith("… │")]
+
+
 def test_before_it_explores_it_says_what_it_is_at_and_leaves_nothing_blank(plan: Plan) -> None:
     campaign = Campaign(plan, print)
     campaign.doing = "canaries"
