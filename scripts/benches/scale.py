@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,6 +33,7 @@ from fuzzer.language.devices import HOST, accelerator, device_row
 from fuzzer.language.errors import UsageError
 from fuzzer.language.routes import ANY_BACKEND
 
+_ROOT = Path(__file__).resolve().parents[2]
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -82,7 +84,7 @@ def _require(units: int, asked: Asked) -> None:
 
 
 def _in_a_process(asked: Asked, say: Callable[[str], None]) -> dict[str, Any]:
-    environment = dict(os.environ)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(_ROOT / "scripts")))}
     if asked.device != HOST.type:
         seen = environment.get(_VISIBLE, "").split(",") if environment.get(_VISIBLE) else map(str, range(asked.units))
         environment[_VISIBLE] = ",".join(list(seen)[: asked.units])
