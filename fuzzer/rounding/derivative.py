@@ -135,13 +135,16 @@ def _weighted(values: torch.Tensor, weights: torch.Tensor) -> float:
 
 
 def needed(trace: Trace, refs: Sequence[Ref]) -> list[Step]:
-    """The steps of the forward that these tensors come from, in order."""
+    """The steps of the forward that these tensors come from, in order. Raises Unreplayable where one of them comes from
+    a gradient that is taken within the forward."""
     wanted = {ref.storage for ref in refs}
     kept: list[Step] = []
     for step in reversed(trace.steps):
         if not step.backward and wanted & {ref.storage for ref in step.results}:
             kept.insert(0, step)
             wanted |= {ref.storage for ref in step.inputs}
+    if wanted - set(trace.initial) - {ref.storage for step in kept for ref in step.results}:
+        raise Unreplayable("a gradient is taken within the forward")
     return kept
 
 
