@@ -35,7 +35,8 @@ bisect               torch._inductor.compiler_bisector.CompilerBisector (tried o
 cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding
 build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions}
 build_unit           torch._inductor.codecache.CppPythonBindingsCodeCache, torch._inductor.exc.CppCompileError
-forget_sizes         torch._dynamo.pgo.reset_code_state, torch._C._dynamo.compiled_autograd.clear_cache
+forget_sizes         torch._dynamo.pgo.reset_code_state
+forget_graphs        torch._C._dynamo.compiled_autograd.clear_cache (tried on 2.11.0 and 2.13.0)
 backward_is_running  torch._C._current_graph_task_id (tried on 2.11.0 and 2.13.0)
 negated              torch._neg_view: read negated, like a lazy conjugate's imaginary part (tried on 2.11.0 and 2.13.0)
 in_memory            torch.Tensor._is_zerotensor (tried on 2.13.0)
@@ -618,10 +619,15 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
 def forget_sizes() -> None:
     """Forget the sizes that code had when it was compiled before: dynamo knows that by the code's name and line, which
-    many programs have; compiled autograd by the operations of a graph."""
+    many programs have."""
     from torch._dynamo.pgo import reset_code_state
 
     reset_code_state()
+
+
+def forget_graphs() -> None:
+    """Forget the graphs of autograd that were compiled before: they are found by their operations, which many programs
+    have."""
     torch._C._dynamo.compiled_autograd.clear_cache()
 
 

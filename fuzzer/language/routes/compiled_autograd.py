@@ -9,7 +9,7 @@ import contextlib
 
 import torch
 
-from fuzzer.language.private import compiled_backward
+from fuzzer.language.private import compiled_backward, forget_graphs
 from fuzzer.language.program import Program
 from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs, no_compile
@@ -19,6 +19,8 @@ from fuzzer.language.settings import CUDA_GRAPHS
 
 def run(call: Call) -> Results:
     symbolic, eager = _is_dynamic(call.program), _is_eager_forward(call.program)
+    if eager:
+        forget_graphs()
     with contextlib.nullcontext() if call.compile is no_compile else compiled_backward(call.compile, symbolic):
         call.phase("forward")
         with call.ambient():
