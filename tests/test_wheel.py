@@ -70,14 +70,18 @@ def run(environment: Path, folder: Path, *arguments: str, **variables: str) -> s
     """The environment's `backfuzz` in this folder, with a home of its own and no PYTHONPATH unless given."""
     home = folder.with_name(f"{folder.name}-home")
     home.mkdir()
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "XDG_"))}
     command = [str(environment / "bin" / "backfuzz"), *arguments]
     done = subprocess.run(
-        command, cwd=folder, env=clean | {"HOME": str(home)} | variables, capture_output=True, text=True
+        command, cwd=folder, env=clean() | {"HOME": str(home)} | variables, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(home.iterdir()) == []
     return done
+
+
+def clean() -> dict[str, str]:
+    """This environment without what tells Python where to look, which a pool that starts in a thread sets for a while."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "XDG_"))}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -159,7 +163,7 @@ def test_modules_of_our_names_in_the_working_folder_and_on_pythonpath_are_not_im
     assert done.stdout == f"{PROGRAM}: agree\n"
     assert not marker.exists()
     # they would be: whoever says `import fuzzer` there gets theirs
-    subprocess.run([installed / "bin" / "python", "-c", "import fuzzer"], cwd=here, check=True)
+    subprocess.run([installed / "bin" / "python", "-c", "import fuzzer"], cwd=here, env=clean(), check=True)
     assert marker.read_text() == "fuzzer"
 
 
