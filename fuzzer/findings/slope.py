@@ -11,7 +11,7 @@ _STEP = 2.0**-12  # the quotient is then good to some 1e-7 of a smooth derivativ
 
 
 def compare_with_quotient(sides: Sides, widened: str) -> list[str]:
-    """The lines: along a random direction of a leaf eager's gradient is that which float64 gives by a central difference.
+    """The lines: along a random direction of a leaf eager's gradient is what float64 gives by a central difference.
 
     The direction is normal, not of signs: a wrong multiple of a gradient whose signed sum is 0 would go unseen.
 
@@ -36,7 +36,7 @@ def compare_with_quotient(sides: Sides, widened: str) -> list[str]:
         f"derivative = {f'{times} * ' * (times != 1)}(total({_STEP}) - total(-{_STEP})) / {2 * _STEP}",
         f'gradient = {sides.eager}["{name}.grad"].detach().cpu()',
         "eager, unit = (gradient.double() * along).sum().item(), torch.finfo(gradient.dtype).eps",
-        'print(f"along a random direction float64 gives {derivative:.9g} by a central difference; eager has {eager:.9g}")',
+        'print(f"along a random direction: {derivative:.9g} by a central difference; eager has {eager:.9g}")',
         "sys.exit(int(not abs(eager - derivative) <= 64 * unit * gradient.double().abs().sum().item() + 1e-6))",
     ]
 

@@ -388,15 +388,26 @@ def profile_command(
 
 @main.command("slopes")
 @click.option("--minutes", default=30.0, show_default=True, type=click.FloatRange(min=0, min_open=True))
+@click.option("--db", type=click.Path(path_type=Path), help="Keep what is found in this ledger.")
+@click.option("--known", multiple=True, type=click.Path(path_type=Path), help="Another ledger, whose faults are known.")
 @_options
-def slopes_command(minutes: float, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+def slopes_command(
+    minutes: float,
+    db: Path | None,
+    known: tuple[Path, ...],
+    workers: int,
+    seed: int,
+    device: str,
+    backend: str,
+    as_json: bool,
+) -> None:
     """Memory, open files, disk, programs a second and CPU seconds a program of a campaign against time: does any grow?
 
     And what would it be after 14 days; and which share of the CPU exploring, triage and nothing had.
     """
     staged = STAGED if backend == "inductor" else 0.0
     task = replace(_task(device, backend, seed), routes=ANY_BACKEND, staged=staged, lines=recorded_share())
-    _print(slopes.measure_slopes(task, workers, minutes, partial(click.echo, err=True)), as_json)
+    _print(slopes.measure_slopes(task, workers, minutes, partial(click.echo, err=True), db, known), as_json)
 
 
 @main.command("stages")

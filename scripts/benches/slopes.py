@@ -237,12 +237,22 @@ def shares(campaign: Campaign, before: Spent, seconds: float) -> dict[str, float
     return {name: part / total for name, part in (found | {"idle, or others'": total - sum(found.values())}).items()}
 
 
-def measure_slopes(task: Task, workers: int, minutes: float, say: Callable[[str], None]) -> dict[str, Any]:
-    """Run a campaign for so long; what it held, and the slope of each series."""
+def measure_slopes(
+    task: Task,
+    workers: int,
+    minutes: float,
+    say: Callable[[str], None],
+    db: Path | None = None,
+    known: tuple[Path, ...] = (),
+) -> dict[str, Any]:
+    """Run a campaign for so long; what it held, and the slope of each series.
+
+    db: the ledger that is kept, if any.  known: others, whose faults count as known.
+    """
     with tempfile.TemporaryDirectory(prefix="slopes-") as name:
         folder = Path(name)
         batch = usual_batch(task.place.subject, task.staged)
-        plan = Plan(task, workers, minutes, db=folder / "ledger.db", folder=folder, batch=batch)
+        plan = Plan(task, workers, minutes, db=db or folder / "ledger.db", folder=folder, batch=batch, known=known)
         sampler = Sampler(folder)
         corpus = Corpus(plan.explored, corpus_environment(task))
         campaign = Campaign(plan, say, lambda own: BySeedWithCorpus(task, corpus.start()))
