@@ -80,7 +80,7 @@ def run(environment: Path, folder: Path, *arguments: str, **variables: str) -> s
 
 
 def clean() -> dict[str, str]:
-    """This environment without what tells Python where to look: a pool that starts in a thread sets that for a while."""
+    """This environment without what tells Python where to look, which a pool that starts in a thread sets meanwhile."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "XDG_"))}
 
 
