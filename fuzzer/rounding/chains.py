@@ -1,14 +1,15 @@
 """Chains of additions by which autograd sums the gradients of one value: one sum, in whatever order.
 
 Eager adds them one by one, as they come. Where the value is read in a body that runs for each row or each step, a
-compiler stacks them and sums those, or begins at the other end.
+compiler stacks them and sums those, or begins at the other end. Where it is written through a view, eager copies the
+sum so far into memory laid out as the base is, and goes on adding there; a compiler has neither the write nor the copy.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -44,7 +45,9 @@ class Chain:
         """Note the operands of one of the additions."""
         for place in self.terms[number]:
             term = real_parts(args[place])
-            self.sizes = self.sizes + term.abs()
+            same = isinstance(self.sizes, float) or self.sizes.shape == term.shape
+            # of another shape the elements are in another order, too: the largest will do
+            self.sizes = self.sizes + (term.abs() if same else term.abs().max())
             self.grids = tuple(g for g in self.grids if bool((term * g == (term * g).round()).all()))
 
     @functools.cached_property
@@ -67,7 +70,9 @@ def chains(steps: Sequence[Step]) -> dict[int, Chain]:
 def _all_chains(steps: Sequence[Step]) -> Iterator[Chain]:
     ends: dict[int, Chain] = {}  # by the storage of their last sum, which nothing else has read or written yet
     for number, step in enumerate(steps):
-        chain = _joined(number, step, ends) if _adds(step) else None
+        if kernel(step).reads_geometry:
+            continue
+        chain = _joined(number, step, ends) if _adds(step) else _copied(step, ends)
         yield from [ends.pop(ref.storage) for ref in (*step.inputs, *step.results) if ref.storage in ends]
         if chain is not None:
             ends[chain.last.storage] = chain
@@ -79,11 +84,29 @@ def _joined(number: int, step: Step, ends: dict[int, Chain]) -> Chain:
     terms: dict[int, tuple[int, ...]] = {}
     places = []
     for place, ref in enumerate(step.args):
-        if ref.storage in ends and ends[ref.storage].last == ref:
+        if _is_end(ref, ends):
             terms |= ends.pop(ref.storage).terms
         else:
             places.append(place)
     return Chain({**terms, number: tuple(places)}, step.results[0])
+
+
+def _copied(step: Step, ends: dict[int, Chain]) -> Chain | None:
+    """The chain whose sum this step copies, which is taken out and ends in the copy from now on; None: none is."""
+    at = kernel(step).copies_at
+    if at is None or len(step.results) != 1:
+        return None
+    source, result = step.args[at], step.results[0]
+    whole = _is_end(source, ends) and (source.dtype, source.numel) == (result.dtype, result.numel)
+    return replace(ends.pop(source.storage), last=result) if whole else None
+
+
+def _is_end(ref: object, ends: dict[int, Chain]) -> bool:
+    """Whether it is all of the last sum of a chain, in whatever shape."""
+    if not isinstance(ref, Ref) or ref.storage not in ends:
+        return False
+    last = ends[ref.storage].last
+    return last.numel > 0 and (last.dtype, last.numel, last.offset) == (ref.dtype, ref.numel, ref.offset)
 
 
 def _adds(step: Step) -> bool:

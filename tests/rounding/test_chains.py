@@ -54,3 +54,19 @@ def test_a_sum_that_is_exact_in_every_order_has_no_floor(dtype: torch.dtype) -> 
 def test_half_precision_has_the_floor_of_its_own_partial_sums() -> None:
     rows = column(1.0, 1.0, -256.0, 256.0, dtype=BF16)  # 256 + 1 is no bfloat16
     assert floor(of_factor(4), rows) >= 2.0
+
+
+def written_through_a_view(rows: torch.Tensor) -> list[torch.Tensor]:
+    """The gradients of what is written through a view and of its base, which is read in another shape."""
+    x = torch.zeros_like(rows[0]).requires_grad_()
+    base = x * 1
+    view = base.view(-1).mul_(1.0)
+    return list(torch.autograd.grad([view, view * 1, base.t()], x, [rows[0].view(-1), rows[1].view(-1), rows[2].t()]))
+
+
+def test_what_is_written_through_a_view_is_summed_with_its_base() -> None:
+    def seeded(*numbers: float) -> torch.Tensor:
+        return torch.tensor(numbers)[:, None, None].expand(-1, 2, 3).contiguous()
+
+    assert floor(written_through_a_view, seeded(1e8, -1e8, 1.0)) >= 1.0
+    assert floor(written_through_a_view, seeded(1.0, -2.5, 64.0)) == 0.0

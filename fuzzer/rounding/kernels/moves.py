@@ -45,7 +45,9 @@ def _largest_of_its_dtype(step: Step, precision: torch.dtype | None) -> tuple[An
 
 
 TABLE = (
-    *each("clone copy _to_copy cat stack fill", COPY),
+    *each("cat stack fill", COPY),
+    *each("clone _to_copy", COPY, copies_at=0),
+    Kernel("copy", COPY, copies_at=1),
     *each(
         """
         gather index_select index _unsafe_masked_index take slice_scatter select_scatter diagonal_scatter
@@ -83,10 +85,10 @@ TABLE = (
         """,
         EXACT,
     ),
-    *each(
-        "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero arange scalar_tensor", EXACT
-    ),
-    *each("empty empty_like empty_strided new_empty new_empty_strided", EXACT, uninitialised=True),
+    *each("zeros ones full zero arange scalar_tensor", EXACT),
+    *each("zeros_like ones_like full_like new_zeros new_ones new_full", EXACT, reads_geometry=True),
+    *each("empty empty_strided", EXACT, uninitialised=True),
+    *each("empty_like new_empty new_empty_strided", EXACT, uninitialised=True, reads_geometry=True),
     Kernel("empty_permuted", uninitialised=True),
     *each(
         """

@@ -91,6 +91,8 @@ class Kernel:
     adds_to_product whether something is added to a product that has been rounded.
     adds_rounded    whether a call adds up terms that have been rounded to half precision.
     sums_gradients  whether autograd adds two gradients of one value with it.
+    copies_at       the argument that its result is a copy of, maybe in another layout or dtype.
+    reads_geometry  whether it asks its operand for sizes and a dtype alone, never for numbers.
     frequency_at    the argument that is True where a gradient is divided by how often its index occurs.
 
     What it cancels:
@@ -146,6 +148,8 @@ class Kernel:
     adds_to_product: bool = False
     adds_rounded: Callable[[Step], bool] | None = None
     sums_gradients: bool = False
+    copies_at: int | None = None
+    reads_geometry: bool = False
     frequency_at: int | None = None
 
     cancels: Callable[[Evaluation], Hidden] | None = None
