@@ -14,6 +14,7 @@ import torch
 
 from fuzzer.judgement.comparison import TensorVerdict, looks, spread
 from fuzzer.judgement.trial import Trial
+from fuzzer.language.ops import OPS
 from fuzzer.language.program import Region, statements
 from fuzzer.language.regions import region_spec
 from fuzzer.language.routes import ROUTES
@@ -149,6 +150,19 @@ class GradientCheck:
         sizes = {name: float(read(self.trace, along, self.leaves[name]).abs().sum()) for name in kept}
         return sum(size * kept[name].tiny / kept[name].eps for name, size in sizes.items())
 
+    def constants(self, along: Direction) -> float:
+        """What constants amount to along the direction: a formula of a backward has them as its dtype holds them, half a
+        unit off each, where the forward has them in float64; so a product with one is off though it rounds nothing."""
+        steps = [step for step in self.trace.steps if any(map(is_rounded, step.outs))]
+        eps = max((torch.finfo(ref.dtype).eps for step in steps for ref in step.outs if is_rounded(ref)), default=0.0)
+        total = 0.0
+        for name, ref in self._touched(along).items():
+            gradient = self.trial.named(self.trial.reference)[f"{name}.grad"]
+            if gradient is not None:
+                d = read(self.trace, along, ref)
+                total += float((real_parts(gradient.detach()).to(d.device, torch.float64) * d).abs().sum())
+        return total * len(steps) * eps / 2
+
     def _touched(self, along: Direction) -> dict[str, Ref]:
         """The leaves that a direction moves."""
         return {
@@ -257,6 +271,8 @@ def own_rule(trial: Trial) -> str:
         if isinstance(statement, Region):
             if region_spec(statement).tells:
                 return f"region {statement.kind} tells autograd a gradient"
+        elif OPS[statement.op].tells:
+            return f"{statement.op} tells autograd a gradient"
         elif dict(statement.attrs).get("padding_idx") is not None:
             return "the row of padding_idx has no gradient"
     return ""
@@ -301,7 +317,8 @@ def _contradicted(check: GradientCheck, name: str, generator: torch.Generator) -
             made = check.check_direction(f"along random signs of {name}", along, False)
         except Undecided:
             return None
-        certain = made.decides and made.confirmed and not made.kink and made.gap > check.drowned(along)
+        lost = check.drowned(along) + check.constants(along)
+        certain = made.decides and made.confirmed and not made.kink and made.gap > lost
         certain = certain and math.isfinite(made.eager) and math.isfinite(made.error)
         if not certain or not made.contradicts(made.eager):
             return None

@@ -54,6 +54,11 @@ NOT_FINITE = """x0 = leaf(f32[3], values=data([0.0, 4.0, 1.0]))
 v0 = sqrt(x0)
 backward(v0, cotangent(f32[3], values="ones"))
 """
+# pi / 180 is no number of float32, in which the backward multiplies by it; ones times that are
+CONSTANT = """x0 = leaf(f32[4], seed=1)
+v0 = deg2rad(x0)
+backward(v0, cotangent(f32[4], values="ones"))
+"""
 # these gradients are no derivatives, and torch says so
 PADDING = """x0 = leaf(f32[4, 3], seed=1)
 x1 = leaf(i64[2], values=data([1, 2]))
@@ -65,6 +70,11 @@ HOOK = """x0 = leaf(f32[3], seed=1)
 with hook(scale=2.0):
     v0 = square(x0)
 backward(v0, cotangent(f32[3], values="ones"))
+"""
+DETACHED = """x0 = leaf(f32[3], seed=1)
+v0 = detach(x0)
+v1 = mul(x0, v0)
+backward(v1, cotangent(f32[3], values="ones"))
 """
 
 
@@ -86,7 +96,7 @@ def test_a_gradient_that_is_no_derivative_is_told(scale: float, route: str) -> N
     assert side_by_class(told.signature) == EAGER
 
 
-@pytest.mark.parametrize("body", [SMOOTH, ACCUMULATED, HALF, COMPLEX])
+@pytest.mark.parametrize("body", [SMOOTH, ACCUMULATED, HALF, COMPLEX, CONSTANT])
 def test_what_is_a_derivative_is_not(body: str) -> None:
     assert gradients_are_derivatives(run(body)) is None
     assert gradients_are_derivatives(run(body, 2.0)) is not None
@@ -97,7 +107,7 @@ def test_nothing_is_said_where_no_derivative_decides(body: str) -> None:
     assert gradients_are_derivatives(run(body)) is None
 
 
-@pytest.mark.parametrize("body", [PADDING, BY_FREQUENCY, HOOK])
+@pytest.mark.parametrize("body", [PADDING, BY_FREQUENCY, HOOK, DETACHED])
 def test_nothing_is_said_where_torch_has_a_rule_of_its_own(body: str) -> None:
     made = run(body, 3.0)
     assert own_rule(made)
