@@ -38,8 +38,6 @@ def draw_regions(program: Program, rng: random.Random, portable: bool = False) -
     for kind in route.regions:
         if (portable and not REGIONS[kind].portable) or (route.joint and REGIONS[kind].own_backward):
             continue
-        if REGIONS[kind].ambient and not REGIONS[kind].share:
-            continue  # without asking the rng: other regions stay as they were drawn
         while rng.random() < REGIONS[kind].share:
             program = _with_region(program, rng, kind)
     return program
@@ -58,6 +56,8 @@ def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
 
     def enclose(body: tuple[Statement, ...]) -> Region | None:
         if spec.pure and any(_is_impure(node) for node in walk(body)):
+            return None
+        if spec.transform and any(map(_is_unchecked, walk(body))):
             return None
         args = _draw_operands(rng, kind, body, leaves if spec.decides else leaves | types)
         return None if args is None else Region(kind, attrs, body, args)
@@ -113,6 +113,12 @@ def _draw_attributes(rng: random.Random, spec: RegionSpec) -> Attributes:
 
 def _is_impure(node: Node) -> bool:
     return bool(OPS[node.op].effects or OPS[node.op].random)
+
+
+def _is_unchecked(node: Node) -> bool:
+    """Whether it reads beyond its operands where they do not fit, as those that a body is given may not: undefined in
+    eager, which dies of it."""
+    return bool(dict(node.attrs).get("unsafe"))
 
 
 def _can_nest(body: tuple[Statement, ...]) -> bool:
