@@ -2,7 +2,8 @@
 
 Not promised are four kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
 torch function whose name begins with an underscore), control flow that torch calls a prototype, where it raises, and
-dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of `torch.func.vjp`.
+dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of `torch.func.vjp`, or
+Python that autograd's graph of an eager forward calls (a checkpoint's).
 Of what eager raises some errors are promised.
 """
 
@@ -21,7 +22,7 @@ from fuzzer.language.settings import SETTINGS
 def why_unsupported(program: Program, pattern: str) -> str:
     """Why torch promises nothing of a program that differs with this pattern; "" where it does.
 
-    "setting NAME", "operator NAME", "region NAME" or "route NAME with dynamic sizes".
+    "setting NAME", "operator NAME", "region NAME", "route NAME with dynamic sizes" or "route NAME over an eager forward".
     """
     of_tests = {s.name for s in SETTINGS if not s.promised}
     for name, _ in program.settings:
@@ -35,9 +36,11 @@ def why_unsupported(program: Program, pattern: str) -> str:
         if " < " in pattern and isinstance(s, Region) and s.kind in REGIONS and REGIONS[s.kind].prototype:
             return f"region {s.kind}"
     untraced = pattern.startswith(("Unsupported", "TorchRuntimeError < unimplemented"))
-    route = ROUTES[program.route.name]
-    if untraced and route.joint and route.torch_compile and dict(program.route.options).get("dynamic"):
+    route, options = ROUTES[program.route.name], dict(program.route.options)
+    if untraced and route.joint and route.torch_compile and options.get("dynamic"):
         return f"route {program.route.name} with dynamic sizes"
+    if untraced and options.get("eager_forward"):
+        return f"route {program.route.name} over an eager forward"
     return ""
 
 
