@@ -32,7 +32,7 @@ class Knobs:
     closed: float = 0.75
     family: str = ""
     settings: str = "usual"
-    histories: float = 0.0
+    histories: float = 0.06
 
     def non_default(self) -> dict[str, Value]:
         """The knobs that do not stand at their defaults."""
