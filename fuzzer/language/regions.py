@@ -313,15 +313,13 @@ REGIONS: dict[str, RegionSpec] = {
     "jacfwd": _of_func(_jacobian, 0.01),
     "jvp": _of_func(_jvp, 0.02),
     "cond": _control(_cond, 1, 0.02, decides=True),
-    # not drawn: the gradient of what such a body closes over is summed in another order than eager's, and where eager's
-    # order happens to be exact the floor is 0
-    "map": _control(_map, 1, 0.0),
-    "scan": _control(_scan, 2, 0.0, attributes={"reverse": (False, True)}, carries=True),
-    "while_loop": _control(_while_loop, 1, 0.0, attributes={"times": (2, 3, 1)}, carries=True),
-    # the last, so that where somebody gives it a share it is drawn around all others
+    "map": _control(_map, 1, 0.02),
+    "scan": _control(_scan, 2, 0.02, attributes={"reverse": (False, True)}, carries=True),
+    "while_loop": _control(_while_loop, 1, 0.02, attributes={"times": (2, 3, 1)}, carries=True),
+    # the last, so that it is drawn around all others; kept as seldom as autocast
     "ambient_autocast": RegionSpec(
         _write_statements,
-        0.0,
+        0.1,
         _DTYPES,
         required=("dtype",),
         context=_on_cpu,
