@@ -53,13 +53,15 @@ DEFAULT = ROUTES[Route().name]
 # What a campaign draws from unless it is told otherwise.
 ANY_BACKEND = tuple(name for name, spec in ROUTES.items() if not spec.backends)
 _DYNAMIC_SHARE = 0.1  # the share of programs that are compiled with symbolic sizes, where the route has the choice
+_EAGER_FORWARD_SHARE = 0.3  # the share of those whose forward runs uncompiled, where the route has the choice
 
 
 def draw_route(rng: random.Random, names: Sequence[str]) -> Route:
     """One of the named routes by its weight, its options drawn."""
     (name,) = rng.choices(names, [ROUTES[name].weight for name in names])
-    dynamic = "dynamic" in ROUTES[name].options and rng.random() < _DYNAMIC_SHARE
-    return Route(name, (("dynamic", True),) if dynamic else ())
+    shares = {"dynamic": _DYNAMIC_SHARE, "eager_forward": _EAGER_FORWARD_SHARE}
+    drawn = [option for option, share in shares.items() if option in ROUTES[name].options and rng.random() < share]
+    return Route(name, tuple((option, True) for option in drawn))
 
 
 def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:

@@ -171,7 +171,7 @@ def test_phases_are_named_in_order() -> None:
     assert told == ["forward", "backward"]
 
 
-def test_routes_are_drawn_by_their_weight_and_some_with_symbolic_sizes() -> None:
+def test_routes_are_drawn_by_their_weight_and_some_with_options() -> None:
     rng = random.Random(0)
     drawn = [draw_route(rng, list(ROUTES)) for _ in range(2000)]
     count = Counter(route.name for route in drawn)
@@ -179,6 +179,8 @@ def test_routes_are_drawn_by_their_weight_and_some_with_symbolic_sizes() -> None
     assert count["autograd"] + count["vjp"] >= 0.7 * len(drawn)
     assert 0.05 < sum(("dynamic", True) in route.options for route in drawn) / len(drawn) < 0.2
     assert {draw_route(rng, ["vjp"]).name for _ in range(20)} == {"vjp"}
+    of_eager = [("eager_forward", True) in draw_route(rng, ["compiled_autograd"]).options for _ in range(200)]
+    assert 0.2 < sum(of_eager) / len(of_eager) < 0.4
 
 
 @pytest.mark.parametrize("route", [name for name, spec in ROUTES.items() if "dynamic" in spec.options])
