@@ -30,7 +30,7 @@ def vocabulary(limits: Limits, names: Sequence[str] = ()) -> dict[str, OpSpec]:
     """The ops of these names (none: all), such that they take complex operands where the limits have complex dtypes."""
     if set(COMPLEX).isdisjoint(limits.dtypes):
         return {name: OPS[name] for name in names} if names else REAL
-    return {name: complex_form(name) for name in names or OPS if names or not OPS[name].asked}
+    return {name: complex_form(name) for name in names or OPS}
 
 
 @functools.cache

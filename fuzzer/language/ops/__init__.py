@@ -55,7 +55,7 @@ for _where, _table in _own_tables():
     _enter(_table, _where)
 
 # What is drawn where complex numbers are not asked for.
-REAL = {name: spec for name, spec in OPS.items() if spec.family != complex.FAMILY and not spec.asked}
+REAL = {name: spec for name, spec in OPS.items() if spec.family != complex.FAMILY}
 
 
 def ops_by_family() -> dict[str, tuple[OpSpec, ...]]:

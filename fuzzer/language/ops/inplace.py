@@ -91,5 +91,5 @@ TABLE = (
     _writer("fill_", choice("value", 0.0, 1.0, -2.5), differentiable=False),
     _writer("fill_tensor_", Operand("value", SAME, shape=lambda d: ()), source="torch.Tensor.fill_"),
     _writer("zero_", differentiable=False),
-    replace(_writer("detach_", differentiable=False), tells=True, asked=True),
+    replace(_writer("detach_", differentiable=False), tells=True),
 )

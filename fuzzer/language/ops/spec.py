@@ -254,7 +254,6 @@ class OpSpec:
     random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
     portable        whether it means the same on every device.
     tells           whether it tells autograd a gradient that need be no derivative of what is computed.
-    asked           whether it is drawn only where it is asked for by name.
     """
 
     name: str
@@ -270,7 +269,6 @@ class OpSpec:
     random: bool = False
     portable: bool = True
     tells: bool = False
-    asked: bool = False
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:

@@ -273,7 +273,7 @@ TABLE = (
     _view("unflatten", dim(), computed("sizes", "shape", _unflattened), rank=(1, 4)),
     _view("movedim", dim("source"), dim("destination"), rank=(1, 5)),
     _view("diagonal", integer("offset", -2, 2, 0), *two_dims("dim1", "dim2"), rank=(2, 5)),
-    OpSpec("detach", FAMILY, "torch.detach", (Operand(),), 1, differentiable=False, entries=(), tells=True, asked=True),
+    OpSpec("detach", FAMILY, "torch.detach", (Operand(),), 1, differentiable=False, entries=(), tells=True),
     OpSpec(
         "unfold",
         FAMILY,
