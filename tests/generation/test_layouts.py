@@ -141,7 +141,7 @@ def drawn() -> dict[str, list[Program]]:
             break
         with suppress(Rejected), warnings.catch_warnings(action="ignore"):
             route = "vjp" if number % 2 else "autograd"
-            program = generate(random.Random(f"layout {number}"), routes=(route,))
+            program = generate(random.Random(f"layouts {number}"), routes=(route,))
             if not runs(program):
                 continue  # eager refuses its backward
             shown = {f"{p.of}: {name}" for p in places(program) for name, has in CLASSES.items() if has(p)}
