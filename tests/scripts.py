@@ -11,7 +11,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from fuzzer.execution.pool import environment, server_environment
+from fuzzer.execution.server import environment, server_environment
 
 SECONDS = 500
 

@@ -194,7 +194,7 @@ def fuzz(
     Exit codes: 0 it ran; 1 with --fail-on-finding and a new fault; 2 usage; 3 this machine cannot run it; 130
     interrupted.
     """
-    start = starting()
+    start = starting(workers=executor == LOCAL)
     from fuzzer.campaign.bounds import Bounds
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan

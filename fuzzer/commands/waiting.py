@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import sys
 import threading
 import time
@@ -72,6 +73,26 @@ class Waiting:
                 print(line, file=self.stream, flush=True)
 
 
-def starting() -> Waiting:
-    """Torch is imported, which takes seconds: shown from now on until it is stopped, or the command ends."""
-    return click.get_current_context().with_resource(Waiting("torch is imported"))
+class Starting(Waiting):
+    """While torch is imported nothing is collected, which would take a quarter of that: what is made then stays."""
+
+    def __enter__(self) -> Starting:
+        gc.disable()
+        super().__enter__()
+        return self
+
+    def stop(self) -> None:
+        super().stop()
+        gc.enable()
+
+
+def starting(workers: bool = True) -> Waiting:
+    """Torch is imported, which takes seconds: shown from now on until it is stopped, or the command ends.
+
+    workers: whether this machine will have some; their fork server begins to import it at the same time.
+    """
+    from fuzzer.execution.server import start_server
+
+    if workers:
+        start_server()
+    return click.get_current_context().with_resource(Starting("torch is imported"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from fuzzer.execution.pool import server_environment
+from fuzzer.execution.server import server_environment
 from fuzzer.findings.demonstration import Compared, Demonstration
 from fuzzer.judgement.verdict import Finding
 

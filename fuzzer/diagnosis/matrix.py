@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fuzzer.execution.server import server_environment
 from fuzzer.findings import checkout
 from fuzzer.findings.cause import VALUES, raised
 from fuzzer.findings.faults import GONE, OPEN, SHOWS, Fault, State
@@ -141,8 +142,6 @@ def run_there(
 
 def _replay(python: Path, findings: Mapping[str, Finding], db: Path, seconds: float, *options: str) -> dict[str, str]:
     """What became of findings by the ids under which the ledger has them."""
-    from fuzzer.execution.pool import server_environment  # it needs torch, which who reads old outcomes does without
-
     command = [str(python), "-m", "backfuzz", "replay", *findings, *options, "--db", str(db.resolve()), "--json"]
     with tempfile.TemporaryDirectory() as folder:
         try:

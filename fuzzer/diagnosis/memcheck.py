@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fuzzer.execution.pool import clean_environment
+from fuzzer.execution.server import clean_environment
 from fuzzer.findings.script import ExportError, repro
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.devices import HOST, device_row

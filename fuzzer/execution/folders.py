@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fuzzer.judgement.trial import UsageError
+from fuzzer.language.errors import UsageError
 
 _LOCK_FILE = "lock"
 

@@ -19,17 +19,16 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from fuzzer.execution import worker
-from fuzzer.execution.accelerator import bound_memory, can_fork, count_devices, use_device
+from fuzzer.execution.accelerator import bound_memory, count_devices, use_device
 from fuzzer.execution.answering import Answering
 from fuzzer.execution.cluster import Cluster, Crew, RayExecutor, place_crews
 from fuzzer.execution.executor import Executor
@@ -39,25 +38,13 @@ from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.obituary import report_of_death, top_frame
 from fuzzer.execution.placement import placement
+from fuzzer.execution.server import server_pids, start_server
 from fuzzer.execution.trouble import TROUBLE
 from fuzzer.execution.usage import resident_bytes
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation
-from fuzzer.language.devices import HOST, ROWS, accelerator, device_row
+from fuzzer.language.devices import HOST, accelerator, device_row
 from fuzzer.language.errors import NoMachine
 
-# What changes a compile from outside the program's text.
-HIDDEN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
-          "TORCH_BISECT", "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "OMP_", "MKL_",
-          *(start for device in ROWS for start in device.hidden))  # fmt: skip
-WORKER_ENVIRONMENT = {
-    "TORCHINDUCTOR_COMPILE_THREADS": "1",  # the pool is the parallelism
-    "TORCHINDUCTOR_VEC_ISA_OK": "1",  # trust /proc/cpuinfo instead of compiling a probe in every process
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "PYTHONSAFEPATH": "1",  # nothing is imported from the working folder
-    "MALLOC_PERTURB_": "165",  # freed memory is overwritten: a kernel that writes nothing cannot inherit an answer
-    **{name: value for device in ROWS for name, value in device.environment},
-}
 # Compiled code is only freed with its process; at about 1.5 MB a program, 200 programs are 300 MB.
 _PROGRAMS_PER_WORKER = 200
 # A compile takes 1 to 2 s; the slowest legal ones measured (cumprod's backward) 40 s.
@@ -68,42 +55,6 @@ _WORKER_BYTES = 12 * 2**30
 _GROWN_BYTES = 4 * 2**30
 _STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
 _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
-
-
-_IMPORT_FOLDER = Path(__file__).resolve().parents[2]
-_starting = threading.Lock()  # the environment is the process's, and pools are made from several threads
-
-
-# The name of a socket has 107 characters at most; multiprocessing and `_session` take 50 of them.
-_LONGEST = 55
-_session: list[Folder] = []  # temporary files of the fork server, those of its start too
-
-
-def clean_environment() -> dict[str, str]:
-    """This process's environment without hidden compiler switches, with the workers' own."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(HIDDEN)}
-    return kept | WORKER_ENVIRONMENT
-
-
-def server_environment() -> dict[str, str]:
-    """`clean_environment` of a fork server: it finds this backfuzz where that is not installed, too."""
-    clean = clean_environment()
-    if _IMPORT_FOLDER.name in ("site-packages", "dist-packages"):
-        return clean
-    return clean | {"PYTHONPATH": os.pathsep.join(filter(None, (clean.get("PYTHONPATH"), str(_IMPORT_FOLDER))))}
-
-
-@contextlib.contextmanager
-def environment(wanted: dict[str, str]) -> Iterator[None]:
-    """os.environ replaced by `wanted` for a while."""
-    saved = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(wanted)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)
 
 
 def check_devices(devices: list[str]) -> None:
@@ -125,43 +76,6 @@ def check_flag_gems(device: str) -> None:
         raise NoMachine(f"flag_gems runs where Triton does, not on {device}")
     if importlib.util.find_spec("flag_gems") is None:
         raise NoMachine("no flag_gems: pip install 'backfuzz[flag_gems]' brings it")
-
-
-@contextlib.contextmanager
-def _without_interrupt() -> Iterator[None]:
-    """Processes that the main thread starts meanwhile never get Ctrl-C, which a terminal sends to all of a group: the
-    fork server ignores it by itself, but not before it has imported torch. (What is blocked instead of ignored the
-    start of multiprocessing's resource tracker unblocks.)"""
-    if threading.current_thread() is not threading.main_thread():  # it may not set handlers, and the server runs
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _start_server() -> None:
-    """Have the fork server run, in a clean environment: it takes that once."""
-    with _starting:
-        if not _session:
-            _session.append(Folder(Path("/tmp") if len(tempfile.gettempdir()) > _LONGEST else None, "backfuzz-"))
-            # after multiprocessing's own folder, which lies in it, at -100
-            multiprocessing.util.Finalize(None, _session[0].remove, exitpriority=-200)
-        folder, before = str(_session[0].path), tempfile.tempdir
-        with environment(server_environment() | {"TMPDIR": folder}), _without_interrupt():
-            tempfile.tempdir = folder  # the socket's
-            try:
-                forkserver.ensure_running()
-            finally:
-                tempfile.tempdir = before
-
-
-def _server() -> list[int]:
-    """The fork server's process id, if it runs."""
-    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)  # type: ignore[attr-defined]
-    return [] if pid is None else [pid]
 
 
 def start_worker(
@@ -242,8 +156,6 @@ class Pool:
         self.folder = Folder(scratch, "pool-")
         self.scratch = self.folder.path
         self.context = multiprocessing.get_context("forkserver")
-        # `backfuzz`: whoever imports it first gets our `fuzzer`
-        self.context.set_forkserver_preload(["backfuzz", *(["fuzzer.execution.preload"] if can_fork() else [])])
         self.deaths = 0
         self.owners: dict[Future[Any], tuple[str, int]] = {}  # the function's name, and of how many programs
         self.finished = 0  # programs
@@ -251,10 +163,10 @@ class Pool:
         if cluster is not None:
             self.executor = self._on(cluster, {"devices": devices, "fresh": fresh, "batch": batch}, memory)
             return
-        _start_server()
+        start_server()
         tasks_each = 1 if fresh else -(-_PROGRAMS_PER_WORKER // batch)
         self.executor = Executor(
-            workers, self._start, tasks_each, self._bury, _server, self._grown, _start_server, self._lived
+            workers, self._start, tasks_each, self._bury, server_pids, self._grown, start_server, self._lived
         )
 
     def _on(self, cluster: Cluster, common: dict[str, Any], memory: int | None) -> AnyExecutor:
@@ -268,7 +180,7 @@ class Pool:
         return RayExecutor(cluster, crews, settings, _Left("", "", ""))
 
     def _start(self, number: int, pipe: Connection) -> BaseProcess:
-        _start_server()  # the one that there was may have died
+        start_server()  # the one that there was may have died
         self.at[number] = device = placement(self.kind).take(self.answering.left())
         share = 1 / -(-self.workers // max(1, len(self.answering.among)))  # of the memory of a device
         arguments = (str(self.scratch), device, self.kind, self.there, self.limit, share)

@@ -8,13 +8,22 @@ import gc
 import os
 import tempfile
 
-from fuzzer.execution import worker  # noqa: F401
-from fuzzer.execution.pool import environment
-from fuzzer.language.private import know_machine, preload
 
-preload()
-with tempfile.TemporaryDirectory() as folder, environment({**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}):
-    know_machine()
-# torch and its compiler are 600 000 objects that live as long as the process: no collection looks at them again
-gc.collect()
-gc.freeze()
+def _hold() -> None:
+    from fuzzer.execution import worker  # noqa: F401
+    from fuzzer.execution.accelerator import can_fork
+    from fuzzer.execution.server import environment
+    from fuzzer.language.private import know_machine, preload
+
+    if can_fork():
+        preload()
+        with tempfile.TemporaryDirectory() as folder, environment({**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}):
+            know_machine()
+
+
+# Workers wait for this. Torch and its compiler are 600 000 objects that live as long as the process: to look through
+# them while they are made takes a quarter of the time, and finds ten thousand that nobody needs.
+gc.disable()
+_hold()
+gc.freeze()  # nor does any later collection look at them
+gc.enable()

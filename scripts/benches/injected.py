@@ -28,10 +28,10 @@ from fuzzer.campaign.patience import add_patiently
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.campaign.suspect import Suspect, TriageOutcome
-from fuzzer.execution import pool as pools
 from fuzzer.execution.journal import journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
+from fuzzer.execution.server import server_pids
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
 
@@ -100,7 +100,7 @@ class Injected(BySeedWithCorpus):
     def learn(self, n: int, report: Report) -> None:
         super().learn(n, report)
         told = {"programs": self.corpus.frontier.programs, "workers": CAMPAIGN[0].pool.executor.pids()}  # type: ignore[union-attr]
-        told |= {"server": pools._server(), "number": self.number(n), "class": report.verdict}
+        told |= {"server": server_pids(), "number": self.number(n), "class": report.verdict}
         with (FOLDER / "flow").open("a") as out:
             out.write(json.dumps(told) + "\n")
 

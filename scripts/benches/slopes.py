@@ -30,10 +30,10 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeedWithCorpus
-from fuzzer.execution import pool as pools
 from fuzzer.execution.batch import usual_batch
 from fuzzer.execution.capacity import cores
 from fuzzer.execution.messages import Task
+from fuzzer.execution.server import server_pids
 from fuzzer.execution.usage import resident_bytes
 
 _SAMPLES = 240
@@ -221,7 +221,7 @@ class Spent:
 def spent(campaign: Campaign) -> Spent:
     """What a campaign's processes spent so far."""
     workers = campaign.pool.executor.pids() if campaign.pool else []
-    return Spent(cpu_seconds(os.getpid()), sum(map(cpu_seconds, (*pools._server(), *workers))))
+    return Spent(cpu_seconds(os.getpid()), sum(map(cpu_seconds, (*server_pids(), *workers))))
 
 
 def shares(campaign: Campaign, before: Spent, seconds: float) -> dict[str, float]:

@@ -35,7 +35,8 @@ from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.accelerator import count_devices
 from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool, clean_environment, environment, start_worker
+from fuzzer.execution.pool import Pool, start_worker
+from fuzzer.execution.server import clean_environment, environment
 from fuzzer.language.errors import UsageError
 
 SHIPPED_ARM, UNGUIDED_ARM = "shipped", "unguided"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import re
 import time
@@ -60,8 +61,10 @@ def test_the_start_is_shown_until_the_command_ends_however_that_is() -> None:
     def fails() -> None:
         shown.append(starting())
         assert shown[0].thread.is_alive()
+        assert not gc.isenabled(), "imports are quicker so"
         raise click.UsageError("no")
 
     assert CliRunner().invoke(fails).exit_code == 2
     shown[0].thread.join(10)
     assert not shown[0].thread.is_alive()
+    assert gc.isenabled()

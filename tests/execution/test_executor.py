@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from fuzzer.execution import executor as executors
-from fuzzer.execution import pool as pools
 from fuzzer.execution.executor import GONE, Executor, process_state
 from fuzzer.execution.interface import Stopped
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
+from fuzzer.execution.server import server_pids
 from tests.execution import worker_faults as faults
 from tests.execution.asked import ROOT, TASK, ask
 
@@ -83,7 +83,7 @@ def test_a_fork_server_that_is_killed_or_stopped_costs_no_task(tmp_path: Path, s
     with Pool(2, ["cpu"], deadline=60, scratch=tmp_path) as pool:
         pids = {ask(pool, faults.tell, "pid").stderr for _ in range(4)}
         hangs = pool.submit(faults.sleep, TASK, 2.0)
-        [server] = pools._server()
+        [server] = server_pids()
         time.sleep(0.2)
         os.kill(server, signal_sent)
         started = time.monotonic()
@@ -99,14 +99,14 @@ def test_a_fork_server_that_is_killed_or_stopped_costs_no_task(tmp_path: Path, s
 def test_workers_outlive_their_fork_server_and_another_one_starts_meanwhile(tmp_path: Path) -> None:
     with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
         pid = ask(pool, faults.tell, "pid").stderr
-        [server] = pools._server()
+        [server] = server_pids()
         os.kill(server, signal.SIGKILL)
         started = time.monotonic()
         assert ask(pool, faults.tell, "pid").stderr == pid
         assert time.monotonic() - started < 3.0, "nothing was imported anew"
-        while pools._server() == [server] and time.monotonic() - started < RECOVERS:
+        while server_pids() == [server] and time.monotonic() - started < RECOVERS:
             time.sleep(0.05)
-        assert pools._server() != [server]
+        assert server_pids() != [server]
         told = ask(pool, faults.segfault, "forward")  # the first time nobody says how its worker ended
         assert [v.signature.pattern.split()[0] for v in told.verdicts] == ["SIGSEGV"]
 
@@ -167,6 +167,7 @@ import sys
 from pathlib import Path
 from tests.execution import worker_faults as faults
 from fuzzer.execution.pool import Pool
+from fuzzer.execution.server import server_pids
 from fuzzer.execution.messages import Task
 if __name__ == "__main__":
     pool = Pool(1, ["cpu"], scratch=Path(sys.argv[1]))

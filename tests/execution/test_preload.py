@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fuzzer.execution.pool import Pool, clean_environment
+from fuzzer.execution.pool import Pool
+from fuzzer.execution.server import clean_environment
 from tests.execution import worker_faults as faults
 from tests.execution.asked import ROOT, ask
 
