@@ -6,9 +6,8 @@ with nothing planted. The faults themselves stand in `fuzzer.planted`, the progr
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,16 +172,14 @@ def canary_results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[
     tasks = {c.name: replace(benign, canary=c.name) for c in wanted}
     started = time.perf_counter()
     # the twins first: a device-side assertion of a canary leaves its worker without a CUDA context
-    with _deadline(pool, DEADLINE_SECONDS):
-        calm = {
-            pair: pool.submit(examine, replace(benign, canary=pair[1]), texts[pair[0]])
-            for pair in {(c.program, c.twin): None for c in wanted}
-        }
+    calm = {
+        pair: pool.submit(examine, replace(benign, canary=pair[1]), texts[pair[0]], seconds=DEADLINE_SECONDS)
+        for pair in {(c.program, c.twin): None for c in wanted}
+    }
     rung: dict[tuple[str, str], Future[Report]] = {}
     for c in wanted:
         if (c.name, c.program) not in rung:
-            with _deadline(pool, c.deadline):
-                rung[c.name, c.program] = pool.submit(examine, tasks[c.name], texts[c.program])
+            rung[c.name, c.program] = pool.submit(examine, tasks[c.name], texts[c.program], seconds=c.deadline)
     found: dict[tuple[str, str], tuple[Report, float]] = {}
     for key, future in rung.items():
         report = pool.result(future, tasks[key[0]])
@@ -190,16 +187,6 @@ def canary_results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[
     twins = {pair: pool.result(future, benign) for pair, future in calm.items()}
     return [canary_result(c, report, twins[c.program, c.twin], seconds)
             for c in wanted for report, seconds in [found[c.name, c.program]]]  # fmt: skip
-
-
-@contextlib.contextmanager
-def _deadline(pool: Pool, seconds: float) -> Iterator[None]:
-    """This deadline for what is submitted meanwhile, whatever programs have."""
-    usual, pool.deadline = pool.deadline, seconds
-    try:
-        yield
-    finally:
-        pool.deadline = usual
 
 
 def canary_result(canary: Canary, report: Report, twin: Report, seconds: float) -> CanaryResult:

@@ -123,6 +123,15 @@ def start_worker(
     multiprocessing.util.Finalize(None, shutil.rmtree, (own, True), exitpriority=10)
 
 
+@dataclass(frozen=True)
+class Owner:
+    """What a task is: the function's name, of how many programs, and the seconds that each may take."""
+
+    function: str
+    programs: int
+    seconds: float
+
+
 class Pool:
     """Workers that run functions of `worker`; a death or a deadline becomes a Report like any other.
 
@@ -157,7 +166,7 @@ class Pool:
         self.scratch = self.folder.path
         self.context = multiprocessing.get_context("forkserver")
         self.deaths = 0
-        self.owners: dict[Future[Any], tuple[str, int]] = {}  # the function's name, and of how many programs
+        self.owners: dict[Future[Any], Owner] = {}
         self.finished = 0  # programs
         self.executor: AnyExecutor
         if cluster is not None:
@@ -200,12 +209,16 @@ class Pool:
     def __exit__(self, kind: Any, *rest: Any) -> None:
         self.close(kill=kind is not None)
 
-    def submit(self, function: Callable[..., Any], task: Task, what: Any, programs: int = 1) -> Future[Any]:
-        """Run function(task, what), for so many programs, in a worker; from any thread. Raises Stopped."""
+    def submit(
+        self, function: Callable[..., Any], task: Task, what: Any, programs: int = 1, seconds: float | None = None
+    ) -> Future[Any]:
+        """Run function(task, what), for so many programs, in a worker; from any thread. seconds: that each may take;
+        None: the pool's deadline. Raises Stopped."""
+        each = self.deadline if seconds is None else seconds
         # each program of several keeps its own deadline in the worker, and so does what they have in common
-        seconds = self.deadline if programs == 1 else 2 * programs * self.deadline
-        future = self.executor.schedule(worker.run_task, (function, task, what), seconds)
-        self.owners[future] = function.__name__, programs
+        together = each if programs == 1 else 2 * programs * each
+        future = self.executor.schedule(worker.run_task, (function, task, what), together)
+        self.owners[future] = Owner(function.__name__, programs, each)
         return future
 
     def result(self, future: Future[Any], task: Task) -> Report:
@@ -224,14 +237,15 @@ class Pool:
         return found
 
     def _results(self, future: Future[Any], task: Task) -> list[Report | None]:
-        _, programs = self.owners.pop(future)
+        owner = self.owners.pop(future)
+        programs = owner.programs
         try:
             found = future.result()
         except WorkerEnded as end:
             self.deaths += 1
             # SIGALRM: a program's own deadline
             late = end.why == DEADLINE or end.code == -signal.SIGALRM
-            _spend(self.deadline if late else 0.0)
+            _spend(owner.seconds if late else 0.0)
             name = "" if late else CLOSED if end.why == CLOSED else _signal_name(end.code)
             return _obituary(task, programs, TIMED_OUT if late else DIED, name, end.left)
         if programs == 1:

@@ -40,8 +40,8 @@ def at_work(pool: Pool) -> list[Work]:
     """What each worker that runs is at."""
     found, now = [], time.monotonic()
     for pid, future, began in pool.executor.at_work():
-        name, programs = pool.owners.get(future, ("", 0)) if future is not None else ("", 0)
-        if not name:
+        owner = pool.owners.get(future) if future is not None else None
+        if owner is None:
             found.append(Work())
             continue
         try:
@@ -49,9 +49,9 @@ def at_work(pool: Pool) -> list[Work]:
         except OSError:
             text = ""
         turn, (_, phase) = read_turn(text), read_journal(text)
-        if programs > 1 and turn is None and text:
+        if owner.programs > 1 and turn is None and text:
             phase = BUILD
-        found.append(Work(name, programs, None if turn is None else turn + 1, phase, now - began))
+        found.append(Work(owner.function, owner.programs, None if turn is None else turn + 1, phase, now - began))
     return found
 
 

@@ -42,7 +42,7 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution.pool import HIDDEN
+from fuzzer.execution.server import HIDDEN
 from fuzzer.findings import script as export
 from fuzzer.judgement.expectation import expected
 from fuzzer.judgement.verdict import FINDINGS, Finding, Signature

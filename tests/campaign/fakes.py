@@ -57,7 +57,7 @@ class FakePool:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+    def submit(self, function: Any, task: Task, what: Any, seconds: float | None = None) -> Future[Report]:
         future: Future[Report] = Future()
         future.set_result(self.answer(task, what))
         return future

@@ -16,7 +16,7 @@ import pytest
 from fuzzer.execution import pool as pool_module
 from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import Pool, check_devices
+from fuzzer.execution.pool import Pool, check_devices, spent_seconds
 from fuzzer.language.errors import NoMachine
 from tests.execution import worker_faults as faults
 from tests.execution.asked import ROOT, TASK, ask
@@ -41,6 +41,16 @@ def test_the_end_of_a_worker_is_a_verdict_and_the_pool_goes_on(
     assert [str(v.signature)[: len(signature)] for v in told.verdicts] == [signature]
     assert pool.deaths == deaths + 1
     assert ask(pool, faults.fine, "still here").stderr == "still here"
+
+
+def test_a_task_may_have_a_deadline_of_its_own_and_costs_that(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
+        assert ask(pool, faults.fine, "warm").stderr == "warm"
+        before, started = spent_seconds(), time.monotonic()
+        told = pool.result(pool.submit(faults.hang, TASK, "backward", seconds=1.0), TASK)
+        assert [str(v.signature) for v in told.verdicts] == ["worker_survives/hangs/backward/deadline"]
+        assert time.monotonic() - started < 30
+        assert spent_seconds() - before == 1.0
 
 
 @pytest.mark.parametrize("phase", ["reference judge", "begin", "judge"])

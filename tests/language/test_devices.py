@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fuzzer.execution.pool import HIDDEN, WORKER_ENVIRONMENT
+from fuzzer.execution.server import HIDDEN, WORKER_ENVIRONMENT
 from fuzzer.judgement.trial import parse_subject
 from fuzzer.language.devices import DEVICES, HOST, accelerator, device_row, devices_with_code, is_device, synchronise
 from fuzzer.language.routes import acts
