@@ -22,6 +22,9 @@ from minimizer.reduce import Reduction, reduce
 from minimizer.same import DETERMINISTIC, Answer, Sameness, Shown, checker, margin
 
 _MOST_KEPT = 20_000  # kept, at about two kilobytes each
+# Where a hang is minimized, of a candidate: at least this, and so many times the longest that one took which ended. They
+# get smaller; those that begin in a new worker, since one that hung was killed, take up to three times as long.
+_LEAST_SECONDS, _TIMES = 10.0, 5.0
 
 
 class CandidateCache:
@@ -30,6 +33,7 @@ class CandidateCache:
     batch     candidates run at once; all workers' without it.
     examine   the worker's function that runs a candidate.
     final     whether verdicts must survive the rounding model's final look, which takes eight times the replicas.
+    hasty     whether a candidate is taken to hang after a few times what those took that ended.
 
     A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is kept for
     when it is asked for again. Lanes may share this.
@@ -42,9 +46,11 @@ class CandidateCache:
         batch: int | None = None,
         examine: Callable[[Task, str], Report] = examine,
         final: bool = False,
+        hasty: bool = False,
     ):
         self.pool, self.task, self.examine = pool, replace(task, fixed=(), final=final), examine
         self.batch = max(2, batch or pool.workers)
+        self.hasty, self.longest = hasty, 0.0  # seconds of a candidate that ended
         self.kept: dict[str, Shown] = {}
         self.verdicts: dict[str, tuple[Verdict, ...]] = {}  # behind what is kept
         self.refused: set[str] = set()  # texts that eager refused: they were never compiled
@@ -52,6 +58,7 @@ class CandidateCache:
         self.running: dict[str, Future[Report]] = {}
         self.stages: dict[str, CandidateCache] = {}
         self.asked: dict[tuple[str, ...], CandidateCache] = {}
+        self.hurried: CandidateCache | None = None
         self.lock = threading.Lock()
 
     def at(self, stage: str) -> CandidateCache:
@@ -72,6 +79,18 @@ class CandidateCache:
                 self.asked[also] = type(self)(self.pool, asked, self.batch, self.examine, self.task.final)
             return self.asked[also]
 
+    def in_haste(self) -> CandidateCache:
+        """What candidates show where one that hangs costs a few times what a sound one takes, not the pool's deadline.
+        Kept apart: what is only slow may seem to hang."""
+        with self.lock:
+            if self.hurried is None:
+                self.hurried = type(self)(self.pool, self.task, self.batch, self.examine, self.task.final, hasty=True)
+            return self.hurried
+
+    def seconds(self) -> float | None:
+        """That a candidate may take; None: the pool's deadline, also until one has ended."""
+        return max(_LEAST_SECONDS, _TIMES * self.longest) if self.hasty and self.longest else None
+
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
         texts = [show(p) for p in batch]
         self.collect()
@@ -85,7 +104,7 @@ class CandidateCache:
             if text in self.kept:
                 return None
             if text not in self.running:
-                self.running[text] = self.pool.submit(self.examine, self.task, text)
+                self.running[text] = self.pool.submit(self.examine, self.task, text, seconds=self.seconds())
             return self.running[text]
 
     def result(self, text: str) -> Shown:
@@ -112,6 +131,8 @@ class CandidateCache:
             self.refused.discard(oldest)
             self.built.discard(oldest)
         report = self.pool.result(self.running.pop(text), self.task)
+        if "subject" in report.seconds:
+            self.longest = max(self.longest, report.seconds["reference"] + report.seconds["subject"])
         self.kept[text] = _finding_errors(report)
         self.verdicts[text] = report.verdicts
         if report.rejected:
@@ -151,7 +172,17 @@ def minimize_with(
 def searches(program: Program, verdict: Verdict, cache: CandidateCache, how: Sameness) -> Iterator[CandidateCache]:
     """The caches to shrink a program with, cheapest first: of the first stage that shows the verdict as clearly as a
     candidate must, if one does without building; then the cache itself, for where the result shows nothing when built.
+    Each in haste first where the verdict is a hang.
     """
+    for found in _patient_searches(program, verdict, cache, how):
+        if verdict.signature.verdict == "hangs":
+            yield found.in_haste()
+        yield found
+
+
+def _patient_searches(
+    program: Program, verdict: Verdict, cache: CandidateCache, how: Sameness
+) -> Iterator[CandidateCache]:
     if how.n == 1 and cache.task.place.subject.backend == "inductor":
         from fuzzer.execution.stages import STAGES  # it imports much of inductor
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from fuzzer.campaign.interestingness import CandidateCache, searches
+from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.campaign.plan import Plan
 from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
-from fuzzer.judgement.verdict import Comparison, Verdict
+from fuzzer.judgement.verdict import Comparison, Signature, Verdict
 from fuzzer.language.text import parse, show
 from minimizer.same import DETERMINISTIC, FLAKY, Sameness
 from tests.campaign.fakes import PROGRAM, SIGNATURE, FakePool
@@ -70,3 +71,41 @@ def test_what_has_no_stages_is_searched_where_it_is() -> None:
     pool: Any = FakePool(lambda task, text: Report(text, (WRONG,)))
     cache = CandidateCache(pool, Task(place=Place(Subject("eager", "cpu"), Subject("aot_eager", "cpu"))))
     assert list(searches(parse(PROGRAM), WRONG, cache, DETERMINISTIC)) == [cache]
+
+
+HUNG = Verdict(Signature("worker_survives", "hangs", "backward", "deadline"), "it hangs")
+# relu hangs; the rest is in its way
+HANGS = """program(1)
+route("autograd")
+x0 = leaf(f32[4], seed=1)
+x1 = leaf(f32[4], seed=2)
+v0 = tanh(x1)
+v1 = relu(x0)
+v2 = mul(v0, v1)
+backward(v2, cotangent(f32[4], values="ones"))
+"""
+
+
+def test_while_a_hang_is_minimized_it_costs_its_deadline_once_and_then_a_few_times_what_a_sound_candidate_takes() -> None:
+    spent: list[tuple[str, float]] = []
+
+    class Timed(FakePool):
+        def submit(self, function: Any, task: Task, what: Any, seconds: float | None = None) -> Future[Report]:
+            spent.append((what, (self.deadline if seconds is None else seconds) if "relu" in what else 3.0))
+            return super().submit(function, task, what)
+
+    def answer(task: Task, text: str) -> Report:
+        if "relu" in text:
+            return Report(text, (HUNG,))
+        return Report(text, seconds={"reference": 1.0, "subject": 2.0})
+
+    pool: Any = Timed(answer)
+    cache = CandidateCache(pool, Task(place=Place(Subject("eager", "cpu"), Subject("aot_eager", "cpu"))))
+    hasty, patient = searches(parse(HANGS), HUNG, cache, DETERMINISTIC)
+    assert patient is cache, "what is only slow may seem to hang: then it is searched once more"
+    found = minimize_with(parse(HANGS), HUNG, hasty)
+    assert [node.op for node in found.program.nodes] == ["relu"]
+    hung = [seconds for text, seconds in spent if "relu" in text]
+    assert hung[0] == pool.deadline, "nothing has ended before"
+    assert hung[1:] == [15.0] * (len(hung) - 1), "five times 3 s"
+    assert len(hung) > 2
