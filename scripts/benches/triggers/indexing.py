@@ -41,19 +41,24 @@ def embedded_from_the_end(s: Sketch) -> bool:
     )
 
 
+def _under_threads(s: Sketch) -> bool:
+    """Code is written for several threads: only then do its sums into memory have to be atomic."""
+    return s.settings.get("inductor.cpp.threads", 1) >= 2
+
+
 def gathered_in_bfloat16(s: Sketch) -> bool:
-    """gather in bfloat16, and its gradient is wanted."""
-    return any(s.dtype(node.uses[0]) == "bf16" and s.tracked(node.uses[0]) for node in s.of("gather"))
+    """gather in bfloat16 under several threads, and its gradient is wanted."""
+    return _under_threads(s) and any(s.dtype(node.uses[0]) == "bf16" and s.tracked(node.uses[0]) for node in s.of("gather"))
 
 
 def added_by_index_in_bfloat16(s: Sketch) -> bool:
-    """index_add in bfloat16."""
-    return any(s.dtype(node.uses[0]) == "bf16" for node in s.of("index_add", "index_add_"))
+    """index_add in bfloat16 under several threads."""
+    return _under_threads(s) and any(s.dtype(node.uses[0]) == "bf16" for node in s.of("index_add", "index_add_"))
 
 
 def read_by_index_and_transposed_under_threads(s: Sketch) -> bool:
     """What an index chose is transposed, and code is written for several threads: the gradient adds tile by tile."""
-    if s.settings.get("inductor.cpp.threads", 1) < 2:
+    if not _under_threads(s):
         return False
     for node in s.of(*TRANSPOSERS):
         read = s.made_by(node.uses[0], _READS)
