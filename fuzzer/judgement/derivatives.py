@@ -151,8 +151,8 @@ class GradientCheck:
         return sum(size * kept[name].tiny / kept[name].eps for name, size in sizes.items())
 
     def constants(self, along: Direction) -> float:
-        """What constants amount to along the direction: a formula of a backward has them as its dtype holds them, half a
-        unit off each, where the forward has them in float64; so a product with one is off though it rounds nothing."""
+        """What constants amount to along the direction: a formula of a backward has them as its dtype holds them, half
+        a unit off each, where the forward has them in float64; a product with one is off though it rounds nothing."""
         steps = [step for step in self.trace.steps if any(map(is_rounded, step.outs))]
         eps = max((torch.finfo(ref.dtype).eps for step in steps for ref in step.outs if is_rounded(ref)), default=0.0)
         total = 0.0

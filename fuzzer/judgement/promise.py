@@ -2,8 +2,8 @@
 
 Not promised are four kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
 torch function whose name begins with an underscore), control flow that torch calls a prototype, where it raises, and
-dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of `torch.func.vjp`, or
-Python that autograd's graph of an eager forward calls (a checkpoint's).
+dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of
+`torch.func.vjp`, or Python that autograd's graph of an eager forward calls (a checkpoint's).
 Of what eager raises some errors are promised.
 """
 
@@ -22,7 +22,7 @@ from fuzzer.language.settings import SETTINGS
 def why_unsupported(program: Program, pattern: str) -> str:
     """Why torch promises nothing of a program that differs with this pattern; "" where it does.
 
-    "setting NAME", "operator NAME", "region NAME", "route NAME with dynamic sizes" or "route NAME over an eager forward".
+    "setting NAME", "operator NAME", "region NAME", "route NAME with dynamic sizes", "route NAME over an eager forward".
     """
     of_tests = {s.name for s in SETTINGS if not s.promised}
     for name, _ in program.settings:

@@ -86,7 +86,7 @@ backward(v2, cotangent(f32[4], values="ones"))
 """
 
 
-def test_while_a_hang_is_minimized_it_costs_its_deadline_once_and_then_a_few_times_what_a_sound_candidate_takes() -> None:
+def test_while_a_hang_is_minimized_it_costs_its_deadline_once_and_then_a_few_sound_candidates() -> None:
     spent: list[tuple[str, float]] = []
 
     class Timed(FakePool):

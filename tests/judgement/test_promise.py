@@ -22,7 +22,7 @@ backward(v0, cotangent(f32[4]))
 SCAN = PLAIN.replace("v0 = relu(x0)", "x1 = leaf(f32[()])\nwith scan(x1, x0):\n    v0 = mul(x1, x0)")
 KNOB = 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("autograd"'
 VJP = 'route("vjp", dynamic=True'
-OF_EAGER = 'route("compiled_autograd", eager_forward=True'
+OF_EAGER = ('route("autograd"', 'route("compiled_autograd", eager_forward=True')
 UNTRACED = "TorchRuntimeError < unimplemented < <lambda> < _wrap_graph_break"
 
 
@@ -40,8 +40,8 @@ UNTRACED = "TorchRuntimeError < unimplemented < <lambda> < _wrap_graph_break"
         (PLAIN.replace('route("autograd"', VJP), "Unsupported < call", "route vjp with dynamic sizes"),
         (PLAIN.replace('route("autograd"', VJP), "KeyError < call", ""),
         (PLAIN.replace('route("autograd"', 'route("vjp"'), UNTRACED, ""),
-        (PLAIN.replace('route("autograd"', OF_EAGER), "Unsupported < call", "route compiled_autograd over an eager forward"),
-        (PLAIN.replace('route("autograd"', OF_EAGER), "KeyError < call", ""),
+        (PLAIN.replace(*OF_EAGER), "Unsupported < call", "route compiled_autograd over an eager forward"),
+        (PLAIN.replace(*OF_EAGER), "KeyError < call", ""),
         (PLAIN.replace('route("autograd"', 'route("autograd", dynamic=True'), UNTRACED, ""),
     ],
 )  # fmt: skip

@@ -48,7 +48,8 @@ def _under_threads(s: Sketch) -> bool:
 
 def gathered_in_bfloat16(s: Sketch) -> bool:
     """gather in bfloat16 under several threads, and its gradient is wanted."""
-    return _under_threads(s) and any(s.dtype(node.uses[0]) == "bf16" and s.tracked(node.uses[0]) for node in s.of("gather"))
+    read = [node.uses[0] for node in s.of("gather")]
+    return _under_threads(s) and any(s.dtype(x) == "bf16" and s.tracked(x) for x in read)
 
 
 def added_by_index_in_bfloat16(s: Sketch) -> bool:
