@@ -46,7 +46,7 @@ WITHOUT = {
     193492: (", stride=(3, 12, 1)", ""),
     178964: (", stride=(1, 8)", ""),
     185543: ('values="ties"', 'values="normal"'),
-    197089: ("e-30", "e-3"),
+    197089: ("e+30", "e+3"),
     183605: ("1e-09", "0.001"),
     113167: ("correction=4.9", "correction=1"),
     174016: ('values="zeros"', 'values="positive"'),

@@ -27,12 +27,14 @@ def forward_jacobian_under_vmap(s: Sketch) -> bool:
 
 
 def forward_jacobian_of_products_in_float16(s: Sketch) -> bool:
-    """A Jacobian by forward mode of matrix products in float16."""
-    return any(
-        node.op in _PRODUCTS and s.dtype(node.uses[0]) == "f16"
-        for region in s.regions("jacfwd")
-        for node in walk(region.body)
-    )
+    """A Jacobian by forward mode of matrix products in float16, of what is totalled twice, in one graph with the
+    backward."""
+    for region in s.regions("jacfwd") if s.program.route.name == "vjp" else ():
+        inside = list(walk(region.body))
+        totals = [node.uses for node in inside if node.op in _TOTALS]
+        if len(totals) > len(set(totals)) and any(n.op in _PRODUCTS and s.dtype(n.uses[0]) == "f16" for n in inside):
+            return True
+    return False
 
 
 def layers_within_a_scan(s: Sketch) -> bool:

@@ -58,12 +58,16 @@ def added_by_index_in_bfloat16(s: Sketch) -> bool:
 
 
 def read_by_index_and_transposed_under_threads(s: Sketch) -> bool:
-    """What an index chose is transposed, and code is written for several threads: the gradient adds tile by tile."""
+    """Of each block the row that an index chose, transposed, and code is written for several threads: the gradient adds
+    tile by tile, and where it adds depends on both sides of the tile."""
     if not _under_threads(s):
         return False
     for node in s.of(*TRANSPOSERS):
-        read = s.made_by(node.uses[0], _READS)
-        if read is not None and s.tracked(read.uses[0]):
+        read = s.made_by(node.uses[0], ("index_select",), through=RESHAPERS)
+        shape = None if read is None else s.shape(read.uses[0])
+        if read is None or shape is None or s.numel(read.uses[1]) != 1 or not s.tracked(read.uses[0]):
+            continue
+        if s.attr(read, "dim") % len(shape) != 0:
             return True
     return False
 
