@@ -233,10 +233,11 @@ class Campaign:
             self._look_at_machine()
             while again and not (self.paused or self.stopping):
                 begin(again.pop(0))
-            while not self.paused and self._goes_on(index, started) and len(pending) < self._room():
+            room = 0 if self.paused else self._room()
+            while self._goes_on(index, started) and len(pending) < room:
                 begin(tuple(range(index, index + self._batch(index))))
                 index += self._batch(index)
-            if not pending and (self.stopping or not self.paused or self._timed_out(started)):
+            if not pending and (self.stopping or room or self._timed_out(started)):
                 break
             if not pending:
                 time.sleep(_LOOK_SECONDS)
@@ -302,11 +303,14 @@ class Campaign:
         return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
 
     def _room(self) -> int:
-        """Batches that may be under way: more than workers, so that none waits for us; half while suspects pile up and
-        exploring finds nothing new: then a compiler with many faults fills the queue sooner than triage empties it."""
+        """Batches that may be under way: more than workers, so that none waits for us; while triage is at work one
+        worker is left to it, for its programs are a chain, each of which would wait for a batch to end; half while
+        suspects pile up and exploring finds nothing new: then a compiler with many faults fills the queue sooner than
+        triage empties it."""
         workers = self.plan.workers
         piled = self.triage is not None and len(self.triage.waiting) > workers and self.schedule.plateau()
-        return max(1, workers // 2) if piled else in_flight(workers)
+        room = max(1, workers // 2) if piled else in_flight(workers)
+        return min(room, workers - 1) if self.pool is not None and self.pool.engaged() else room
 
     def _take_all(
         self, numbers: tuple[int, ...], reports: list[Report | None], log: RotatingLog, closer: Collection[int] = ()

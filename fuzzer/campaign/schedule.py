@@ -84,8 +84,8 @@ class BySeed(WithoutFeedback):
 def submit_numbers(pool: Pool, task: Task, numbers: Sequence[int]) -> Future[Any]:
     """Begin the programs of these numbers of the task's seed: several as a batch."""
     if len(numbers) == 1:
-        return pool.submit(explore, task, numbers[0])
-    return pool.submit(explore_batch, task, Batch(tuple(numbers), pool.deadline), len(numbers))
+        return pool.submit(explore, task, numbers[0], behind=True)
+    return pool.submit(explore_batch, task, Batch(tuple(numbers), pool.deadline), len(numbers), behind=True)
 
 
 class BySeedWithCorpus(WithoutFeedback):

@@ -15,7 +15,6 @@ import pickle
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from fuzzer.execution.interface import DIED, Stopped, WorkerEnded, opened
+from fuzzer.execution.waiting import Waiting
 from fuzzer.language.devices import HOST, Device, accelerator
 from fuzzer.language.errors import NoMachine
 
@@ -169,6 +169,7 @@ class _Task:
     number: int
     call: bytes
     seconds: float | None
+    behind: bool
     future: Future[Any] = field(default_factory=Future)
     began: float = 0.0
     lost: int = 0  # crews
@@ -209,7 +210,7 @@ class RayExecutor:
         import torch
 
         self.ray, self.nothing = cluster.connect(), nothing
-        self.tasks, self.numbers = deque[_Task](), itertools.count()
+        self.tasks, self.numbers = Waiting[_Task](), itertools.count()
         self.changed = threading.Condition(threading.RLock())
         self.closing, self.stopped = False, ""
         make = self.ray.remote(Workshop)
@@ -224,12 +225,14 @@ class RayExecutor:
         self.late.daemon = True
         self.late.start()
 
-    def schedule(self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Future[Any]:
+    def schedule(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None, behind: bool = False
+    ) -> Future[Any]:
         with self.changed:
             if self.stopped or self.closing:
                 raise Stopped(self.stopped or "no more tasks are taken")
-            task = _Task(next(self.numbers), pickle.dumps((function, arguments)), seconds)
-            self.tasks.append(task)
+            task = _Task(next(self.numbers), pickle.dumps((function, arguments)), seconds, behind)
+            self.tasks.put(task)
         task.future.add_done_callback(functools.partial(self._given_up, task))
         self._hand_out()
         return task.future

@@ -13,7 +13,6 @@ import pickle
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import psutil
 
 from fuzzer.execution.interface import CLOSED, DEADLINE, DIED, Stopped, WorkerEnded, opened
 from fuzzer.execution.usage import resident_bytes
+from fuzzer.execution.waiting import Waiting
 
 _GIVEN_UP = "given up"
 GONE = ("", psutil.STATUS_ZOMBIE)  # states of processes that have ended
@@ -47,6 +47,7 @@ _reaping = threading.Lock()
 class _Task:
     call: bytes
     seconds: float | None
+    behind: bool = False
     future: Future[Any] = field(default_factory=Future)
     began: float = 0.0
     lost: int = 0  # workers, by no fault of its own
@@ -142,7 +143,7 @@ class Executor:
     ):
         self.start, self.tasks_each, self.bury, self.companions, self.grown = start, tasks_each, bury, companions, grown
         self.renew, self.lived = renew, lived
-        self.tasks: deque[_Task] = deque()
+        self.tasks: Waiting[_Task] = Waiting()
         self.changed = threading.Condition()
         self.workers: list[_Worker | None] = [None] * workers
         self.leaving: list[threading.Thread] = []
@@ -154,13 +155,16 @@ class Executor:
         for thread in (*self.keepers, self.watcher):
             thread.start()
 
-    def schedule(self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Future[Any]:
-        """Run function(*arguments) in a worker, which is killed after so many seconds. Raises Stopped."""
-        task = _Task(pickle.dumps((function, arguments)), seconds)
+    def schedule(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None, behind: bool = False
+    ) -> Future[Any]:
+        """Run function(*arguments) in a worker, which is killed after so many seconds; behind: after every task that is
+        not. Raises Stopped."""
+        task = _Task(pickle.dumps((function, arguments)), seconds, behind)
         with self.changed:
             if self.stopped or self.closing:
                 raise Stopped(self.stopped or "no more tasks are taken")
-            self.tasks.append(task)
+            self.tasks.put(task)
             self.changed.notify()
         return task.future
 
@@ -187,7 +191,7 @@ class Executor:
         """Kill the workers; what was scheduled fails with Stopped."""
         with self.changed:
             self.stopped = self.stopped or why
-            left, self.tasks = self.tasks, deque()
+            left, self.tasks = self.tasks, Waiting()
             self.changed.notify_all()
         for task in left:
             task.fail(Stopped(self.stopped))

@@ -31,9 +31,12 @@ class Stopped(BrokenExecutor):
 class AnyExecutor(Protocol):
     """Runs functions in workers, each of which is replaced when it ends."""
 
-    def schedule(self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Future[Any]:
+    def schedule(
+        self, function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None, behind: bool = False
+    ) -> Future[Any]:
         """Run function(*arguments) in a worker, which is killed after so many seconds: what it gives or raises, or
-        WorkerEnded. A future that is cancelled is given up, and so is its worker. Raises Stopped."""
+        WorkerEnded. behind: after every task that is not. A future that is cancelled is given up, and so is its
+        worker. Raises Stopped."""
 
     def at_work(self) -> list[tuple[int, Future[Any] | None, float]]:
         """Of each worker that runs: its process' id (0 on another machine), its task if it has one, and since when."""

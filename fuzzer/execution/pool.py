@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib.util
+import math
 import multiprocessing
 import multiprocessing.util
 import os
@@ -18,6 +19,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -53,6 +55,7 @@ DEADLINE_SECONDS = 90.0
 _WORKER_BYTES = 12 * 2**30
 # Resident, after which a worker is replaced: ten times what 200 programs leave (`bench slopes`).
 _GROWN_BYTES = 4 * 2**30
+_SOON_SECONDS = 1.0
 _STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
 _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 
@@ -167,6 +170,8 @@ class Pool:
         self.context = multiprocessing.get_context("forkserver")
         self.deaths = 0
         self.owners: dict[Future[Any], Owner] = {}
+        self.ahead: set[Future[Any]] = set()  # tasks that are not behind others
+        self.last_ahead = -math.inf  # when one of these ended
         self.finished = 0  # programs
         self.executor: AnyExecutor
         if cluster is not None:
@@ -210,16 +215,34 @@ class Pool:
         self.close(kill=kind is not None)
 
     def submit(
-        self, function: Callable[..., Any], task: Task, what: Any, programs: int = 1, seconds: float | None = None
+        self,
+        function: Callable[..., Any],
+        task: Task,
+        what: Any,
+        programs: int = 1,
+        seconds: float | None = None,
+        behind: bool = False,
     ) -> Future[Any]:
         """Run function(task, what), for so many programs, in a worker; from any thread. seconds: that each may take;
-        None: the pool's deadline. Raises Stopped."""
+        None: the pool's deadline. behind: after every task that is not; others keep the pool `engaged`. Raises
+        Stopped."""
         each = self.deadline if seconds is None else seconds
         # each program of several keeps its own deadline in the worker, and so does what they have in common
         together = each if programs == 1 else 2 * programs * each
-        future = self.executor.schedule(worker.run_task, (function, task, what), together)
+        future = self.executor.schedule(worker.run_task, (function, task, what), together, behind)
         self.owners[future] = Owner(function.__name__, programs, each)
+        if not behind:
+            self.ahead.add(future)
+            future.add_done_callback(self._one_less_ahead)
         return future
+
+    def _one_less_ahead(self, future: Future[Any]) -> None:
+        self.ahead.discard(future)
+        self.last_ahead = time.monotonic()
+
+    def engaged(self) -> bool:
+        """Whether tasks that are not `behind` run, wait, or ended within this second: another is likely to follow."""
+        return bool(self.ahead) or time.monotonic() - self.last_ahead < _SOON_SECONDS
 
     def result(self, future: Future[Any], task: Task) -> Report:
         """The Report of a finished future of one program; a death or a deadline is one too. Raises Stopped."""

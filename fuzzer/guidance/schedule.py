@@ -75,7 +75,8 @@ class Guided(BySeedWithCorpus):
         (n,) = numbers
         counts, number = self.corpus.seen.packed(), self.number(n)
         self.pending[number] = self.source.next_specs()
-        return pool.submit(explore_most_novel, self.task_with_features(task), (number, counts, self.pending[number]))
+        what = number, counts, self.pending[number]
+        return pool.submit(explore_most_novel, self.task_with_features(task), what, behind=True)
 
     def learn(self, n: int, report: Report) -> None:
         specs = self.pending.pop(self.number(n))
@@ -130,7 +131,8 @@ class ByCode(BySeedWithCorpus):
         own = tuple(map(self.number, numbers))
         self.pending |= dict.fromkeys(own)
         asked = Asked(Batch(own, pool.deadline), self.corpus.built.packed(), self.share, self.cost.coefficients())
-        return pool.submit(explore_rarest, replace(self.task_with_features(task), staged=0.0), asked, len(own))
+        given = replace(self.task_with_features(task), staged=0.0)
+        return pool.submit(explore_rarest, given, asked, len(own), behind=True)
 
     def learn(self, n: int, report: Report) -> None:
         self.pending.pop(self.number(n))
@@ -239,7 +241,7 @@ class FromLog(WithoutFeedback):
 
     def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
         (n,) = numbers
-        return pool.submit(explore_logged, task, self.chosen[n])
+        return pool.submit(explore_logged, task, self.chosen[n], behind=True)
 
 
 def guided(

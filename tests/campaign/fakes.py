@@ -45,6 +45,9 @@ class FakePool:
     def health(self) -> dict[str, int]:
         return {}
 
+    def engaged(self) -> bool:
+        return False
+
     def silent_devices(self) -> list[str]:
         return []
 
@@ -57,7 +60,9 @@ class FakePool:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def submit(self, function: Any, task: Task, what: Any, seconds: float | None = None) -> Future[Report]:
+    def submit(
+        self, function: Any, task: Task, what: Any, seconds: float | None = None, behind: bool = False
+    ) -> Future[Report]:
         future: Future[Report] = Future()
         future.set_result(self.answer(task, what))
         return future

@@ -122,7 +122,7 @@ def test_an_index_of_something_else_is_refused(corpus: Corpus) -> None:
 
 def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus) -> None:
     class Asked:
-        def submit(self, *given: Any) -> None:
+        def submit(self, *given: Any, **how: Any) -> None:
             return None
 
     schedule = BySeedWithCorpus(EAGER, corpus, {"next": 5})

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -84,7 +84,7 @@ def test_programs_whose_worker_another_ended_begin_again(
         return [Report(PROGRAM) if n == 2 or 2 not in numbers else None for n in numbers]
 
     class Dying(FakePool):
-        def submit(self, function: Any, task: Task, what: Any, programs: int = 1) -> Future[Any]:
+        def submit(self, function: Any, task: Task, what: Any, programs: int = 1, **how: Any) -> Future[Any]:
             if isinstance(what, str):
                 return super().submit(function, task, what)
             numbers = what.numbers if programs > 1 else (what,)
@@ -112,6 +112,30 @@ def run(
     made = Campaign(plan, said.append)
     made.run()
     return made, said
+
+
+def test_the_only_worker_is_triage_s_while_that_is_at_work(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Engaged(FakePool):
+        begun: ClassVar[list[int]] = []
+        asked = 0
+
+        def engaged(self) -> bool:
+            self.asked += 1
+            return len(self.begun) == 4 and self.asked < 20
+
+        def submit(self, function: Any, task: Task, what: Any, **how: Any) -> Future[Report]:
+            if self.engaged():
+                raise AssertionError("exploring went on")
+            self.begun.append(what)
+            return super().submit(function, task, what)
+
+    pool = Engaged(lambda task, what: Report(PROGRAM))
+    monkeypatch.setattr(loop, "Pool", lambda *_, **__: pool)
+    assert Campaign(replace(plan, workers=1), print).run().summary()["classes"] == {"agree": 8}
+    assert pool.begun == [*range(8)]
+    assert pool.asked >= 20, "it went on once triage was done"
 
 
 # ---------------------------------------------------------------- triage

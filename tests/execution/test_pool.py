@@ -195,3 +195,23 @@ def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch: pytest.M
     monkeypatch.setattr(pool_module, "count_devices", lambda kind: 1)
     with pytest.raises(NoMachine, match="no device cuda:1: this machine has 1"):
         check_devices(["cuda:1"])
+
+
+def test_what_is_behind_waits_for_all_else_and_the_pool_knows_that_it_is_engaged(tmp_path: Path) -> None:
+    with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
+        assert not pool.engaged()
+        first = pool.submit(faults.sleep, TASK, 0.5, behind=True)
+        while not any(task for _, task, _ in pool.executor.at_work()):
+            time.sleep(0.01)
+        ended: list[str] = []
+        for name, behind in (("exploring", True), ("triage", False), ("more triage", False)):
+            future = pool.submit(faults.fine, TASK, name, behind=behind)
+            future.add_done_callback(lambda _, name=name: ended.append(name))  # type: ignore[misc]
+        assert pool.engaged()
+        assert first.result() is not None
+        while len(ended) < 3:
+            time.sleep(0.01)
+        assert ended == ["triage", "more triage", "exploring"]
+        assert pool.engaged(), "another may follow"
+        time.sleep(1.1)
+        assert not pool.engaged()

@@ -98,7 +98,8 @@ class Asked:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    def submit(self, *given: Any) -> None:
+    def submit(self, *given: Any, behind: bool) -> None:
+        assert behind, "what triage asks for goes first"
         self.asked.append(given)
 
 
