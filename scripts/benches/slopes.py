@@ -16,10 +16,11 @@ import contextlib
 import itertools
 import math
 import os
+import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -256,12 +257,13 @@ def measure_slopes(
         sampler = Sampler(folder)
         corpus = Corpus(plan.explored, corpus_environment(task))
         campaign = Campaign(plan, say, lambda own: BySeedWithCorpus(task, corpus.start()))
-        totals = campaign.run(looking(sampler, 60 * minutes))
+        with stopped_early(campaign):
+            totals = campaign.run(looking(sampler, 60 * minutes))
     found = sampler.slopes()
     slopes = {name: asdict(each) | {"after_14_days": list(extrapolated(each))} for name, each in found.items()}
     return {
         "programs": totals.programs,
-        "minutes": minutes,
+        "minutes": round(sampler.samples[-1].seconds / 60, 1),
         "workers": workers,
         "samples": len(sampler.samples),
         "grows": [name for name, found in slopes.items() if found["grows"]],
@@ -270,6 +272,17 @@ def measure_slopes(
         "cpu": {name: round(share, 3) for name, share in sampler.shares.items()},
         "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
     }
+
+
+@contextlib.contextmanager
+def stopped_early(campaign: Campaign) -> Iterator[None]:
+    """SIGINT and SIGTERM stop the campaign: what was measured until then is told."""
+    usual = {number: signal.signal(number, lambda *_: campaign.stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:

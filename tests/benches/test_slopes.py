@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from benches.slopes import (
     open_files,
     shares,
     slope,
+    stopped_early,
     windows,
 )
 
@@ -152,6 +154,16 @@ def test_samples_are_taken_from_the_first_program_on_and_the_campaign_ends_in_ti
     now[0] += 0.4
     progress(told)
     assert told.stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_campaign_and_what_was_measured_is_told(number: int) -> None:
+    told, before = Campaign(Plan(Task(), 1), lambda _: None), signal.getsignal(number)
+    with stopped_early(told):
+        signal.raise_signal(number)
+        assert told.stopping
+    told.ended.set()
+    assert signal.getsignal(number) == before
 
 
 def test_what_a_series_would_be_after_fourteen_days_is_an_interval() -> None:
