@@ -170,7 +170,8 @@ class Evaluator(DefaultHandler):
     def store(self, name: str, index: Any, value: Any, mode: str | None = None) -> None:
         if mode not in (None, "tma", "atomic_add"):
             raise Cannot(f"store: {mode}")
-        self._store(name, index, value, self.shape, mode == "atomic_add")
+        if value is not None:  # a node that only asserts has nothing to store
+            self._store(name, index, value, self.shape, mode == "atomic_add")
 
     def store_reduction(self, name: str, index: Any, value: Any) -> None:
         self._store(name, index, value, self.kept, False)

@@ -54,6 +54,17 @@ def test_a_quotient_of_sizes_is_a_double() -> None:
     assert out.tolist() == [1 / 3] * 2
 
 
+def test_a_node_that_only_asserts_stores_nothing() -> None:
+    def asserts(i: list[object], _: object) -> object:
+        positive = V.ops.gt(V.ops.load("x", i[0]), V.ops.constant(0, torch.float32))
+        return V.ops.store("out", i[0], V.ops.device_assert_async(positive, "not positive"))
+
+    made, out = kernel(body(asserts, (2,))), torch.zeros(2, dtype=torch.bool)
+    run(made, buffers(x=torch.ones(2), out=out))
+    assert not out.any()
+    faulty(made, buffers(x=torch.zeros(2), out=out), "not positive")
+
+
 def test_a_reduction_keeps_its_outer_loops() -> None:
     def total(i: list[object], r: list[object]) -> object:
         value = V.ops.reduction(torch.float32, torch.float32, "sum", V.ops.load("x", 4 * i[0] + r[0]))
