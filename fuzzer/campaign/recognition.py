@@ -13,7 +13,7 @@ from fuzzer.execution.pool import Pool
 from fuzzer.execution.verify import examine_all
 from fuzzer.findings.cause import LEFT
 from fuzzer.findings.errors import UnknownFinding
-from fuzzer.findings.recognise import STAGE, Known, recognise
+from fuzzer.findings.recognise import STAGE, Known, kernels_of, recognise
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.program import Program
@@ -88,7 +88,7 @@ def fault_shown(
         ran.extend([name] if told and name != own else [])
         return told
 
-    return recognise(signature, (node.op for node in program.nodes), known, answer), len(ran)
+    return recognise(signature, kernels_of(text), known, answer), len(ran)
 
 
 def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:

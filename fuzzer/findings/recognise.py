@@ -13,6 +13,7 @@ from fuzzer.findings.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of
 from fuzzer.findings.kernel import kernel
 from fuzzer.findings.switches import AGREE, SWITCHES
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
+from fuzzer.language.program import Node
 from fuzzer.language.text import parse
 
 STAGE = "stage "  # before the name of a stage, as the name of an experiment
@@ -72,8 +73,14 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
 
 
 def kernels_of(text: str) -> set[str]:
-    """The kernels of a program's ops."""
-    return {kernel(node.op) for node in parse(text).nodes}
+    """The kernels of a program's ops; a `mode` chooses among several (interpolate's, grid_sample's)."""
+    return {called(node) for node in parse(text).nodes}
+
+
+def called(node: Node) -> str:
+    """The kernel that a node calls."""
+    mode = dict(node.attrs).get("mode")
+    return kernel(node.op) if mode is None else f"{kernel(node.op)} {mode}"
 
 
 def _decisive(finding: Finding) -> list[Question]:
@@ -108,12 +115,11 @@ def _like(own: Signature, shown: Signature) -> bool:
     return own.pattern == shown.pattern or (own.pattern in NUMBERS and shown.pattern in NUMBERS)
 
 
-def candidates(signature: Signature, ops: Iterable[str], known: Iterable[Known]) -> list[Known]:
+def candidates(signature: Signature, kernels: Collection[str], known: Iterable[Known]) -> list[Known]:
     """The faults that a suspect may be, the likeliest first, at most `MOST_FAULTS`.
 
     Its program holds all kernels of some variant, or it shows one's very signature, which is not just wrong numbers.
     """
-    kernels = {kernel(op) for op in ops}
     likely = [
         k
         for k in known
@@ -125,9 +131,9 @@ def candidates(signature: Signature, ops: Iterable[str], known: Iterable[Known])
 
 
 def recognise(
-    signature: Signature, ops: Iterable[str], known: Iterable[Known], answer: Callable[[str], str]
+    signature: Signature, kernels: Collection[str], known: Iterable[Known], answer: Callable[[str], str]
 ) -> str | None:
-    """The fault that explains a suspect; None where none does.
+    """The fault that explains a suspect whose program has these kernels; None where none does.
 
     answer   runs the experiment of this name on the suspect and tells its class; "" where it cannot be run, which
              explains nothing. No name is asked twice.
@@ -139,5 +145,5 @@ def recognise(
             told[name] = answer(name)
         return None if not told[name] or told[name].startswith("not run") else told[name] == AGREE
 
-    found = (k for k in candidates(signature, ops, known) if all(agrees(q.name) is q.agrees for q in k.questions))
+    found = (k for k in candidates(signature, kernels, known) if all(agrees(q.name) is q.agrees for q in k.questions))
     return next((k.fault for k in found), None)

@@ -17,10 +17,9 @@ import click
 
 from fuzzer.findings.cause import Cause, cause_of, group
 from fuzzer.findings.query import Wanted
-from fuzzer.findings.recognise import STAGE, Known, known_fault, recognise
+from fuzzer.findings.recognise import STAGE, Known, kernels_of, known_fault, recognise
 from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
-from fuzzer.language.text import parse
 
 ROOT = Path(__file__).parents[2]
 INSPECTED = ROOT / "corpus" / "faults-by-inspection.json"
@@ -109,8 +108,7 @@ def _as_suspect(finding: Finding, known: list[Known]) -> tuple[str | None, int]:
         asked.append(name)
         return answers.get(name, "")
 
-    ops = [node.op for node in parse(finding.program).nodes]
-    return recognise(finding.signature, ops, known, answer), len(asked)
+    return recognise(finding.signature, kernels_of(finding.program), known, answer), len(asked)
 
 
 @click.command("agreement")

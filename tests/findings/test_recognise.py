@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fuzzer.findings.recognise import STAGE, Known, candidates, known_fault, recognise
+from fuzzer.findings.recognise import STAGE, Known, candidates, kernels_of, known_fault, recognise
 from fuzzer.judgement.verdict import Signature
 from tests.findings.test_cause import DRAWS, RAISES, SETTINGS, WRONG, anew, found, lowering, text
 
@@ -64,6 +64,14 @@ def test_a_suspect_is_a_fault_where_every_experiment_says_so(
     ops: list[str], answers: dict[str, str], fault: str | None
 ) -> None:
     assert asked_of(WRONG, ops, answers)[0] == fault
+
+
+def test_a_mode_chooses_another_kernel() -> None:
+    linear = text("exp").replace("exp(x0)", 'interpolate_linear(x0, scale_factor=1.1, mode="linear")')
+    nearest = linear.replace(', mode="linear"', "")
+    known = known_fault("F6", [found(linear, stages={"eager": "agree", "aot_eager": "wrong"})])
+    assert [k.fault for k in candidates(WRONG, kernels_of(linear), known)] == ["F6"]
+    assert candidates(WRONG, kernels_of(nearest), known) == []
 
 
 def test_few_are_asked_and_none_twice() -> None:
