@@ -41,6 +41,7 @@ from fuzzer.judgement.trial import Observation, Subject, Trial
 from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.private import forget_sizes, reset_compiler
 from fuzzer.language.program import Program
+from fuzzer.language.routes import route_of
 from fuzzer.language.text import parse, show
 from fuzzer.planted import fault_named
 
@@ -177,7 +178,10 @@ class Member:
         alone = self.task.canary and not fault_named(self.task.canary).batched
         plain = not (alone or self.task.lacking or self.task.fresh or about_bare(self.task.also))
         broken = any(kernel.broken for kernel in self.kernels)
-        return self.report is None and self.seen is None and built and plain and not broken
+        if self.report is not None or self.seen is not None or not built or not plain or broken:
+            return False
+        program = self.drawn.trial.program
+        return not route_of(program)[0].anew(program)
 
     def run(self, units: Units) -> None:
         """Run it, until it ends or lacks a kernel."""

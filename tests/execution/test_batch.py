@@ -85,9 +85,13 @@ def test_a_batch_gives_each_program_the_report_that_it_gets_alone(verdicts: dict
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_caches")
 @pytest.mark.parametrize("route", ANY_BACKEND)
-def test_drawn_programs_report_the_same_alone_and_in_a_batch(route: str) -> None:
+def test_drawn_programs_report_the_same_alone_and_in_a_batch(
+    route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     task = replace(TASK, routes=(route,))
     together = explore_batch(task, Batch(tuple(range(8))))
+    # what is not for a batch left its code
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "alone"))
     alone = [explore(task, number) for number in range(8)]
     assert list(map(told, together)) == list(map(told, alone))
     assert sum(not report.rejected for report in together) >= 6

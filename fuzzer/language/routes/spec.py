@@ -83,6 +83,7 @@ class RouteSpec:
                    forward would not find what the first one did.
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
     repeats        whether a second run of the same call compiles nothing.
+    anew           whether every run of a program compiles what the run before did, so that it cannot be built in turns.
     times          how often the gradient is added up.
     """
 
@@ -100,6 +101,7 @@ class RouteSpec:
     writes_leaves: bool = True
     draws: bool = False
     repeats: bool = True
+    anew: Callable[[Program], bool] = lambda program: False
     times: int = 1
 
     @property
