@@ -135,6 +135,7 @@ class Member:
         self.left: float | None = None
         self.cpu_seconds = 0.0
         self.kernels = set[Kernel]()
+        self.anew = False  # whether every run of it compiles again
         self.report: Report | None = None
         self.seen: Observation | None = None
 
@@ -162,6 +163,7 @@ class Member:
         if isinstance(drawn, Report):
             return drawn
         self.drawn, program = drawn, drawn.trial.program
+        self.anew = route_of(program)[0].anew(program)
         self.exercise = Exercise(program.route.name, self.task, self.log)
         self.compiled = Compiled(program, self.task, self.log)
         try:
@@ -178,10 +180,8 @@ class Member:
         alone = self.task.canary and not fault_named(self.task.canary).batched
         plain = not (alone or self.task.lacking or self.task.fresh or about_bare(self.task.also))
         broken = any(kernel.broken for kernel in self.kernels)
-        if self.report is not None or self.seen is not None or not built or not plain or broken:
-            return False
-        program = self.drawn.trial.program
-        return not route_of(program)[0].anew(program)
+        ended = self.report is not None or self.seen is not None
+        return built and plain and not (ended or broken or self.anew)
 
     def run(self, units: Units) -> None:
         """Run it, until it ends or lacks a kernel."""
