@@ -55,7 +55,7 @@ DEADLINE_SECONDS = 90.0
 _WORKER_BYTES = 12 * 2**30
 # Resident, after which a worker is replaced: ten times what 200 programs leave (`bench slopes`).
 _GROWN_BYTES = 4 * 2**30
-_SOON_SECONDS = 1.0
+_SOON_SECONDS = 1.0  # between two programs of a chain: what the first showed decides the second
 _STDERR_TAIL = 8000  # a native stack with the paths of an environment takes 4000
 _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then those of all others
 

@@ -74,10 +74,10 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
 
 def kernels_of(text: str) -> set[str]:
     """The kernels of a program's ops; a `mode` chooses among several (interpolate's, grid_sample's)."""
-    return {called(node) for node in parse(text).nodes}
+    return {_called(node) for node in parse(text).nodes}
 
 
-def called(node: Node) -> str:
+def _called(node: Node) -> str:
     """The kernel that a node calls."""
     mode = dict(node.attrs).get("mode")
     return kernel(node.op) if mode is None else f"{kernel(node.op)} {mode}"
