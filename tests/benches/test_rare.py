@@ -26,6 +26,8 @@ from fuzzer.planted import planted
 CORPUS = Path(__file__).parents[2] / "corpus" / "rare"
 QUICK = "tanh_of_a_broadcast_gradient"  # compiled in the quick tests, for all
 UNBUILDABLE = ("mask_of_indices_for_doubles",)
+# A GPU's graphs hold no bmm of one matrix: inductor's joint pass makes an mm of it (torch 2.11).
+UNREACHED_ON_GPU = ("product_of_one_matrix_in_float64",)
 
 
 def text_of(name: str) -> str:
@@ -115,7 +117,7 @@ def found(request: pytest.FixtureRequest) -> Iterator[dict[tuple[str, str], Repo
     with Pool(2, [request.param]) as pool:
         asked = {
             (name, canary): pool.submit(examine, replace(task, canary=canary), text_of(name))
-            for name in (PLANTS if request.param == "cpu" else RARE)
+            for name in (PLANTS if request.param == "cpu" else RARE.keys() - UNREACHED_ON_GPU)
             for canary in (ALL, "")
         }
         yield {key: pool.result(future, task) for key, future in asked.items()}
@@ -126,7 +128,7 @@ def found(request: pytest.FixtureRequest) -> Iterator[dict[tuple[str, str], Repo
 @pytest.mark.parametrize("name", PLANTS)
 def test_a_fault_turns_its_program_wrong_and_no_other_acts(name: str, found: dict[tuple[str, str], Report]) -> None:
     if (name, ALL) not in found:
-        pytest.skip("no C++ is written for this device")
+        pytest.skip("it cannot act on this device")
     shown = "raises" if name in UNBUILDABLE else "wrong"
     assert (found[name, ALL].verdict, found[name, ALL].fired) == (shown, (name,))
 
@@ -136,6 +138,6 @@ def test_a_fault_turns_its_program_wrong_and_no_other_acts(name: str, found: dic
 @pytest.mark.parametrize("name", PLANTS)
 def test_without_the_fault_its_program_agrees(name: str, found: dict[tuple[str, str], Report]) -> None:
     if (name, "") not in found:
-        pytest.skip("no C++ is written for this device")
+        pytest.skip("it cannot act on this device")
     own = has_slice_scatter() and name in ("layout_of_select_scatter", "layout_of_diagonal_scatter")
     assert found[name, ""].verdict == ("wrong" if own else "agree"), found[name, ""].rejected  # torch's own fault

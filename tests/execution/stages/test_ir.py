@@ -66,7 +66,8 @@ def few_differ(task: Task, device: str) -> None:
     limits = Limits()
     programs = drawn(range(60), vocabulary(limits, ()), limits, ANY_BACKEND, device)
     reports = [examined(task, program) for program in programs]
-    differ = [(p, r.verdict) for p, r in zip(programs, reports, strict=True) if r.verdict not in ("agree", "rejected")]
+    alike = ("agree", "rejected", "costly")  # what a stage takes is its own, and other work's beside it
+    differ = [(p, r.verdict) for p, r in zip(programs, reports, strict=True) if r.verdict not in alike]
     assert len(differ) <= 0.1 * len(programs)
     built = replace(task, place=replace(task.place, subject=replace(task.place.subject, backend="inductor")))
     assert [examined(built, program).verdict for program, _ in differ] == [said for _, said in differ]
