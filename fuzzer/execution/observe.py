@@ -62,23 +62,19 @@ def thread_count(subject: Subject) -> Iterator[None]:
 
 
 _lost = _failed = False
-_KEPT: list[Any] = []  # what holds memory of a context that is lost
 
 
 def context_lost() -> bool:
-    """Whether this process computes no more: an illegal access takes a device's context with it, and nothing is freed
-    from then on, since destructors that find no context may abort.
+    """Whether this process computes no more: an illegal access takes a device's context with it.
 
     After a trace that failed within a transform of torch.func nothing has a gradient any more once its frames are
     collected (torch 2.13), so they are collected here, and not while the next program is drawn.
     """
     global _failed
-    if _lost:
-        return True
     if _failed:
         gc.collect()
         _failed = False
-    return not (torch.ones((), requires_grad=True) * 2).requires_grad
+    return _lost or not (torch.ones((), requires_grad=True) * 2).requires_grad
 
 
 def observe(
@@ -151,10 +147,7 @@ class Side:
             if trouble(error):
                 raise
             raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
-            if not context_is_usable(self.subject.device):
-                _lost = True
-                gc.disable()
-                _KEPT.append((self, error))
+            _lost = _lost or not context_is_usable(self.subject.device)
             return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
         return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])
 

@@ -9,7 +9,7 @@ from fuzzer.execution.messages import Task
 from fuzzer.execution.pipeline import run_reference
 from fuzzer.judgement.derivatives import own_rule
 from fuzzer.judgement.oracles import gradients_are_derivatives
-from fuzzer.judgement.trial import Trial
+from fuzzer.judgement.trial import RAISED, Observation, Raised, Trial
 from fuzzer.judgement.verdict import EAGER, side_by_class
 from fuzzer.language.text import parse
 
@@ -105,6 +105,13 @@ def test_what_is_a_derivative_is_not(body: str) -> None:
 @pytest.mark.parametrize("body", [CORNER, TIE, JUMP, NOT_FINITE, SHARED])
 def test_nothing_is_said_where_no_derivative_decides(body: str) -> None:
     assert gradients_are_derivatives(run(body)) is None
+
+
+def test_nothing_is_asked_where_the_other_side_raised() -> None:
+    """It may have lost the device, on which derivatives are taken."""
+    made = run(SMOOTH, 2.0)
+    made.subject = Observation(RAISED, phase="forward", raised=Raised("AcceleratorError", "device-side assert", ()))
+    assert gradients_are_derivatives(made) is None
 
 
 @pytest.mark.parametrize("body", [PADDING, BY_FREQUENCY, HOOK, DETACHED])
