@@ -8,13 +8,27 @@ import torch
 
 from fuzzer.rounding.kernels.row import Kernel
 
+# What an infinity and what NaN is at least while its equals are told apart; nothing that is sorted comes near.
+_INFINITE, _NAN = 1.0 * 2.0**1023, 1.5 * 2.0**1023
 
-def untied(leaf: object, generator: torch.Generator) -> object:
-    """Equal elements told apart by far less than any unit."""
+
+def untied(leaf: object, generator: torch.Generator, row: Kernel) -> object:
+    """Equal elements told apart by far less than any unit; infinite ones, and NaN where it counts as the largest, by
+    finite numbers, which `tied` takes back."""
     if not isinstance(leaf, torch.Tensor) or not leaf.dtype.is_floating_point:
         return leaf
     drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=generator)
-    return leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
+    told = leaf + drawn * (leaf.abs() * 2**-48 + 2**-1000)
+    told = torch.where(torch.isinf(leaf), torch.sign(leaf) * _INFINITE * (1.25 + drawn / 8), told)
+    return torch.where(torch.isnan(leaf), _NAN * (1.25 + drawn / 8), told) if row.nan_is_largest else told
+
+
+def tied(value: torch.Tensor) -> torch.Tensor:
+    """Results of operands that were told apart: infinities and NaN again."""
+    if not value.dtype.is_floating_point:
+        return value
+    infinite = torch.where(value.abs() >= _INFINITE, torch.sign(value) * math.inf, value)
+    return torch.where(value >= _NAN, math.nan, infinite)
 
 
 def shuffled(row: Kernel, values: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:

@@ -39,7 +39,7 @@ from fuzzer.rounding.arithmetic import (
     ties,
     units,
 )
-from fuzzer.rounding.choices import shuffled, signed, untied
+from fuzzer.rounding.choices import shuffled, signed, tied, untied
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import Evaluation, Hidden, Kernel
 from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dtypes, representable, underflow
@@ -89,9 +89,9 @@ class Rounder:
         """Perturb the summands of an accumulation and the operands of a compound kernel."""
         if handed_on(step):
             return args, kwargs
-        if ties(step):
-            return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator))
         row = kernel(step)
+        if ties(step):
+            return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator, row))
         if number in self.found.chains:
             args = self._one_of_many(number, step, args)
         if row.contracts and not self.consistent:
@@ -177,6 +177,7 @@ class Rounder:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         row = kernel(step)
         moves = [is_rounded(ref) and row.flags_at != at for at, ref in enumerate(refs)]
+        values = list(map(tied, values)) if ties(step) else values
         if is_exact(step):
             return [
                 self._ranged_parts(value, ref.dtype.to_real()) if moving else value

@@ -213,7 +213,8 @@ def extrapolated(found: Slope) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Spent:
-    """CPU seconds so far: of this process, and of the fork server with workers that ended and those that live."""
+    """CPU seconds so far: of this process alone, and of all that it began: the fork server, workers that ended, whoever
+    waited for them, and those that live."""
 
     own: float = 0.0
     others: float = 0.0
@@ -222,7 +223,9 @@ class Spent:
 def spent(campaign: Campaign) -> Spent:
     """What a campaign's processes spent so far."""
     workers = campaign.pool.executor.pids() if campaign.pool else []
-    return Spent(cpu_seconds(os.getpid()), sum(map(cpu_seconds, (*server_pids(), *workers))))
+    own = psutil.Process().cpu_times()
+    children = own.children_user + own.children_system
+    return Spent(own.user + own.system, children + sum(map(cpu_seconds, (*server_pids(), *workers))))
 
 
 def shares(campaign: Campaign, before: Spent, seconds: float) -> dict[str, float]:

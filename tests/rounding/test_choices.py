@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
 import torch
 
 from fuzzer.rounding.floors import FACTOR, SCALE, Model
@@ -10,7 +16,9 @@ from tests.rounding.modelled import (
     FIRST_FACTOR,
     floor,
     floors,
+    gradient,
     modelled,
+    normal,
 )
 
 
@@ -41,3 +49,28 @@ def test_the_largest_of_exact_differences_is_exact_so_that_its_gradient_goes_to_
     spread = Model(recorder.trace, [recorder.ref(out), recorder.ref(gradient)]).spread(8, scale=SCALE)
     assert spread.reference[1].tolist() == [0.5, -0.5, 0.0]
     assert [floor.abs().max().item() for floor in spread.floor(FACTOR)] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("tie", [math.inf, -math.inf, math.nan, 2.0])
+@pytest.mark.parametrize("ordered", [torch.sort, partial(torch.topk, k=4)], ids=["sort", "topk"])
+def test_which_of_equal_elements_comes_first_is_left_to_chance_and_their_values_are_not(
+    ordered: Callable[[torch.Tensor], Any], tie: float
+) -> None:
+    x = torch.tensor([tie, 1.0, tie, -1.0])
+    model, [values] = modelled(lambda t: [ordered(t).values], x)
+    spread = model.spread(8)
+    assert torch.equal(spread.reference[0].isnan(), values.isnan())
+    assert float(spread.floor(FIRST_FACTOR)[0].max()) < 1e-12
+    assert not spread.unstable[0].any()
+    [found] = floors(gradient(lambda t: ordered(t).values * torch.arange(1.0, 5.0)), x)
+    assert (found > 0).tolist() == [True, False, True, False]
+
+
+def test_where_a_largest_difference_is_does_not_move_with_the_distance() -> None:
+    x, y = normal(23, 2), torch.zeros(2, 2)
+    run = gradient(lambda t: torch.cdist(x, t, p=math.inf) * 0.7)
+    model, [seen] = modelled(run, y)
+    [r], [found] = model.reference, model.spread(32).floor(FIRST_FACTOR)
+    assert float(found.min()) > 0
+    assert float(found.max()) < 1e-4
+    assert bool(((seen.double() - r).abs() <= found).all())

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from typing import Any
+
+import torch
 
 from fuzzer.rounding.kernels.bounds import by_largest_operands, per_largest_result
 from fuzzer.rounding.kernels.row import Kernel, each
@@ -20,6 +24,16 @@ def _per_distance(step: Step) -> float:
     return float(max(next(ref for ref in step.inputs if is_rounded(ref)).shape[-1], 1))
 
 
+def _of_these_distances(step: Step, given: Any, moved: Any) -> Any:
+    """With p = inf a gradient goes where a difference is the distance: both stay as they are, and the distance becomes
+    that of these operands, whatever it was off by."""
+    *points, p, _ = given[1:]
+    if p != math.inf:
+        return moved
+    found = torch.cdist(*points, p=p) if len(points) == 2 else torch.pdist(*points, p=p)
+    return (moved[0], *points, p, found)
+
+
 TABLE = (
     Kernel("mse_loss", intermediate=lambda args: (args[0] - args[1]).square()),
     # a logit's log(1 + exp(x)) - t x
@@ -29,5 +43,5 @@ TABLE = (
     Kernel("multilabel_margin_loss_backward", terms=partial(_per_label, 2), compared_at=4),
     *each("nll_loss_forward nll_loss2d_forward log_sigmoid_forward", terms=per_largest_result),
     *each("_cdist_forward _pdist_forward", terms=_per_distance),
-    *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True),
+    *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True, kept=_of_these_distances),
 )

@@ -74,8 +74,8 @@ TABLE = (
     *each("neg sign floor ceil trunc frac fmod copysign complex _conj_physical", EXACT),
     Kernel("round", EXACT, kind_of=_rounded_to_decimals),
     *each("abs sgn", EXACT, kind_of=_of_modulus, modulus_at=0),
-    *each("sort topk kthvalue", EXACT, ties=_orders_ties),
-    Kernel("argsort", ties=_orders_ties),
+    *each("sort topk kthvalue", EXACT, ties=_orders_ties, nan_is_largest=True),
+    Kernel("argsort", ties=_orders_ties, nan_is_largest=True),
     *each("median nanmedian", EXACT, ties=_shows_position),
     *each(
         """

@@ -107,6 +107,7 @@ class Kernel:
 
     Its edges:
     ties            whether a call may legally order equal elements either way, and shows which.
+    nan_is_largest  whether it orders NaN too, as the largest.
     compared_at     the argument that is compared with a constant, or asked whether it is 0, as it is.
     flags_at        the result that says yes or no, as 1 or 0 in the tensor's own dtype.
     signs_of        results that are unique only up to signs: columns, and the result whose rows go with them.
@@ -160,6 +161,7 @@ class Kernel:
     rereads: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
 
     ties: Callable[[Step], bool] | None = None
+    nan_is_largest: bool = False
     compared_at: int | None = None
     flags_at: int | None = None
     signs_of: tuple[int, int | None] | None = None
