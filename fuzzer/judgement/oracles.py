@@ -16,6 +16,7 @@ import torch
 from fuzzer.judgement.comparison import (
     as_float64,
     first_spread,
+    infinite_for_nan,
     judge_tensors,
     pattern,
     ratio_text,
@@ -191,23 +192,35 @@ def gradients_agree(trial: Trial) -> Verdict | None:
 
 
 # What one side has for what the other has, the compiled one first; the first that is met is the pattern.
-_ONE_SIDED = ("NaN for finite", "infinite for finite", "finite for NaN", "finite for infinite")
+_ONE_SIDED = ("NaN for finite", "infinite for finite", "finite for NaN", "finite for infinite", "infinite for NaN")
+
+_OTHER_RANGE = "finite on one side alone: it is kept in another range"
+_OTHER_ORDER = "NaN in eager alone: infinities are added in another order"
 
 
 def finiteness_agrees(trial: Trial) -> Verdict | None:
-    """Where range decides and not rounding whether a value is finite, it is finite on both sides or on neither."""
+    """Where range decides and not rounding whether a value is finite, it is finite on both sides or on neither; and
+    what is NaN in eager, for infinities of either sign that met, is not infinite."""
     for i, name, eager, compiled in _comparable(trial):
         other = torch.isfinite(eager) != torch.isfinite(compiled)
-        if not bool(other.any()) or not bool((other := other & left_to_range(trial)[i]).any()):
+        other = other & left_to_range(trial)[i] if bool(other.any()) else other
+        met = infinite_for_nan(compiled, eager, trial.model.reference[i].double())
+        if not bool((other | met).any()):
             continue
-        pairs = zip(compiled[other].tolist(), eager[other].tolist(), strict=True)
+        where = tuple((other if bool(other.any()) else met).nonzero()[0].tolist())
+        pairs = zip(compiled[other | met].tolist(), eager[other | met].tolist(), strict=True)
         told = {f"{_sort(c)} for {_sort(e)}" for c, e in pairs}
-        where = tuple(other.nonzero()[0].tolist())
-        detail = (
-            f"{name}{list(where)}: compiled {float(compiled[where]):.9g}, eager {float(eager[where]):.9g}; "
+        pattern = next(pattern for pattern in _ONE_SIDED if pattern in told)
+        ranged = (
             f"{int(other.sum())} of {other.numel()} elements are finite on one side alone: it is kept in another range"
         )
-        pattern = next(pattern for pattern in _ONE_SIDED if pattern in told)
+        ordered = (
+            f"{int(met.sum())} of {met.numel()} elements are NaN in eager alone: infinities are added in another order"
+        )
+        detail = (
+            f"{name}{list(where)}: compiled {float(compiled[where]):.9g}, eager {float(eager[where]):.9g}; "
+            f"{ordered if pattern == _ONE_SIDED[-1] else ranged}"
+        )
         return Verdict(Signature("finiteness_agrees", "nonfinite-differs", _direction(name), pattern), detail)
     return None
 

@@ -72,6 +72,7 @@ class Rounder:
         self.generator = torch.Generator(device).manual_seed(seed)
         self.pivots_lost = seed % 8 == 1
         self.narrow_scalars = seed % 4 < 2  # read in the tensors' dtype
+        self.order = {3: 1, 7: -1}.get(seed % 8, 0)  # of equal elements
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 
     def noise(self, value: torch.Tensor) -> torch.Tensor:
@@ -91,7 +92,7 @@ class Rounder:
             return args, kwargs
         row = kernel(step)
         if ties(step):
-            return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator, row))
+            return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator, step, self.order))
         if number in self.found.chains:
             args = self._one_of_many(number, step, args)
         if row.contracts and not self.consistent:
@@ -177,7 +178,8 @@ class Rounder:
         """Move the results of a rounding operation by up to one unit of their dtype."""
         row = kernel(step)
         moves = [is_rounded(ref) and row.flags_at != at for at, ref in enumerate(refs)]
-        values = list(map(tied, values)) if ties(step) else values
+        if ties(step):
+            values = [tied(value, ref.dtype) for ref, value in zip(refs, values, strict=True)]
         if is_exact(step):
             return [
                 self._ranged_parts(value, ref.dtype.to_real()) if moving else value

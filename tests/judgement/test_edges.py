@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -50,6 +51,24 @@ def test_one_over_a_difference_that_rounding_cancels_is_left_to_rounding() -> No
     assert not bool((left_to_range(made)[0] & odd).any())
     other = trial(CANCELLED, put("v3", lambda t: t.nan_to_num(posinf=1000.0, neginf=1000.0)))
     assert [v for v in verdicts(other) if v.signature.oracle == "finiteness_agrees"] == []
+
+
+MET = """x0 = leaf(f32[2], values=data([0.0, 1.0]))
+v0 = reciprocal(x0)
+v1 = log(x0)
+v2 = add(v0, v1)
+backward(v2, cotangent(f32[2]))
+"""
+
+
+def test_infinities_that_meet_in_eager_alone_are_told_below_wrong() -> None:
+    """1 / 0 + log(0) is NaN; another order of a longer sum would leave an infinity."""
+    assert torch.isnan(unchanged(MET).reference.outputs[0]).tolist() == [True, False]
+    [told] = verdicts(trial(MET, put("v2", at(math.inf, (0,)))))
+    assert str(told.signature) == "finiteness_agrees/nonfinite-differs/forward/infinite for NaN"
+    assert "1 of 2 elements are NaN in eager alone" in told.detail
+    [other] = verdicts(trial(MET.replace("log(x0)", "neg(x0)"), put("v2", at(math.nan, (0,)))))
+    assert str(other.signature) == "no_new_nonfinite/wrong/forward/nonfinite"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import torch
 from fuzzer.rounding.floors import FACTOR, SCALE, Model
 from fuzzer.rounding.record import Recorder
 from tests.rounding.modelled import (
+    BF16,
+    F32,
     FIRST_FACTOR,
     floor,
     floors,
@@ -60,10 +62,18 @@ def test_which_of_equal_elements_comes_first_is_left_to_chance_and_their_values_
     model, [values] = modelled(lambda t: [ordered(t).values], x)
     spread = model.spread(8)
     assert torch.equal(spread.reference[0].isnan(), values.isnan())
-    assert float(spread.floor(FIRST_FACTOR)[0].max()) < 1e-12
+    assert float(spread.floor(FIRST_FACTOR)[0].max()) == 0.0
     assert not spread.unstable[0].any()
     [found] = floors(gradient(lambda t: ordered(t).values * torch.arange(1.0, 5.0)), x)
     assert (found > 0).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("at", [0, -1])
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_of_thousands_of_equal_elements_the_first_and_the_last_may_be_chosen(dtype: torch.dtype, at: int) -> None:
+    x = torch.ones(5000, dtype=dtype)
+    [found] = floors(gradient(lambda t: t.float().sort().values[0]), x)
+    assert float(found[at]) > 0
 
 
 def test_where_a_largest_difference_is_does_not_move_with_the_distance() -> None:

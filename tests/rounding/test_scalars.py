@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from fuzzer.rounding.floors import FACTOR
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.scalars import eager_reading
@@ -82,3 +83,17 @@ def test_a_limit_of_logit_that_the_dtype_holds_is_finite_on_both_sides() -> None
     model, (value, _) = modelled(differentiated(lambda x: x.logit(0.25)), torch.tensor([0.5, 1.0, 2.0], dtype=BF16))
     assert torch.isfinite(value).all()
     assert not torch.stack(model.spread(32).unstable).any()
+
+
+@pytest.mark.parametrize(("scalar", "rounds"), [(-1.4, True), (0.5, False)])
+@pytest.mark.parametrize("scaled", [lambda x, by: x * by, lambda x, by: x / by])
+def test_a_scalar_that_float32_rounds_is_rounding_where_the_result_shows_none(
+    scaled: Callable[[torch.Tensor, float], torch.Tensor], scalar: float, rounds: bool
+) -> None:
+    """Code that goes on in float64 multiplies by what float32 would have rounded."""
+    ones = torch.ones(3)
+    model, _ = modelled(lambda x: [scaled(x, scalar).double()], ones)
+    exact = scaled(ones.double(), scalar)
+    off = (exact - model.reference[0]).abs()
+    assert bool((off > 0).all()) is rounds
+    assert bool((off <= model.spread(8).floor(FACTOR)[0]).all())

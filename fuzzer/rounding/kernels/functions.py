@@ -27,6 +27,12 @@ def _quotient(step: Step) -> Kind:
     return COMPOUND if step.kwargs.get("rounding_mode") is not None else PRIMITIVE
 
 
+def _by_what_float32_rounds(step: Step) -> bool:
+    """Whether a scalar operand is no float32 number, and the result is one: code that goes on in float64 keeps it."""
+    to = {ref.dtype.to_real() for ref in step.outs}
+    return to == {torch.float32} and any(isinstance(a, float) and round_to(a, torch.float32) != a for a in step.args)
+
+
 def _approximation_of_erf(e: Evaluation) -> float:
     """torch's vectorised erf is 1 - the approximation 7.1.26 of Abramowitz and Stegun: 1.5e-7, absolute, and what its
     terms round; 4.9e-7 has been measured."""
@@ -76,9 +82,18 @@ def _dropped(step: Step) -> tuple[Ref, float]:
 TABLE = (
     Kernel("add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True),
     *each("sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
-    *each("mul ldexp deg2rad rad2deg leaky_relu leaky_relu_backward softshrink", PRIMITIVE),
+    Kernel("mul", PRIMITIVE, rescales=_by_what_float32_rounds),
+    *each("ldexp deg2rad rad2deg leaky_relu leaky_relu_backward softshrink", PRIMITIVE),
     *each("_prelu_kernel _prelu_kernel_backward", PRIMITIVE),
-    Kernel("div", PRIMITIVE, kind_of=_quotient, units=(1.5, 2.5, 0.5), approximated=True, modulus_at=1),
+    Kernel(
+        "div",
+        PRIMITIVE,
+        kind_of=_quotient,
+        units=(1.5, 2.5, 0.5),
+        approximated=True,
+        rescales=_by_what_float32_rounds,
+        modulus_at=1,
+    ),
     Kernel("reciprocal", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True, modulus_at=0),
     Kernel("sqrt", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True),
     Kernel("rsqrt", PRIMITIVE, units=(1.5, 2.5, 1.5), inexact=True),  # half: the root is rounded
