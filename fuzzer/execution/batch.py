@@ -135,7 +135,7 @@ class Member:
         self.left: float | None = None
         self.cpu_seconds = 0.0
         self.kernels = set[Kernel]()
-        self.anew = False  # whether every run of it compiles again
+        self.recompiles = False  # as its route says
         self.report: Report | None = None
         self.seen: Observation | None = None
 
@@ -163,7 +163,7 @@ class Member:
         if isinstance(drawn, Report):
             return drawn
         self.drawn, program = drawn, drawn.trial.program
-        self.anew = route_of(program)[0].anew(program)
+        self.recompiles = route_of(program)[0].recompiles(program)
         self.exercise = Exercise(program.route.name, self.task, self.log)
         self.compiled = Compiled(program, self.task, self.log)
         try:
@@ -181,7 +181,7 @@ class Member:
         plain = not (alone or self.task.lacking or self.task.fresh or about_bare(self.task.also))
         broken = any(kernel.broken for kernel in self.kernels)
         ended = self.report is not None or self.seen is not None
-        return built and plain and not (ended or broken or self.anew)
+        return built and plain and not (ended or broken or self.recompiles)
 
     def run(self, units: Units) -> None:
         """Run it, until it ends or lacks a kernel."""

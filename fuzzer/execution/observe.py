@@ -208,7 +208,7 @@ def _is_repeatable(program: Program) -> bool:
 
 def run_again(spec: routes.RouteSpec, call: routes.Call, subject: Subject) -> Observation | None:
     """A second run of the same compiled code on the same inputs, with its peak memory; None where there is none."""
-    if not spec.repeats or subject.backend == "eager":
+    if spec.recompiles(call.program) or subject.backend == "eager":
         return None
     for leaf in call.leaves.values():
         leaf.grad = None  # results of the first run, which lie elsewhere

@@ -56,5 +56,5 @@ ROUTE = RouteSpec(
     joint=True,
     module=True,
     writes_leaves=False,
-    repeats=False,
+    recompiles=lambda program: True,
 )

@@ -64,6 +64,6 @@ ROUTE = RouteSpec(
     weight=0.07,
     options={"dynamic": False, "eager_forward": False},
     inert=("functorch.donated_buffer", CUDA_GRAPHS),
-    anew=_is_eager_forward,  # graphs are forgotten before it
+    recompiles=_is_eager_forward,  # graphs are forgotten before it
     regions=tuple(kind for kind in REGIONS if kind not in CONTROL),  # dynamo cannot take their backwards apart
 )

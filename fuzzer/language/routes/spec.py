@@ -82,8 +82,7 @@ class RouteSpec:
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
                    forward would not find what the first one did.
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
-    repeats        whether a second run of the same call compiles nothing.
-    anew           whether every run of a program compiles what the run before did, so that it cannot be built in turns.
+    recompiles     whether a second run of a program compiles what the first did: it is run once, and not built in turns.
     times          how often the gradient is added up.
     """
 
@@ -100,8 +99,7 @@ class RouteSpec:
     module: bool = False
     writes_leaves: bool = True
     draws: bool = False
-    repeats: bool = True
-    anew: Callable[[Program], bool] = lambda program: False
+    recompiles: Callable[[Program], bool] = lambda program: False
     times: int = 1
 
     @property
