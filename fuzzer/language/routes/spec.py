@@ -82,7 +82,7 @@ class RouteSpec:
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
                    forward would not find what the first one did.
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
-    recompiles     whether a second run of a program compiles what the first did: it is run once, and not built in turns.
+    recompiles     whether a second run of a program compiles what the first did: it is run once, not built in turns.
     times          how often the gradient is added up.
     """
 
