@@ -141,6 +141,8 @@ class BySeedWithCorpus(WithoutFeedback):
         silent = frontier.absent(self.families) + (frontier.absent(LINES, self.lines) if self.lines else [])
         reached = sum(frontier.families[family] for family in LINES)
         kept = f"{len(frontier.best) - reached} features, {len(self.corpus.kept)} programs kept{self._lines(reached)}"
+        if self.corpus.full:
+            return f"{kept}, and no more will be: backfuzz cmin and --resume make room"
         flat = f", none new in {STALL_PROGRAMS} programs: {' '.join(still)}" if still else ""
         return kept + flat + (f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else "")
 

@@ -34,6 +34,14 @@ def test_a_program_is_kept_when_it_shows_something_new(corpus: Corpus) -> None:
     assert corpus.frontier.families == {"operand": 3}
 
 
+def test_a_full_corpus_keeps_no_more_and_says_so(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzzer.campaign.corpus.MOST_KEPT", 2)
+    learned = [bool(corpus.learn(shown(n, n))) for n in range(1, 5)]
+    assert learned == [True, True, False, False]
+    assert (len(corpus.kept), len(corpus.frontier.best), corpus.frontier.programs) == (2, 2, 4)
+    assert "no more will be: backfuzz cmin" in BySeedWithCorpus(EAGER, corpus).progress()
+
+
 def test_of_lines_a_program_keeps_those_that_are_new_to_the_campaign(corpus: Corpus) -> None:
     """A worker tells what is new to it: of one that has just begun, almost everything."""
     first, second = (replace(shown(n, n), features={"operand": frozenset({n}), "source": lines})
