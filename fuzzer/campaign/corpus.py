@@ -20,8 +20,8 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.text import identify, parse
 
 INDEX_FILE, STATE_FILE = "index.jsonl", "state.json"
-# So many programs are kept. With their features they take some 8 KiB of memory and 9 of disk each (`bench slopes`, H200):
-# without a bound a campaign of two weeks on a GPU box would hold millions.
+# So many programs are kept, each with its features in some 8 KiB of memory and 9 of disk (`bench slopes` on an H200):
+# without a bound a campaign of two weeks there would hold millions.
 MOST_KEPT = 1 << 16
 
 

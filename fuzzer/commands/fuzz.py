@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.plan import BLIND, STAGED
+from fuzzer.campaign.plan import BLIND, CELLS, STAGED
 from fuzzer.commands.config import command_line
 from fuzzer.commands.exits import DIFFERS, INTERRUPTED, UNREAD, Refusal, exit_codes
 from fuzzer.commands.group import main
@@ -34,7 +34,7 @@ from fuzzer.commands.waiting import starting
 from fuzzer.execution.cluster import LOCAL, RAY, Cluster
 from fuzzer.execution.place import make_task
 from fuzzer.findings.checkout import regressions
-from fuzzer.guidance import CELLS, CHOSEN_FROM, CODE, NAMES, UNBUILT
+from fuzzer.guidance import CHOSEN_FROM, CODE, NAMES, UNBUILT
 from fuzzer.language.errors import UsageError
 
 
@@ -91,13 +91,13 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 )
 @click.option(
     "--guidance",
-    type=click.Choice([BLIND, *NAMES]),
+    type=click.Choice([CELLS, BLIND, *NAMES]),
     default=None,
-    help="By what programs are chosen: nothing; the rarest trace of several; what knobs brought of features of "
-    f"compiles; of lines; mutants too. Each has what stands before it, but price: the rarest trace for the CPU seconds "
-    f"that it is expected to take; {CODE}: of programs judged at inductor:ir, those are built whose loops are "
-    f"rarest among what was built; and {CELLS}: programs are asked, by their numbers, for ops, dtypes, layouts, "
-    f"classes of attributes and pairs, each as often as any other. The choices are logged. Default: {BLIND}.",
+    help="By what programs are chosen: by their numbers, each asked for ops, dtypes, layouts, classes of attributes "
+    f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}); the rarest trace of several; what "
+    "knobs brought of features of compiles; of lines; mutants too. Each has what stands before it, but price: the "
+    f"rarest trace for the CPU seconds that it is expected to take; and {CODE}: of programs judged at inductor:ir, "
+    f"those are built whose loops are rarest among what was built. What is chosen is logged. Default: {CELLS}.",
 )
 @click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
 @click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzzer.campaign.corpus import Corpus, resume_corpus
-from fuzzer.campaign.plan import BLIND, Plan, corpus_environment
+from fuzzer.campaign.plan import BLIND, CELLS, Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule, restore_drawing_settings
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
@@ -50,8 +50,9 @@ def find_source(plan: Plan, guidance: str | None, unguided: bool, resume: bool, 
     if resume:
         return _resumed_source(plan)
     folder, place = plan.explored, corpus_environment(plan.task)
-    if guidance in (None, BLIND):
-        return Source(plan.task, lambda task, own: BySeedWithCorpus(task, Corpus(folder, place).start()), corpus=True)
+    if guidance in (None, BLIND, CELLS):
+        drawn = replace(plan.task, cells=guidance != BLIND)
+        return Source(drawn, lambda task, own: BySeedWithCorpus(task, Corpus(folder, place).start()), corpus=True)
     arm = ARMS[guidance]
     return Source(plan.task, lambda task, own: guided(task, own, folder, place, arm), corpus=True, guidance=arm)
 

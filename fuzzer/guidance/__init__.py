@@ -2,8 +2,8 @@
 
 `ARMS` are the kinds of guidance, by their `NAMES`; `guided` makes the schedule of a campaign under one, `read_log`
 reads what an earlier one chose and `FromLog` runs that. `CODE` is the arm that chooses what is built, of `CHOSEN_FROM`
-programs or more, and leaves the share `UNBUILT`; `CELLS` is the one whose programs are asked for cells. The shipped
-campaign draws blindly and uses none of it (docs/guidance.md). What needs torch is imported when it is first asked for.
+programs or more, and leaves the share `UNBUILT`. The shipped campaign draws by numbers alone and uses none of it
+(docs/guidance.md). What needs torch is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fuzzer.guidance.names import CELLS, CHOSEN_FROM, CODE, NAMES, UNBUILT
+from fuzzer.guidance.names import CHOSEN_FROM, CODE, NAMES, UNBUILT
 
 if TYPE_CHECKING:
     from fuzzer.guidance.arms import ARMS, Guidance
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ARMS",
-    "CELLS",
     "CHOSEN_FROM",
     "CODE",
     "NAMES",

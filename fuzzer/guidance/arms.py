@@ -25,7 +25,7 @@ from fuzzer.guidance.bandit import (
 from fuzzer.guidance.candidates import CANDIDATES, CandidateSpec, Choice
 from fuzzer.guidance.cost import CostModel
 from fuzzer.guidance.mutate import MUTATOR_NAMES as MUTATORS
-from fuzzer.guidance.names import CELLS, CODE
+from fuzzer.guidance.names import CODE
 from fuzzer.guidance.parents import CountingCorpus
 from fuzzer.language.ops import OPS
 
@@ -41,7 +41,6 @@ class Guidance:
     priced      candidates compete by novelty per CPU second that they are expected to take (`CostModel`).
     code        programs are those of their numbers, all are judged at a stage, and those are built of which the code
                 would be rarest (`ByCode`). Nothing of the above then.
-    cells       programs are asked for cells by their numbers (`ByCells`). Nothing of the above then.
     """
 
     candidates: int = CANDIDATES
@@ -49,10 +48,9 @@ class Guidance:
     mutation: float = 0.0
     priced: bool = False
     code: bool = False
-    cells: bool = False
 
 
-# What is compared (docs/guidance.md); each has what stands before it and one level more, but for the last three.
+# What is compared (docs/guidance.md); each has what stands before it and one level more, but for the last two.
 ARMS: dict[str, Guidance] = {
     "trace": Guidance(),
     "compile": Guidance(credits=(*TRACE_FAMILIES, *COMPILED_FAMILIES)),
@@ -60,7 +58,6 @@ ARMS: dict[str, Guidance] = {
     "mutation": Guidance(credits=(*TRACE_FAMILIES, *COMPILED_FAMILIES, *LINES), mutation=0.5),
     "price": Guidance(priced=True),
     CODE: Guidance(candidates=1, code=True),
-    CELLS: Guidance(candidates=1, cells=True),
 }
 KNOWN_WINDOW = 64  # programs over which it is averaged how much of what fresh ones show was known
 _MOST_NAMED = 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fuzzer.campaign.plan import STAGED
 
-CODE, CELLS = "code", "cells"
-NAMES = ("trace", "compile", "lines", "mutation", "price", CODE, CELLS)  # of ARMS
+CODE = "code"
+NAMES = ("trace", "compile", "lines", "mutation", "price", CODE)  # of ARMS
 # The share of programs that are judged at the stage alone, so that half of the CPU time goes to building. Blind, half
 # does where STAGED is d / (c + d), of c seconds at the stage and d of a build; here all programs take c, so that the
 # share that is built is c / d.

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from fuzzer.campaign.corpus import Corpus, resume_corpus
+from fuzzer.campaign.corpus import resume_corpus
 from fuzzer.campaign.schedule import BySeedWithCorpus, WithoutFeedback, restore_drawing_settings
 from fuzzer.coverage.structure import LOOPS
 from fuzzer.execution.batch import Batch
@@ -154,41 +154,6 @@ class ByCode(BySeedWithCorpus):
         self.log.flush()
 
 
-class ByCells(BySeedWithCorpus):
-    """Programs of the seed, each asked for cells by its number: whatever came back, the same for any number of workers.
-
-    The log, in `folder`, holds a line with what all programs were drawn from, then one for each program: which of its
-    drawings, at which stage it was judged ("": built), how many features were new, CPU seconds, and its class.
-    """
-
-    def __init__(
-        self, task: Task, folder: Path, corpus: Corpus, guidance: Guidance, state: Mapping[str, Any] | None = None
-    ):
-        self.guidance = guidance
-        super().__init__(replace(task, cells=True), corpus, state)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.log = (folder / LOG_FILE).open("w")
-        self._write(self.drawing | {"guidance": asdict(guidance)})
-
-    def task_with_features(self, task: Task) -> Task:
-        return replace(super().task_with_features(task), cells=True)
-
-    def learn(self, n: int, report: Report) -> None:
-        self.pending.pop(self.number(n))
-        self._write(_row(self.number(n), report, sum(self.keep(report).values())))
-
-    def close(self) -> None:
-        super().close()
-        self.log.close()
-
-    def state(self) -> dict[str, Any]:
-        return {"guidance": asdict(self.guidance)}
-
-    def _write(self, row: dict[str, Any]) -> None:
-        self.log.write(json.dumps(row) + "\n")
-        self.log.flush()
-
-
 def _row(number: int, report: Report, new: int) -> dict[str, Any]:
     """A program's row of a log: which drawing of its number, where it was judged, what it brought and cost, its class;
     the text of one whose worker died, which tells nothing else."""
@@ -246,11 +211,8 @@ class FromLog(WithoutFeedback):
 
 def guided(
     task: Task, own: Path, folder: Path, place: dict[str, str], guidance: Guidance, resume: bool = False
-) -> Guided | ByCode | ByCells:
+) -> Guided | ByCode:
     """A campaign's schedule, with its log in `own` and its corpus in `folder`, new or resumed. Raises UsageError."""
-    if guidance.cells:
-        kept, at = resume_corpus(folder, place, Corpus) if resume else (Corpus(folder, place).start(), None)
-        return ByCells(task, own, kept, guidance, at)
     if guidance.code:
         built, at = resume_corpus(folder, place, BuiltCorpus) if resume else (BuiltCorpus(folder, place).start(), None)
         return ByCode(task, own, built, guidance, at)
@@ -261,9 +223,9 @@ def guided(
 
 
 def restore_guidance(state: dict[str, Any]) -> Guidance | None:
-    """The guidance that was saved; None where programs were drawn blindly."""
-    saved = state.get("guidance") or {"candidates": 1}
-    chooses = saved["candidates"] > 1 or saved.get("code") or saved.get("cells")
+    """The guidance that was saved; None where programs came by their numbers."""
+    saved = {name: value for name, value in (state.get("guidance") or {"candidates": 1}).items() if name != "cells"}
+    chooses = saved["candidates"] > 1 or saved.get("code")
     return Guidance(**saved | {"credits": tuple(saved["credits"])}) if chooses else None
 
 

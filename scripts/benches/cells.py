@@ -19,13 +19,12 @@ import click
 from benches.calibrate import stream
 from benches.reach import Tally, drawn_programs, reach_summary
 from benches.triggers import triggered
-from fuzzer.campaign.plan import BLIND
+from fuzzer.campaign.plan import BLIND, CELLS
 from fuzzer.coverage.cells import Possible, cells, possible_cells
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.generation.vocabulary import vocabulary
-from fuzzer.guidance import CELLS
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.classes import ORDERS, possible_classes, possible_dtypes, possible_layouts
 from fuzzer.language.ops.spec import Limits, OpSpec

@@ -22,7 +22,7 @@ import torch
 from benches import rare
 from benches.race import SERIOUS, Judge, Lane, Look, Race, Run
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.plan import BLIND, STAGED, corpus_environment, environment_of
+from fuzzer.campaign.plan import BLIND, CELLS, STAGED, corpus_environment, environment_of
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
@@ -30,7 +30,7 @@ from fuzzer.execution.batch import usual_batch
 from fuzzer.execution.explore import STAGE, explore
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
-from fuzzer.guidance import ARMS, CELLS, CODE, UNBUILT, guided
+from fuzzer.guidance import ARMS, CODE, UNBUILT, guided
 
 SLICE_SCATTER = (
     "slice_scatter"  # pytorch #180164, gone in torch 2.12: its meta kernel laid a result out like a broadcast
@@ -41,7 +41,8 @@ SLICE_SCATTER = (
 class Arm:
     """Under what a campaign runs.
 
-    guidance  one of ARMS, or none;  staged  the share of programs that are not built;  alone  a worker has one at once.
+    guidance  one of ARMS, CELLS or BLIND;  staged  the share of programs that are not built;  alone  a worker has one
+              at once.
     """
 
     guidance: str = BLIND
@@ -57,7 +58,7 @@ COMPARED = {
     "staged-guided": Arm(CODE, UNBUILT, alone=False),
     "blind-cells": Arm(CELLS, STAGED, alone=False),
 }
-KNOWN_ARMS = {**{name: Arm(name) for name in (BLIND, *ARMS)}, **COMPARED, CODE: COMPARED["staged-guided"]}
+KNOWN_ARMS = {**{name: Arm(name) for name in (BLIND, CELLS, *ARMS)}, **COMPARED, CODE: COMPARED["staged-guided"]}
 _MARKS, _LONGEST_MARK = 100, 60.0  # rows `at` of a campaign; CPU seconds between two
 
 
@@ -171,7 +172,8 @@ def _run(task: Task, plan: Plan, name: str, seed: int, folder: Path, wanted: fro
     own, arm = folder / f"{name}-{seed}", KNOWN_ARMS[name]
     task, place = replace(task, seed=seed, staged=arm.staged), corpus_environment(task)
     schedule: BySeedWithCorpus
-    if arm.guidance == BLIND:
+    if arm.guidance in (BLIND, CELLS):
+        task = replace(task, cells=arm.guidance == CELLS)
         schedule = BySeedWithCorpus(task, Corpus(own / "corpus", place).start())
     else:
         guidance = ARMS[arm.guidance]

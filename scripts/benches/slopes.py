@@ -21,7 +21,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +254,7 @@ def measure_slopes(
     db: the ledger that is kept, if any.  known: others, whose faults count as known.
     """
     with tempfile.TemporaryDirectory(prefix="slopes-") as name:
-        folder = Path(name)
+        folder, task = Path(name), replace(task, cells=True)
         batch = usual_batch(task.place.subject, task.staged)
         plan = Plan(task, workers, minutes, db=db or folder / "ledger.db", folder=folder, batch=batch, known=known)
         sampler = Sampler(folder)

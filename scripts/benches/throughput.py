@@ -265,9 +265,9 @@ def measure_throughput(
         Pool(workers, [task.place.subject.device], deadline=_DEADLINE_SECONDS) as pool,
         _bare(pool, task, workers) as loop,
     ):
-        corpus = Corpus(Path(name) / "corpus", {}).start()
+        corpus, by_cells = Corpus(Path(name) / "corpus", {}).start(), replace(task, cells=True)
         known: dict[str, tuple[Schedule, Task]] = {
-            SHIPPED_ARM: (BySeedWithCorpus(task, corpus), replace(task, lines=recorded_share())),
+            SHIPPED_ARM: (BySeedWithCorpus(by_cells, corpus), replace(by_cells, lines=recorded_share())),
             UNGUIDED_ARM: (BySeed(), task),
         }
         sides = dict[str, Side]()

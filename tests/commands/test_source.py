@@ -78,8 +78,9 @@ def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monk
     assert (done.exit_code, "was made with torch 2.0.0" in done.output) == (2, True)
 
 
-def test_by_default_programs_are_those_of_their_numbers_and_features_are_kept(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("guidance", "cells"), [(None, True), ("cells", True), ("blind", False)])
+def test_programs_are_those_of_their_numbers_with_any_number_of_workers_and_features_are_kept(
+    plan: Plan, guidance: str | None, cells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran, learn = list[str](), BySeedWithCorpus.learn
 
@@ -88,12 +89,21 @@ def test_by_default_programs_are_those_of_their_numbers_and_features_are_kept(
         learn(schedule, n, report)
 
     monkeypatch.setattr(BySeedWithCorpus, "learn", heard)
-    campaign(replace(plan, workers=2)).run()
+    campaign(replace(plan, workers=2, batch=3), guidance).run()
     assert not list(plan.folder.glob(f"campaigns/*/{LOG_FILE}")), "nothing is chosen, so nothing is logged"
     onward = campaign(replace(plan, programs=3), resume=True)
+    assert onward.plan.task.cells is cells
     onward.run()
-    assert sorted(ran) == sorted(explore(EAGER, n).text for n in range(7))
+    assert sorted(ran) == sorted(explore(replace(EAGER, cells=cells), n).text for n in range(7))
+    assert ("op" in onward.schedule.features()) is cells
     assert "programs kept" in onward.schedule.progress()
+
+
+def test_a_corpus_by_cells_of_an_older_backfuzz_is_gone_on_with(plan: Plan) -> None:
+    made = Corpus(plan.explored, corpus_environment(EAGER)).start()
+    guided = {"candidates": 1, "credits": [], "mutation": 0.0, "priced": False, "code": False, "cells": True}
+    made.save({**drawing_settings(replace(EAGER, cells=True)), "next": 3, "guidance": guided})
+    assert campaign(plan, resume=True).plan.task.cells
 
 
 def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:

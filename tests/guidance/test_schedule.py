@@ -12,16 +12,16 @@ import pytest
 from click.testing import CliRunner
 
 from fuzzer import commands
-from fuzzer.campaign.corpus import Corpus, resume_corpus
+from fuzzer.campaign.corpus import resume_corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import restore_drawing_settings
 from fuzzer.coverage.structure import LOOPS
-from fuzzer.execution.explore import draw_program, explore
+from fuzzer.execution.explore import draw_program
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.sift import SiftedReport
 from fuzzer.generation.knobs import Knobs
-from fuzzer.guidance import CELLS, CODE, candidates
+from fuzzer.guidance import CODE, candidates
 from fuzzer.guidance.arms import ARMS, CandidateSource
 from fuzzer.guidance.candidates import (
     CANDIDATES,
@@ -125,46 +125,6 @@ def test_what_ran_can_be_run_again_and_what_was_refused_is_left_out(tmp_path: Pa
     again = Asked()
     FromLog(found).submit(again, EAGER, 1)  # type: ignore[arg-type]
     assert again.asked == [(explore_logged, EAGER, found[1])]
-
-
-# ---------------------------------------------------------------- by cells
-
-
-def test_programs_asked_for_cells_are_the_same_with_any_number_of_workers_and_from_a_log(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = texts(monkeypatch)
-    runs = []
-    for workers, batch in ((1, 1), (2, 3)):
-        campaign(replace(plan, workers=workers, batch=batch), CELLS).run()
-        runs.append(sorted(found))
-        found.clear()
-    drawn = [explore(replace(EAGER, cells=True), number).text for number in range(plan.programs or 0)]
-    assert runs[0] == runs[1] == sorted(drawn)
-    assert runs[0] != sorted(explore(EAGER, number).text for number in range(plan.programs or 0))
-    log = sorted(plan.folder.glob(f"campaigns/*/{LOG_FILE}"))[-1]
-    task, again = read_log(log, Task(place=EAGER.place, features=True))
-    assert task == replace(EAGER, cells=True)
-    Campaign(replace(plan, task=task), print, lambda own: FromLog(again)).run()
-    assert sorted(text for text in found if text) == [text for text in runs[0] if text]
-
-
-def test_a_campaign_by_cells_goes_on_where_it_stopped(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = texts(monkeypatch)
-    campaign(replace(plan, programs=3), CELLS).run()
-    corpus, state = resume_corpus(plan.explored, {"torch": "2.13.0"}, Corpus)
-    assert state["next"] == 3
-    assert corpus.frontier.families["op"] > 2
-    arm = restore_guidance(state)
-    assert arm == ARMS[CELLS]
-    task = restore_drawing_settings(Task(place=EAGER.place), state)
-    assert task.cells
-    later = replace(plan, task=task, programs=3)
-    on = Campaign(
-        later, print, lambda own: guided(task, own, plan.explored, {"torch": "2.13.0"}, ARMS[CELLS], resume=True)
-    )
-    on.run()
-    assert sorted(found) == sorted(explore(replace(EAGER, cells=True), number).text for number in range(6))
 
 
 # ---------------------------------------------------------------- by code
