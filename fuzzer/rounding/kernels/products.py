@@ -29,11 +29,16 @@ TABLE = (
     Kernel("addbmm", ACCUMULATION, terms=_contracted, narrow=True, adds_to_product=True),
     Kernel("addr", ACCUMULATION, narrow=True, adds_to_product=True),
     Kernel("_trilinear", calls_products=True),
-    *each(
+    Kernel(
+        "_scaled_dot_product_flash_attention_for_cpu",
+        terms=per_largest_result,
+        draws_nothing=lambda given: given.get("dropout_p", 0.0) == 0.0,
+    ),
+    *each(  # replayed as recorded, since the CPU cannot run them
         """
         _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-        _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_fused_attention_overrideable
-        _cudnn_attention_forward _efficient_attention_forward _flash_attention_forward
+        _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward _efficient_attention_forward
+        _flash_attention_forward
         """,
         terms=per_largest_result,
     ),
