@@ -8,6 +8,7 @@ import contextlib
 import functools
 import gc
 import re
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +63,16 @@ def thread_count(subject: Subject) -> Iterator[None]:
 
 
 _lost = _failed = False
+_KEPT: list[Any] = []  # what may hold memory of a context that is lost
+
+
+def _lose_context(error: BaseException) -> None:
+    """Have nothing freed from now on: destructors of what lies on a device without a context abort the process, before
+    it has told what happened. A frame keeps those that called it, and each of them its variables."""
+    global _lost
+    _lost = True
+    gc.disable()
+    _KEPT.append((sys._getframe(), error))
 
 
 def context_lost() -> bool:
@@ -71,10 +82,12 @@ def context_lost() -> bool:
     collected (torch 2.13), so they are collected here, and not while the next program is drawn.
     """
     global _failed
+    if _lost:
+        return True
     if _failed:
         gc.collect()
         _failed = False
-    return _lost or not (torch.ones((), requires_grad=True) * 2).requires_grad
+    return not (torch.ones((), requires_grad=True) * 2).requires_grad
 
 
 def observe(
@@ -142,12 +155,13 @@ class Side:
             self.seconds, self.cpu_seconds = spent()
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # whatever the code under test raises
-            global _lost, _failed
+            global _failed
             _failed = True
             if trouble(error):
                 raise
             raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
-            _lost = _lost or not context_is_usable(self.subject.device)
+            if not context_is_usable(self.subject.device):
+                _lose_context(error)
             return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
         return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])
 

@@ -118,5 +118,5 @@ def _collect_garbage() -> None:
     """Give memory back every so many tasks; compiled code itself is only freed by recycling the worker."""
     global _tasks
     _tasks += 1
-    if _tasks % _COLLECT_EVERY == 0:
+    if _tasks % _COLLECT_EVERY == 0 and not context_lost():
         gc.collect()

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzzer.language.private import backward_is_running, in_memory, negated
 from fuzzer.rounding.kernels import named
-from fuzzer.rounding.trace import Ref, Step, Trace, mapped, name_of, refs_in, tensors_in, widened
+from fuzzer.rounding.trace import Ref, Step, Trace, bound, mapped, name_of, refs_in, tensors_in, widened
 
 
 class Recorder(TorchDispatchMode):
@@ -74,7 +74,7 @@ class Recorder(TorchDispatchMode):
         outs = tuple(refs_in(returned))
         writes = tuple(
             ref
-            for argument, value in (_bound(func, given, named) if func._schema.is_mutable else ())
+            for argument, value in (bound(func, given, named) if func._schema.is_mutable else ())
             if argument.alias_info is not None and argument.alias_info.is_write
             for ref in refs_in(value)
         )
@@ -107,21 +107,10 @@ def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
     return torch.as_strided(held, (elements,), (1,), 0)
 
 
-def _bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """The schema's arguments with what was given for them."""
-    found = []
-    for i, argument in enumerate(func._schema.arguments):
-        if i < len(args) and not argument.kwarg_only:
-            found.append((argument, args[i]))
-        elif argument.name in kwargs:
-            found.append((argument, kwargs[argument.name]))
-    return found
-
-
 def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an op that is tagged as random is deterministic as called."""
     rule = named(name_of(func)).draws_nothing
-    return rule is not None and rule({argument.name: value for argument, value in _bound(func, args, kwargs)})
+    return rule is not None and rule({argument.name: value for argument, value in bound(func, args, kwargs)})
 
 
 class Autocast(TorchFunctionMode):

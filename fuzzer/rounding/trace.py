@@ -177,6 +177,17 @@ def show_step(step: Step) -> str:
     return f"{', '.join(map(show, step.outs))} = {step.op._schema.name}({given}{named})"
 
 
+def bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The schema's arguments with what was given for them."""
+    found = []
+    for i, argument in enumerate(op._schema.arguments):
+        if i < len(args) and not argument.kwarg_only:
+            found.append((argument, args[i]))
+        elif argument.name in kwargs:
+            found.append((argument, kwargs[argument.name]))
+    return found
+
+
 def tensors_in(tree: Any) -> list[torch.Tensor]:
     """Every tensor in nested lists, tuples and dicts, in the order of `refs_in`."""
     found: list[torch.Tensor] = []

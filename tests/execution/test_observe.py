@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 
 from fuzzer.execution import observe
 from fuzzer.judgement.oracles import differing_tensors, verdicts
-from fuzzer.judgement.trial import RAN, Place, Subject
+from fuzzer.judgement.trial import RAISED, RAN, Place, Subject
 from fuzzer.language.private import replaced_decomposition
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.text import parse
@@ -100,3 +101,44 @@ def test_a_process_in_which_nothing_has_a_gradient_any_more_is_given_up() -> Non
     with torch._C._AutoDispatchBelowAutograd():
         assert observe.context_lost()
     assert not observe.context_lost()
+
+
+def test_what_holds_memory_of_a_lost_device_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freed without a context it would abort the worker before that has told what happened."""
+    freed = []
+
+    class Held:
+        def __del__(self) -> None:
+            freed.append(self)
+
+    def fail(name: str) -> None:
+        raise RuntimeError("device-side assert triggered")
+
+    def run() -> str:
+        held = Held()
+        seen = observe.observe(parse(BODY_OF_ONE), Subject("eager", "cpu"), fail)
+        assert held is not None
+        return seen.outcome
+
+    kept: list[object] = []
+    monkeypatch.setattr(observe, "context_is_usable", lambda device: False)
+    monkeypatch.setattr(observe, "_lost", False)
+    monkeypatch.setattr(observe, "_KEPT", kept)
+    try:
+        assert run() == RAISED
+        assert observe.context_lost()
+        assert not gc.isenabled()
+        assert freed == []
+    finally:
+        gc.enable()
+    kept.clear()
+    gc.collect()
+    assert len(freed) == 1
+
+
+BODY_OF_ONE = """program(1)
+route("autograd")
+x0 = leaf(f32[3])
+v0 = sin(x0)
+backward(v0, cotangent(f32[3]))
+"""

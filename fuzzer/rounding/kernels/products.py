@@ -1,10 +1,9 @@
-"""Products of matrices and vectors, attention, Fourier transforms."""
+"""Products of matrices and vectors, Fourier transforms."""
 
 from __future__ import annotations
 
 import math
 
-from fuzzer.rounding.kernels.bounds import per_largest_result
 from fuzzer.rounding.kernels.row import ACCUMULATION, Evaluation, Kernel, each
 from fuzzer.rounding.precision import float_tensors
 from fuzzer.rounding.trace import Step, is_rounded
@@ -29,18 +28,5 @@ TABLE = (
     Kernel("addbmm", ACCUMULATION, terms=_contracted, narrow=True, adds_to_product=True),
     Kernel("addr", ACCUMULATION, narrow=True, adds_to_product=True),
     Kernel("_trilinear", calls_products=True),
-    Kernel(
-        "_scaled_dot_product_flash_attention_for_cpu",
-        terms=per_largest_result,
-        draws_nothing=lambda given: given.get("dropout_p", 0.0) == 0.0,
-    ),
-    *each(  # replayed as recorded, since the CPU cannot run them
-        """
-        _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-        _scaled_dot_product_fused_attention_overrideable _cudnn_attention_forward _efficient_attention_forward
-        _flash_attention_forward
-        """,
-        terms=per_largest_result,
-    ),
     *each("_fft_c2c _fft_c2r _fft_r2c", cancels=_by_largest_result),
 )

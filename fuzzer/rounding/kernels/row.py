@@ -123,7 +123,8 @@ class Kernel:
     draws_nothing   whether a call of it is deterministic although torch tags it as random, of its arguments by name.
     masked          of a kernel that draws and depends on an operand too: what was drawn and the factor beside it.
     spelt_out       (step, precision it reads scalars in) -> the arguments that mean in float64 what its own meant.
-    mended          (op, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong.
+    mended          (op, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong or
+                    not at all.
     uninitialised   whether its results hold whatever memory held.
     """
 
