@@ -19,6 +19,7 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.interpret import python_value
 from fuzzer.language.private import CONFIGS
 from fuzzer.language.program import Program, Value, canonical
+from fuzzer.language.regions import ambient_settings
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import WIDTH, write_function
 from fuzzer.language.settings import ONE_CONFIG
@@ -41,7 +42,7 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
     if program.route.name not in ROUTES:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(ROUTES)}")
     route = ROUTES[program.route.name]
-    needed = dict((*program.settings, *route.settings))
+    needed = dict((*program.settings, *route.settings, *ambient_settings(program)))
     config = needed.pop(ONE_CONFIG, tuning.ALL)
     settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
     configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})

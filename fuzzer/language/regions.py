@@ -7,14 +7,16 @@ then called in some way (mapped, differentiated, carried on); what such a body r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from fuzzer.language.errors import UsageError
-from fuzzer.language.program import Dtype, Program, Region, Value, statements
+from fuzzer.language.private import config_module
+from fuzzer.language.program import Attributes, Dtype, Program, Region, Value, statements
+from fuzzer.language.settings import exists
 from fuzzer.language.text import show_value
 from fuzzer.language.values import TORCH_DTYPES
 
@@ -330,11 +332,25 @@ REGIONS: dict[str, RegionSpec] = {
 }
 
 
-def ambient(program: Program, device: str) -> contextlib.AbstractContextManager[object]:
+@contextlib.contextmanager
+def ambient(program: Program, device: str) -> Iterator[None]:
     """What is in force on this type of device while the program's function is called, and compiled: its ambient
     region's autocast, if it has one."""
     region = ambient_region(program)
-    return contextlib.nullcontext() if region is None else torch.autocast(device, dtype=_dtype_of(region))
+    if region is None:
+        yield
+        return
+    own = {name.partition(".")[2]: value for name, value in ambient_settings(program)}
+    with config_module("functorch").patch(own), torch.autocast(device, dtype=_dtype_of(region)):
+        yield
+
+
+def ambient_settings(program: Program) -> Attributes:
+    """The settings that a program with an ambient region is compiled under, where this torch has them. By default a
+    compiled backward runs under the autocast that its forward was called under, as torch documents; eager's, and a
+    person's, runs outside of it."""
+    asked = (("functorch.backward_pass_autocast", "off"),) if ambient_region(program) is not None else ()
+    return tuple((name, value) for name, value in asked if exists(name))
 
 
 def ambient_region(program: Program) -> Region | None:

@@ -80,6 +80,13 @@ def test_regions_stand_in_the_script_as_people_write_them() -> None:
     assert "        v2 = torch.utils.checkpoint.checkpoint(block, v0, use_reentrant=False)\n" in text
 
 
+def test_a_script_has_the_backward_outside_of_an_ambient_region_as_eager_has_it() -> None:
+    ambient = REGIONS.replace("with autocast", "with ambient_autocast")
+    told = 'torch._functorch.config.backward_pass_autocast = "off"'
+    assert told in repro(finding(ambient))
+    assert told not in repro(finding(REGIONS))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_a_script_exits_2_where_its_device_is_missing(tmp_path: Path) -> None:
     done = run(tmp_path, repro(finding(RELU, place={"backend": "inductor", "against": "eager", "device": "cuda"})))

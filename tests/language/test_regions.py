@@ -20,7 +20,7 @@ from fuzzer.language.infer import IllTyped, infer
 from fuzzer.language.interpret import to_source
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Program, Region, Route, statements, walk
-from fuzzer.language.regions import REGIONS, UnknownRegion
+from fuzzer.language.regions import REGIONS, UnknownRegion, ambient_settings
 from fuzzer.language.routes import ROUTES, UnknownRoute, route_of
 from fuzzer.language.text import parse, show
 from minimizer.reduce import reduce
@@ -178,6 +178,22 @@ def test_an_ambient_region_computes_what_one_around_all_statements_does() -> Non
         results.append(trial.named(trial.reference))
     assert results[0].keys() == results[1].keys() == {"v1", "x0.grad", "x1.grad"}
     assert all(torch.equal(a, b) for a, b in zip(results[0].values(), results[1].values(), strict=True))
+
+
+def test_the_backward_of_what_is_called_under_an_ambient_region_is_compiled_outside_of_it() -> None:
+    """As eager runs it: torch's default has it inside, where a product of float32 gradients is taken in bfloat16."""
+    program = parse(
+        HEAD
+        + """x0 = leaf(f32[3, 3])
+with ambient_autocast(dtype=bf16):
+    v0 = solve_triangular(x0, x0, upper=False, unitriangular=True)
+backward(v0, cotangent(f32[3, 3], seed=1))
+"""
+    )
+    assert judged(program, "aot_eager") == ("agree", "")
+    assert ambient_settings(program) == (("functorch.backward_pass_autocast", "off"),)
+    assert ambient_settings(replace(program, body=program.nodes)) == ()
+    assert torch._functorch.config.backward_pass_autocast == "same_as_forward"
 
 
 def test_an_ambient_region_stands_around_all_statements_and_once() -> None:
