@@ -301,7 +301,7 @@ class Rounder:
 
     def _draw(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Noise; of float64 results a whole unit, for less would round back to the same number."""
-        noise = self.noise(value)
+        noise = self.noise(coarse(value, dtype) if self.consistent else value)
         return torch.where(noise < 0, -1.0, 1.0) if dtype == torch.float64 else noise
 
     def _unmoved(
@@ -351,6 +351,14 @@ class Rounder:
 def id_of(ref: Ref) -> tuple[int, int]:
     """What names the tensor in its trace: its storage and where it lies there."""
     return ref.storage, ref.offset
+
+
+def coarse(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The value to an eighth of a unit of this dtype: numbers that differ by less are rounded by about the same."""
+    kept = int(-math.log2(torch.finfo(dtype).eps)) + 3
+    if kept >= 52:
+        return value
+    return (value.contiguous().view(torch.int64) & -(1 << (52 - kept))).view(torch.float64)
 
 
 def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:

@@ -95,3 +95,23 @@ def test_the_gradient_of_a_fused_rms_norm_may_miss_a_zero_that_its_terms_cancel_
     assert (found[0] > 0).all()
     assert ((kernel - exact).abs() <= found[0]).all()
     assert (found[0] < 1e-5).all(), "a wrong element would still be seen"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_bias_of_a_dilated_convolution_is_added_up_sample_by_sample(dtype: torch.dtype) -> None:
+    """In the tensors' own dtype: gradients of two samples that nearly cancel are off by a unit of each."""
+    x, weight, bias = normal(8, 1, 9).to(dtype), normal(1, 1, 3).to(dtype), torch.zeros(1, dtype=dtype)
+    cotangent = normal(8, 1, 5).abs()
+    cotangent = (cotangent * torch.tensor([1.0, -1.0] * 4).reshape(8, 1, 1)).to(dtype)
+
+    def run(*given: torch.Tensor) -> list[torch.Tensor]:
+        leaves = [t.requires_grad_() for t in given[:3]]
+        return list(torch.autograd.grad(F.conv1d(*leaves, dilation=2), leaves[2], given[3]))
+
+    model, _ = modelled(run, x, weight, bias, cotangent)
+    floor = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    added = torch.zeros((), dtype=dtype)
+    for sample in cotangent.double().sum((1, 2)).to(dtype):
+        added = added + sample
+    off = abs(float(added) - float(model.reference[0]))
+    assert 0 < off < floor < 32 * float(cotangent.abs().double().sum()) * torch.finfo(dtype).eps

@@ -625,3 +625,21 @@ def test_a_kernel_that_goes_by_the_strides_of_an_operand_finds_them_in_every_rep
     twisted = normal(7, 3).t()[None, :, :, None]
     [eager], [right] = run(twisted), run(twisted.contiguous())
     assert floor(run, twisted) < 1e-3 < float((eager - right).abs().max())
+
+
+def test_numbers_that_hardly_differ_are_rounded_alike() -> None:
+    """Each probability is 1/7 but for its last bits in float64, and float16 rounds all to one number: their errors
+    add up."""
+    x = normal(12, 7, 9).half() * 1e-6
+    model, (found,) = modelled(lambda x: [torch.softmax(x, 1).double().sum()], x)
+    off = abs(float(found) - float(model.reference[0]))
+    floor = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    assert off > 12 * 9 * 7 * (1 / 7) * 2.4e-4  # as one of them is off, times all
+    assert off <= floor < 8 * off
+
+
+def test_a_product_may_overflow_before_small_factors_come() -> None:
+    x = torch.tensor([300.0, 300.0, 1e-3], dtype=F16)
+    limit = floors(lambda x: [x.prod(), x.flip(0)[:2].prod()], x)
+    assert bool(limit[0].isinf())
+    assert not bool(limit[1].isinf())

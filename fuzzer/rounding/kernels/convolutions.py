@@ -94,6 +94,10 @@ def _added_backward(e: Evaluation) -> Hidden:
     if unit <= epsilon(torch.float32):
         return 0.0
     hidden = _of_terms(e, _rounded_terms_of_gradients(e.step), unit)
+    if e.step.args[10][2] and any(width > 1 for width in e.step.args[6]):
+        # of a dilated one the CPU adds the bias' gradient up sample by sample (ATen/native/NaiveDilatedConvolution.cpp)
+        samples = e.args[0].flatten(2).sum(-1).abs().sum(0)
+        hidden[-1] = hidden[-1] + samples * unit * _units_of_terms(e.args[0].shape[0], unit)
     if e.approximate and (place := _depthwise_weight(e.step)) is not None:
         # a tree: what the partial sums of one level are off by is at most a unit of all terms without their signs,
         # and the roundings of its few levels have nothing to do with each other

@@ -67,6 +67,11 @@ def _in_its_own_dtype(step: Step, precision: torch.dtype | None) -> tuple[Any, .
     return (*step.args[:2], False)
 
 
+def _largest_product(args: Any) -> torch.Tensor:
+    """Of some of the factors, the largest: in some order it comes first."""
+    return torch.prod(args[0].abs().clamp_min(1.0), *args[1:])
+
+
 TABLE = (
     Kernel("sum", ACCUMULATION, wide=True),
     Kernel("mean", ACCUMULATION, wide=True, divides=True, approximated=True),
@@ -77,7 +82,7 @@ TABLE = (
     Kernel("dist", kind_of=_distance, by_parts=True),
     Kernel("cumsum", ACCUMULATION, terms=_along_dim, narrow=True, is_tree=True),
     Kernel("cumprod", terms=_along_dim, narrow=True, is_tree=True, cancels=_underflown),
-    Kernel("prod", narrow=True, is_tree=True, cancels=_underflown),
+    Kernel("prod", narrow=True, is_tree=True, cancels=_underflown, intermediate=_largest_product),
     Kernel("logcumsumexp", terms=_along_dim, narrow=True, is_tree=True),
     *each("cummax cummin", EXACT, terms=_along_dim),
     Kernel("segment_reduce", narrow=True),
