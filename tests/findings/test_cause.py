@@ -142,6 +142,9 @@ TWO = {
                         signature=Signature("no_new_nonfinite", "wrong", "backward", "nonfinite"))],
     "an op in common": [found(text("relu", "exp"), "aot_eager"), found(text("exp", "sin"), "aot_eager")],
     "eager and compiled": [found(text("exp"), diagnosis={"side": "eager wrong: x"}), found(text("exp"))],
+    "an op alone, and under a hook": [
+        found(text("neg", "exp"), "aot_eager"),
+        found(text("neg").replace("v0 = ", "with hook(scale=2.0):\n    v0 = "), "aot_eager")],
     "two devices' kernels": [found(text("exp"), diagnosis={"side": "eager wrong: x"}),
                              found(text("exp"), **KERNELS, diagnosis={"side": "compiled wrong: x"})],
     "float64 in float32's precision": [
