@@ -16,7 +16,6 @@ from fuzzer.findings.kernel import is_composite, kernel
 from fuzzer.findings.switches import SWITCHES, convicting, gone
 from fuzzer.judgement.verdict import COMPILED, EAGER, EAGER_DIES, VALUES, Comparison, Finding
 from fuzzer.language.program import Program, Region, statements
-from fuzzer.language.regions import REGIONS
 from fuzzer.language.text import parse
 
 # How a finding's table names its single changes (`Finding.ablation`).
@@ -131,8 +130,9 @@ def raised(finding: Finding) -> re.Match[str] | None:
     return re.match(r"the \w* ?raised (\w+): ?([^.;:,\[(]*)", finding.detail)
 
 
-_PURE = [name for name, spec in REGIONS.items() if spec.pure]
 NUMBERS = tuple(pattern for pattern in VALUES if pattern != "nonfinite")
+# Regions in which statements are run as they are; any other hooks, maps or differentiates them.
+_CONTEXTS = ("autocast", "no_autocast", "ambient_autocast", "checkpoint", "no_grad")
 
 
 def kind_of(finding: Finding) -> str:
@@ -226,7 +226,7 @@ def _bisected(finding: Finding) -> tuple[str, str]:
 def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
     """(marks, probes) where experiments tell no more than the stage: the kernels of the minimal program, and what
     differentiates or hooks them, without which it would show nothing."""
-    regions = [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind in _PURE]
+    regions = [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind not in _CONTEXTS]
     names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *regions]))
     stages, kinds = [stage], [kind]
     if stage == KERNELS:
