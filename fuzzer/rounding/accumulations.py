@@ -98,7 +98,10 @@ def _growth(step: Step, terms: float, operands: list[torch.Tensor]) -> float:
     if kernel(step).is_tree and accumulator(step) > epsilon(torch.float32):
         return math.sqrt(terms)
     plain = growth(terms, accumulator(step))
-    return max(terms / 8, plain) if terms >= LONG and all(map(_repeats, operands)) else plain
+    if terms < LONG:
+        return plain
+    alike = all(map(_repeats, operands)) or (len(operands) == 1 and _ends_repeat(operands[0], terms, accumulator(step)))
+    return max(terms / 8, plain) if alike else plain
 
 
 def _repeats(operand: torch.Tensor) -> bool:
@@ -107,6 +110,20 @@ def _repeats(operand: torch.Tensor) -> bool:
         return True
     sample = operand.flatten()[:: operand.numel() // LONG][:LONG]
     return len(set(sample.abs().tolist())) <= LONG // 4
+
+
+def _ends_repeat(operand: torch.Tensor, terms: float, unit: float) -> bool:
+    """Whether what a sum of so many has no digits for is about the same of all summands: of numbers on a coarse grid
+    less one that is not, as a softmax in float64 makes of float32."""
+    if operand.numel() < LONG or operand.is_complex():
+        return False
+    largest = float(operand.abs().mean()) * terms
+    if not math.isfinite(largest) or largest == 0:
+        return False
+    digit = unit * 2.0 ** math.floor(math.log2(largest))
+    sample = operand.flatten()[:: operand.numel() // LONG][:LONG]
+    ends = [(value / digit) % 1.0 for value in sample.tolist()]
+    return any(ends) and len({math.floor(end * 2 * LONG) for end in ends}) <= LONG // 4
 
 
 def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:

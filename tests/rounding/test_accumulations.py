@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from fuzzer.rounding.floors import FACTOR, FIRST_LOOK, SCALE, Model
 from fuzzer.rounding.record import Recorder
+from tests.rounding.modelled import FIRST_FACTOR, FIRST_REPLICAS, modelled, normal
 
 Run = Callable[[torch.Tensor], torch.Tensor]
 F64, F32, BF16, F16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
@@ -176,3 +177,15 @@ def test_the_references_own_rounding_is_small_beside_a_float64_floor(values: str
     exact = sum(map(Fraction, x.tolist()))
     error = abs(Fraction(float(model.reference[0])) - exact) + abs(Fraction(float(total)) - exact)
     assert float(error) <= floor
+
+
+def test_summands_with_equal_last_digits_are_rounded_alike() -> None:
+    """Numbers of float32 less one of float64, added one by one in float64: off by more than by chance."""
+    x = normal(6293).double() - 9.2103403719761836
+    model, _ = modelled(lambda x: [x.sum()], x)
+    exact = math.fsum(x.tolist())
+    off = abs(float(x.cumsum(0)[-1]) - exact)
+    limit = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    by_chance = modelled(lambda x: [x.sum()], normal(6293, dtype=F64) - 9.2103403719761836)[0]
+    plain = float(by_chance.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    assert plain / 4 < off < limit < 64 * plain
