@@ -226,8 +226,7 @@ def _bisected(finding: Finding) -> tuple[str, str]:
 def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
     """(marks, probes) where experiments tell no more than the stage: the kernels of the minimal program, and what
     differentiates or hooks them, without which it would show nothing."""
-    regions = [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind not in _CONTEXTS]
-    names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *regions]))
+    names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *transforms(program)]))
     stages, kinds = [stage], [kind]
     if stage == KERNELS:
         stages = [f"{stage}@{device}" for device in _devices(finding)]
@@ -252,6 +251,11 @@ def _devices(finding: Finding) -> list[str]:
 
 
 _WRAPPERS = ("TorchRuntimeError", "Unsupported", "LoweringException", "AcceleratorError")  # around other exceptions
+
+
+def transforms(program: Program) -> list[str]:
+    """The kinds of its regions that hook, map or differentiate what stands in them."""
+    return [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind not in _CONTEXTS]
 
 
 def _by_words(finding: Finding, stage: str) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
-from fuzzer.findings.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of
+from fuzzer.findings.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of, transforms
 from fuzzer.findings.kernel import kernel
 from fuzzer.findings.switches import AGREE, SWITCHES
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
@@ -45,8 +45,13 @@ class Known:
     telling: bool
 
     def shown_by(self, signature: Signature) -> bool:
-        """Whether a suspect of this signature can be the fault; where no experiment tells, of its oracle too."""
-        same = (own for own in self.signatures if self.telling or own.oracle == signature.oracle)
+        """Whether a suspect of this signature can be the fault; where no experiment tells, of its oracle too, and of
+        its pattern where nothing is asked but whether it shows before the last stage."""
+        if self.telling:
+            return any(_like(own, signature) for own in self.signatures)
+        same = [own for own in self.signatures if own.oracle == signature.oracle]
+        if len(self.questions) == 1:
+            return any(own.pattern == signature.pattern for own in same)
         return any(_like(own, signature) for own in same)
 
     def held_by(self, kernels: Collection[str]) -> bool:
@@ -73,8 +78,10 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
 
 
 def kernels_of(text: str) -> set[str]:
-    """The kernels of a program's ops; a `mode` chooses among several (interpolate's, grid_sample's)."""
-    return {_called(node) for node in parse(text).nodes}
+    """The kernels of a program's ops, and what hooks or transforms them; a `mode` chooses among several (interpolate's,
+    grid_sample's)."""
+    program = parse(text)
+    return {*(_called(node) for node in program.nodes), *transforms(program)}
 
 
 def _called(node: Node) -> str:

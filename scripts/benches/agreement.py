@@ -78,8 +78,10 @@ def recognition(db: Path) -> dict[str, Any]:
     """Each finding as a suspect, held against the ledger without it; its stored diagnosis answers.
 
     members  findings whose fault has others, how many of them were recognised as that fault;  alone   those that have a
-    fault to themselves;  wrong   how many were taken for another fault;  experiments  of a suspect.
+    fault to themselves;  wrong   how many were taken for another fault;  experiments  of a suspect. Members are counted
+    of those by inspection alone: the later ones are in the ledger because a campaign had not recognised them.
     """
+    sample = {name for names in inspected().values() for name in names}
     with open_store(db, create=False) as store:
         fault_of = {row["id"]: row["fault"] for row in store.rows(Wanted(), "id, fault")}
         findings = store.list()
@@ -92,8 +94,10 @@ def recognition(db: Path) -> dict[str, Any]:
         own = fault_of[suspect.id]
         others = known | {own: known_fault(own, (v for v in held[own] if v is not suspect))}
         found, asked = _as_suspect(suspect, [k for some in others.values() for k in some])
-        told["members" if len(held[own]) > 1 else "alone"] += 1
-        told["none" if found is None else "recognised" if found == own else "wrong"] += 1
+        if suspect.id in sample:
+            told["members" if len(held[own]) > 1 else "alone"] += 1
+            told["recognised"] += found == own
+        told["wrong"] += found not in (None, own)
         told["experiments"] += asked
     names = ("members", "recognised", "alone", "wrong")
     return {name: told[name] for name in names} | {"experiments": round(told["experiments"] / len(findings), 2)}

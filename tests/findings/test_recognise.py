@@ -74,6 +74,21 @@ def test_a_mode_chooses_another_kernel() -> None:
     assert candidates(WRONG, kernels_of(nearest), known) == []
 
 
+def test_what_hooks_an_operation_is_held_against_too() -> None:
+    hooked = text("exp").replace("v0 = ", "with hook(scale=2.0):\n    v0 = ")
+    known = known_fault("F8", [found(hooked, "aot_eager")])
+    assert [k.fault for k in candidates(WRONG, kernels_of(hooked), known)] == ["F8"]
+    assert candidates(WRONG, kernels_of(text("exp")), known) == []
+
+
+def test_where_no_more_is_asked_than_the_stage_before_the_last_the_pattern_is_the_same() -> None:
+    known = known_fault("F9", [found(text("exp"))])
+    assert [(q.name, q.agrees) for q in known[0].questions] == [(f"{STAGE}aot_eager_decomp_partition", True)]
+    assert [k.fault for k in candidates(WRONG, {"exp"}, known)] == ["F9"]
+    assert candidates(replace(WRONG, pattern="all-zero"), {"exp"}, known) == []
+    assert candidates(replace(WRONG, pattern="all-zero"), {"relu"}, BY_STAGE) == BY_STAGE
+
+
 def test_few_are_asked_and_none_twice() -> None:
     asked = asked_of(WRONG, ["exp", "relu", "sin"], {})[1]
     assert len(asked) == len(set(asked)) <= 3
