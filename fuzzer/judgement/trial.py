@@ -20,6 +20,8 @@ RAN, RAISED, DIED, TIMED_OUT, PENDING = "ran", "raised", "died", "timed out", "n
 
 # Backends that compile nothing: eager, and eager with FlagGems' Triton operators in place of ATen's.
 UNCOMPILED = ("eager", "flag_gems")
+# With this a result that is a view of an input comes from as_strided, and so does its gradient.
+_AS_STRIDED = ("functorch.view_replay_for_aliased_outputs", False)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ class Trial:
         assert self.trace is not None
         devices = (self.place.reference.device, self.place.subject.device)
         device = next((d for d in devices if device_row(d) is not HOST), devices[0])
-        return Model(self.trace, list(self.targets.values()), device)
+        trace = self.trace.adding_narrow() if _AS_STRIDED in self.program.settings else self.trace
+        return Model(trace, list(self.targets.values()), device)
 
     def with_subject(self, other: Observation) -> Trial:
         """The same trial with another observation on trial; what is known of the reference alone is kept."""

@@ -176,7 +176,7 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
         return False
     dtypes = real_dtypes((*step.inputs, *step.results))
     widest = max((epsilon(d) for d in dtypes), default=1.0)
-    wide = kernel(step).wide and not narrow_part(step)
+    wide = kernel(step).wide and not narrow_part(step) and not step.narrow
     accumulator = min(widest, epsilon(torch.float32)) if wide else widest
     for grid in GRIDS:
         if any(not (a * grid).is_integer() for a in scalars):

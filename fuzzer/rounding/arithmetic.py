@@ -79,7 +79,7 @@ def accumulator(step: Step) -> float:
     """The unit in which the step may keep its partial sums: float32's at least, but where they are kept narrow."""
     coarsest = max(real_dtypes((*step.inputs, *step.results)), key=epsilon, default=torch.float64)
     own = epsilon(coarsest) * ULPS[coarsest]
-    return own if kernel(step).narrow else min(own, epsilon(torch.float32))
+    return own if kernel(step).narrow or step.narrow else min(own, epsilon(torch.float32))
 
 
 def narrow_part(step: Step) -> bool:
@@ -92,7 +92,7 @@ def reach(step: Step) -> float:
     """The largest number that a partial sum of the step may be, in the narrowest precision that it may be kept in."""
     dtypes = real_dtypes((*step.inputs, *step.results))
     least = min((torch.finfo(d).max for d in dtypes), default=math.inf)
-    narrow = kernel(step).narrow or narrow_part(step)
+    narrow = kernel(step).narrow or step.narrow or narrow_part(step)
     return least if narrow else max(least, torch.finfo(torch.float32).max)
 
 
@@ -115,7 +115,7 @@ def inner_unit(step: Step, growth: float) -> float:
         dtypes.append(step.autocast)
     coarsest = max(dtypes, key=epsilon)
     unit, adding = epsilon(coarsest) * ULPS[coarsest], accumulator(step)
-    if row.wide and not narrows(step):
+    if row.wide and not narrows(step) and not step.narrow:
         if unit > epsilon(torch.float32) and row.adds_to_product:  # to a product that has been rounded
             return unit + adding * growth
         return min(unit, epsilon(torch.float32)) * (1 + growth)

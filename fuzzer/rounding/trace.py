@@ -48,6 +48,7 @@ class Step:
     recorded: outputs of random ops, to be replayed as drawn (flat float64 buffers by storage number).
     backward: autograd called it, on its way back.
     autocast: the dtype that autocast casts to, where it was on: kernels may call products that it casts.
+    narrow: whether the compiled side may keep its partial sums in the tensors' own dtype.
     """
 
     op: Any
@@ -58,6 +59,7 @@ class Step:
     recorded: dict[int, torch.Tensor] = field(default_factory=dict)
     backward: bool = False
     autocast: torch.dtype | None = None
+    narrow: bool = False
 
     @functools.cached_property
     def name(self) -> str:
@@ -158,6 +160,11 @@ class Trace:
         initial, *recorded = [dict(zip(held, moved, strict=False)) for held in flats]
         steps = [replace(s, recorded=r) if r else s for s, r in zip(self.steps, recorded, strict=True)]
         return replace(self, steps=steps, initial=initial)
+
+    def adding_narrow(self) -> Trace:
+        """The same recording, but that a gradient may be summed up in its own dtype, element by element, as the
+        backward of as_strided does where eager's is that of expand."""
+        return replace(self, steps=[replace(s, narrow=s.backward and s.name == "sum") for s in self.steps])
 
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)

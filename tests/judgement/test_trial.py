@@ -7,9 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fuzzer.judgement.comparison import FIRST_LOOK, spread
+from fuzzer.execution.journal import Journal
+from fuzzer.execution.messages import Task
+from fuzzer.execution.pipeline import run_both, without_settings
+from fuzzer.judgement.comparison import FIRST_LOOK, judge_tensors, spread
 from fuzzer.judgement.trial import Place, Subject, parse_subject
 from fuzzer.language.errors import UsageError
+from fuzzer.language.text import parse
 from tests.judgement.trials import ROUNDED, trial
 
 
@@ -54,3 +58,22 @@ def test_what_was_computed_once_is_not_computed_again() -> None:
     made, asked = trial(ROUNDED), list[int]()
     assert [made.once("key", lambda: asked.append(1) or 7) for _ in range(3)] == [7, 7, 7]  # type: ignore[func-returns-value]
     assert asked == [1]
+
+
+EXPANDED = """program(1)
+settings({"functorch.view_replay_for_aliased_outputs": False})
+route("autograd")
+x0 = leaf(f16[2, 1], values="ones")
+x1 = leaf(f32[3, 2, 3], requires_grad=False, values="ones")
+v0 = expand_as(x0, x1)
+backward(v0, cotangent(f16[3, 2, 3], seed=404))
+"""
+
+
+def test_a_gradient_may_be_summed_in_half_precision_where_as_strided_makes_it() -> None:
+    """The backward of expand sums in float32, that of as_strided one by one in the tensors' own dtype."""
+    place = Place(Subject("eager", "cpu"), Subject("aot_eager", "cpu"))
+    ran = run_both(parse(EXPANDED), Task(place=place), Journal(None))
+    assert list(judge_tensors(ran, ["x0.grad"])) == []
+    of_expand = replace(ran, program=without_settings(ran.program), known={})
+    assert [judged.verdict for judged in judge_tensors(of_expand, ["x0.grad"])] == ["wrong"]
