@@ -16,6 +16,7 @@ from typing import Any
 
 from fuzzer.language.program import (
     DIFFERENTIABLE,
+    PLAIN_OPS,
     Argument,
     Cotangent,
     Dtype,
@@ -438,18 +439,14 @@ def _lower(value: Value) -> Iterator[Any]:
             yield from ((*value[:i], smaller, *value[i + 1 :]) for smaller in _lower(inner))
 
 
-# A sign and a kink: whoever reads one of them need not look up what it computes.
-_PLAIN_OPS = ("neg", "relu")
-
-
 def plainer_op(program: Program, types: Types) -> Iterator[Program]:
     """A node of which one result is read becomes a plain function of its first operand."""
     read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
     for node in program.nodes:
         outs = tuple(name for name in node.outs if name in read)
-        if node.op not in _PLAIN_OPS and len(outs) == 1:
+        if node.op not in PLAIN_OPS and len(outs) == 1:
             for name in [name for name in node.uses if types[name].differentiable][:1]:
-                for op in _PLAIN_OPS:
+                for op in PLAIN_OPS:
                     yield from _change(program, node, outs=outs, op=op, args=(name,), attrs=())
 
 

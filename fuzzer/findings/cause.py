@@ -15,7 +15,7 @@ from fuzzer.findings.diagnosed import decided_before, diagnosed_by
 from fuzzer.findings.kernel import is_composite, kernel
 from fuzzer.findings.switches import SWITCHES, convicting, gone
 from fuzzer.judgement.verdict import COMPILED, EAGER, EAGER_DIES, VALUES, Comparison, Finding
-from fuzzer.language.program import Program, Region, statements
+from fuzzer.language.program import PLAIN_OPS, Program, Region, statements
 from fuzzer.language.text import parse
 
 # How a finding's table names its single changes (`Finding.ablation`).
@@ -234,9 +234,12 @@ def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tu
         # Strides other than a fake kernel promised: only inductor's code looks, so that says nothing of the stage, and
         # what it refuses would be wrong numbers.
         stages, kinds = [*_TRACED, "inductor"], ["raises", "numbers"]
+    telling = [name for name in names if name not in PLAIN_OPS]
+    if stage in _TRACED and not telling:  # any op does it: what it does must be the same
+        kinds = [finding.signature.pattern]
     each, whole = (
         {f"{s}: operator {name}: {k}" for s in stages for name in some for k in kinds}
-        for some in (names, [" ".join(names)])
+        for some in (telling or names, [" ".join(names)])
     )
     return (whole, each) if len(names) > 1 else (each, set())
 

@@ -29,6 +29,9 @@ FLOATS = ("f64", "f32", "bf16", "f16")
 COMPLEX = ("c128", "c64")
 DIFFERENTIABLE = FLOATS + COMPLEX
 INTEGERS = ("i64", "i32", "i16", "i8", "u8")
+# What the minimizer puts in the place of an op that need not be that one. A sign and a kink: whoever reads one of them
+# need not look up what it computes.
+PLAIN_OPS = ("neg", "relu")
 
 
 class ProgramError(ValueError):

@@ -118,8 +118,8 @@ ONE = {
                      found(text("sin"), **lowering("avg_pool3d_backward_default"))],
     "a setting that both need": [found(text("exp", head=SETTINGS)), found(text("sin", head=SETTINGS), **lowering("x"))],
     "no experiment, the same op": [found(text("relu"), "aot_eager"), found(text("relu", shape="5"), "aot_eager")],
-    "no experiment, and more beside": [found(text("relu"), "aot_eager"), found(text("relu", "exp"), "aot_eager")],
-    "one by experiment, one by its op": [found(text("relu", "exp")), found(text("sin"), **lowering("relu"))],
+    "no experiment, and more beside": [found(text("sin"), "aot_eager"), found(text("sin", "exp"), "aot_eager")],
+    "one by experiment, one by its op": [found(text("tan", "exp")), found(text("sin"), **lowering("tan"))],
     "the same program by another route": [
         found(text("exp"), signature=RAISES, **lowering("mm")), found(text("exp"), **lowering("mm"))],
     "a fake kernel's strides, caught or not": [
@@ -145,6 +145,10 @@ TWO = {
     "an op alone, and under a hook": [
         found(text("neg", "exp"), "aot_eager"),
         found(text("neg").replace("v0 = ", "with hook(scale=2.0):\n    v0 = "), "aot_eager")],
+    "what the minimizer puts in an op's place, and more beside": [
+        found(text("neg"), "aot_eager"), found(text("neg", "exp"), "aot_eager")],
+    "what it puts there, where another thing is wrong": [
+        found(text("neg"), "aot_eager"), found(text("neg"), "aot_eager", replace(WRONG, pattern="all-zero"))],
     "two devices' kernels": [found(text("exp"), diagnosis={"side": "eager wrong: x"}),
                              found(text("exp"), **KERNELS, diagnosis={"side": "compiled wrong: x"})],
     "float64 in float32's precision": [

@@ -20,9 +20,9 @@ def verified(finding: Finding, day: int) -> Finding:
     return replace(finding, created=f"2026-01-{day:02}", program=program)
 
 
-ALONE = [verified(found(text("relu"), "aot_eager"), 1), verified(found(text("exp"), "aot_eager"), 2)]
+ALONE = [verified(found(text("sin"), "aot_eager"), 1), verified(found(text("exp"), "aot_eager"), 2)]
 # undecided, and holds both
-BRIDGE = verified(found(text("relu", "exp"), "aot_eager"), 3)
+BRIDGE = verified(found(text("sin", "exp"), "aot_eager"), 3)
 
 
 def test_what_ties_two_faults_together_makes_them_one(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_of_faults_that_become_one_the_state_that_a_person_set_stays(tmp_path: P
 
 
 def test_a_fault_is_told_by_its_simplest_finding_and_a_campaign_by_what_it_met(tmp_path: Path) -> None:
-    longer = verified(found(text("relu", "relu"), "aot_eager"), 4)
+    longer = verified(found(text("sin", "sin"), "aot_eager"), 4)
     with open_store(tmp_path / "findings.db") as store:
         assert (store.representatives(), store.met_in("c1")) == ({}, {})
         for finding in (longer, replace(ALONE[0], campaign="c1"), ALONE[1]):
@@ -72,7 +72,7 @@ def test_a_fault_is_told_by_its_simplest_finding_and_a_campaign_by_what_it_met(t
 
 
 def test_a_finding_that_shows_no_more_stands_for_a_fault_only_where_no_other_does(tmp_path: Path) -> None:
-    longer = verified(found(text("relu", "relu"), "aot_eager"), 4)
+    longer = verified(found(text("sin", "sin"), "aot_eager"), 4)
     with open_store(tmp_path / "findings.db") as store:
         for finding in (ALONE[0], longer):
             store.add(finding)
