@@ -167,6 +167,15 @@ class Trial:
         trace = self.trace.adding_narrow() if _AS_STRIDED in self.program.settings else self.trace
         return Model(trace, list(self.targets.values()), device)
 
+    @functools.cached_property
+    def draws_apart(self) -> bool:
+        """Whether eager draws random numbers where compiled code may draw others: an operator that was given its
+        samples draws them itself where a shrunk program leaves them out. Then no numbers compare."""
+        from fuzzer.language.settings import SAME_DRAWS
+
+        assert self.trace is not None
+        return SAME_DRAWS not in self.program.settings and any(step.recorded for step in self.trace.steps)
+
     def with_subject(self, other: Observation) -> Trial:
         """The same trial with another observation on trial; what is known of the reference alone is kept."""
         known = {key: v for key, v in self.known.items() if not (isinstance(key, tuple) and key[0] == "judged")}

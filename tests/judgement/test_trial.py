@@ -13,6 +13,7 @@ from fuzzer.execution.pipeline import run_both, without_settings
 from fuzzer.judgement.comparison import FIRST_LOOK, judge_tensors, spread
 from fuzzer.judgement.trial import Place, Subject, parse_subject
 from fuzzer.language.errors import UsageError
+from fuzzer.language.settings import SAME_DRAWS
 from fuzzer.language.text import parse
 from tests.judgement.trials import ROUNDED, trial
 
@@ -77,3 +78,19 @@ def test_a_gradient_may_be_summed_in_half_precision_where_as_strided_makes_it() 
     assert list(judge_tensors(ran, ["x0.grad"])) == []
     of_expand = replace(ran, program=without_settings(ran.program), known={})
     assert [judged.verdict for judged in judge_tensors(of_expand, ["x0.grad"])] == ["wrong"]
+
+
+def test_numbers_of_different_draws_are_not_compared() -> None:
+    """A window of fractional_max_pool2d is where its samples say; without them it draws its own."""
+    drawn = """program(1)
+route("autograd")
+x0 = leaf(f32[2, 1, 4], values="ones")
+v0 = fractional_max_pool2d(x0, kernel_size=1, output_size=(1, 3))
+backward(v0, cotangent(f32[2, 1, 3], values="ones"))
+"""
+    eager = Subject("eager", "cpu")
+    ran = run_both(parse(drawn), Task(place=Place(eager, eager)), Journal(None))
+    ran.subject.gradients["x0"] = ran.subject.gradients["x0"].roll(1, -1)
+    assert list(judge_tensors(ran, ["x0.grad"])) == []
+    same = replace(ran, program=replace(ran.program, settings=(SAME_DRAWS,)), known={})
+    assert [judged.verdict for judged in judge_tensors(same, ["x0.grad"])] == ["wrong"]
