@@ -2,7 +2,7 @@
 
 What becomes of a task is a Future: what its function gave or raised, or `WorkerEnded`. Workers share neither a lock nor
 a pipe, so that whatever befalls one of them is its own. One more thread watches them: deadlines, tasks that were given
-up, processes that somebody stopped.
+up, processes that somebody stopped, and those that die of a fatal signal and never end.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -30,10 +31,15 @@ _GIVEN_UP = "given up"
 GONE = ("", psutil.STATUS_ZOMBIE)  # states of processes that have ended
 # Signals that a program under test does not send itself: a person, a service manager, the kernel when memory is out.
 _OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGHUP}
+# Signals of faults, whose handlers run with them blocked.
+_FATAL = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _UNKNOWN = 255  # what multiprocessing says where nobody tells it an exit status
 _MOST_LOST = 3  # workers that a task may lose before it began, or with their fork server
 _TICK_SECONDS = 0.1  # between two looks at deadlines: the least that matters is 4 s
 _LOOK_SECONDS = 1.0  # between two looks for processes that somebody stopped
+# In the handler of a fatal signal. torch's takes 0.3 s, or waits for ever: it allocates, and where glibc finds the heap
+# corrupt the signal comes while malloc's lock is held.
+_HANDLER_SECONDS = 5.0
 _START_SECONDS = 120.0  # a worker starts in 0.2 s; its fork server may import torch first, 20 s from a cold disk
 _END_SECONDS = 5.0  # between the end of a pipe and that of its process, whose GPU's driver cleans up
 _LEAVE_SECONDS = 10.0  # of a worker that was told to end: it removes its folder
@@ -66,6 +72,7 @@ class _Worker:
 
     end   a descriptor that can be read once the process has ended, also where the fork server that tells its exit
           status did so before it: workers outlive that.
+    dying  the fatal signal whose handler it was seen in, 0 where in none, and since when.
     """
 
     def __init__(self, process: BaseProcess, pipe: Connection, companions: Iterable[int]):
@@ -75,6 +82,7 @@ class _Worker:
         self.task: _Task | None = None
         self.until: float | None = None
         self.killed = ""  # why we killed it
+        self.dying, self.dying_since = 0, 0.0
         self.ended = False
         self.lock = threading.Lock()  # nobody kills a process id that may be another's by now
 
@@ -331,6 +339,7 @@ class Executor:
     def _lose(self, worker: _Worker, task: _Task, begun: bool) -> None:
         """The worker of a task ended: the task goes to another, where neither it nor its deadline did that."""
         code, killed = worker.reap(_END_SECONDS)
+        code = -worker.dying if killed == DIED else code
         left = self.bury(worker.pid)
         blameless = _MOST_LOST if not begun or code is None else 1 if code in _OUTSIDE else 0
         if self.stopped and killed != DEADLINE:
@@ -355,6 +364,8 @@ class Executor:
                 self._look_after(worker, now)
             if now - looked > _LOOK_SECONDS:
                 looked = now
+                for worker in [worker for worker in self.workers if worker is not None]:
+                    self._end_dying(worker, now)
                 self._let_go_on(now)
             time.sleep(_TICK_SECONDS)
 
@@ -364,6 +375,14 @@ class Executor:
             worker.kill(_GIVEN_UP)
         elif task is not None and until is not None and now > until:
             worker.kill(DEADLINE)
+
+    def _end_dying(self, worker: _Worker, now: float) -> None:
+        """Kill a worker that has been in the handler of a fatal signal too long: it died of that signal."""
+        seen = handled_signal(worker.pid) if worker.task is not None else 0
+        if seen != worker.dying:
+            worker.dying, worker.dying_since = seen, now
+        elif seen and now - worker.dying_since > _HANDLER_SECONDS:
+            worker.kill(DIED)
 
     def _let_go_on(self, now: float) -> None:
         """Continue processes that somebody stopped; they would cost their deadline, and a fork server everything."""
@@ -397,6 +416,21 @@ def process_state(pid: int) -> str:
         return psutil.Process(pid).status()
     except psutil.Error:
         return ""
+
+
+def handled_signal(pid: int) -> int:
+    """The fatal signal in whose handler a thread of a process is; 0 where none is, or nobody tells (no Linux).
+
+    A thread that has all of them blocked is in no handler: some threads of libraries take no signals, and none does
+    while it starts another or a process.
+    """
+    every = sum(1 << number - 1 for number in _FATAL)
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the thread has ended
+            blocked = int(status.read_text().partition("SigBlk:")[2].split()[0], 16) & every
+            if blocked and blocked != every:
+                return next(number for number in sorted(_FATAL) if blocked >> number - 1 & 1)
+    return 0
 
 
 def _kill_group(pid: int, living: bool) -> None:

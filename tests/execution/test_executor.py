@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fuzzer.execution import executor as executors
-from fuzzer.execution.executor import GONE, Executor, process_state
+from fuzzer.execution.executor import GONE, Executor, handled_signal, process_state
 from fuzzer.execution.interface import Stopped
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
@@ -50,6 +50,23 @@ def test_a_worker_that_is_gone_is_noticed_at_once_and_told(
     assert len(told.stderr) <= 8000
     assert time.monotonic() - started < RECOVERS
     assert ask(pool, faults.fine, "still here").stderr == "still here"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody tells what a thread has blocked")
+def test_a_worker_that_hangs_in_the_handler_of_a_fatal_signal_died_of_that(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "_HANDLER_SECONDS", 1.5)
+    before = ask(pool, faults.tell, "pid").stderr
+    pool.deadline, deadline, started = 60.0, pool.deadline, time.monotonic()
+    try:
+        assert ask(pool, faults.sleep, 3.5).stderr == "slept", "a healthy worker is left alone"
+        assert (ask(pool, faults.tell, "pid").stderr, handled_signal(int(before))) == (before, 0)
+        told = ask(pool, faults.abort_in_a_handler, "backward")
+    finally:
+        pool.deadline = deadline
+    assert [v.signature.pattern.split()[0] for v in told.verdicts] == ["SIGABRT"]
+    assert time.monotonic() - started < RECOVERS
 
 
 @pytest.mark.parametrize("function", [faults.raise_exit, faults.raise_interrupt])

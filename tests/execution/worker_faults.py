@@ -52,6 +52,15 @@ def hang(task: Task, phase: str) -> Report:
     raise AssertionError("unreachable")
 
 
+def abort_in_a_handler(task: Task, phase: str) -> Report:
+    """Abort with a handler that never returns, as torch's does where malloc's lock is held."""
+    enter(phase)
+    library = ctypes.CDLL(None)
+    library.signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
+    library.signal(signal.SIGABRT, ctypes.cast(library.pause, ctypes.c_void_p))
+    os.abort()
+
+
 def leave(task: Task, phase: str) -> Report:
     enter(phase)
     os._exit(7)
