@@ -149,7 +149,7 @@ class Case:
         evidence.files |= files | graphs | ({"stderr.txt": here.stderr} if here.stderr else {})
         evidence.found |= here.notes
         evidence.note_difference(here.notes, died, before.notes, _failure(before) or before.notes.get("outcome", ""))
-        side = told_side(finding, here.notes.get("raised", ""))
+        side = told_side(finding, here.notes.get("raised", ""), evidence.notes.get("memcheck", ""))
         evidence.notes["side"] = side or here.notes.get("side", f"undecided: not run: {died or 'it raised'}")
 
     def bisect(self) -> None:

@@ -40,15 +40,15 @@ def diagnose(
     """
     case = Case(finding, replace(task, fixed=(), fresh=True), pool, scratch, expired)
     evidence = case.evidence
-    case.run_stages()
-    case.describe()
-    asked = {change.name: change for change in switch_off(case)}
-    for _ in range(_MOST_PROOFS):
-        asked |= {change.name: change for change in leave_to_aten(case)}
-        if holds_when_built(case, asked):
-            break
+    if finding.signature.verdict == "crashes":  # before the time is spent on programs that die
+        evidence.notes["memcheck"] = check_memory(case)
+    if evidence.eager_corrupts():
+        case.describe()
+        evidence.notes["bisector"] = "not run: eager alone is at fault"
+    else:
+        experiment(case)
     evidence.summarise()
-    evidence.notes["memcheck"] = check_memory(case)
+    evidence.notes["memcheck"] = evidence.notes.get("memcheck") or check_memory(case)
     evidence.notes["place"] = f"torch {torch.__version__}, {task.place.subject} against {task.place.reference}"
     evidence.notes |= {PROGRAMS: str(case.experiments), CPU_SECONDS: f"{case.cpu:.0f}"}
     evidence.notes[VERSION] = version_line(finding, cause_of(finding).decided)
@@ -57,6 +57,17 @@ def diagnose(
     found = replace(finding, stages=evidence.tables["stage"], ablation=evidence.tables["ablation"], diagnosis=notes,
                     attachments=files)  # fmt: skip
     return replace(found, attachments=keep_earlier(found, finding))
+
+
+def experiment(case: Case) -> None:
+    """Run all that tells what is at fault, beside the closer looks."""
+    case.run_stages()
+    case.describe()
+    asked = {change.name: change for change in switch_off(case)}
+    for _ in range(_MOST_PROOFS):
+        asked |= {change.name: change for change in leave_to_aten(case)}
+        if holds_when_built(case, asked):
+            break
 
 
 def switch_off(case: Case) -> list[Ablation]:

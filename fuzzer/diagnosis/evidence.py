@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fuzzer.diagnosis.ablation import IN_ORDER, STAGES, order, settings_text
 from fuzzer.diagnosis.ablation import LATER as _LATER
 from fuzzer.diagnosis.listings import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op, shared
+from fuzzer.diagnosis.memcheck import EAGER_CORRUPTS
 from fuzzer.findings.cause import LEFT
 from fuzzer.findings.switches import AGREE, FP_FUSION, GROUPS, SWITCHES, Switch, convicting, gone
 from fuzzer.judgement.verdict import COMPILED, EAGER, Finding
@@ -88,6 +89,10 @@ class Evidence:
         kinds = (self.direction(), self.finding.signature.direction, "joint", "forward")
         names = [f"{kind}_graph.py" for kind in kinds]
         return next(((name, self.files[name]) for name in names if name in self.files), ("", ""))
+
+    def eager_corrupts(self) -> bool:
+        """Whether eager alone was seen to corrupt the heap: what else dies, and under which change, is chance then."""
+        return self.notes.get("memcheck", "").startswith(EAGER_CORRUPTS)
 
     def bisected_op(self) -> str:
         """The overload that the bisector ended on: of the node that it names, or whose decomposition it names."""
@@ -177,6 +182,9 @@ class Evidence:
         subsystem, info, first = self.found.get("subsystem", ""), self.found.get("info", ""), self.first()
         if first.startswith("inductor") and (node := self.impossible_layout()):
             return f"the layout of {node}: {SHARED}"
+        if self.eager_corrupts():
+            ops = ", ".join(dict.fromkeys(node.op for node in parse(self.finding.program).nodes))
+            return f"eager's own kernels for {ops}: they write outside of their memory"
         if not self.tables["stage"]:
             return self.blame_kernels()
         if first == "eager":

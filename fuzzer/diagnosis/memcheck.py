@@ -1,4 +1,5 @@
-"""A memory checker on a finding's script, where there is one for its device: compute-sanitizer for CUDA."""
+"""A memory checker on a finding's script, where there is one for its device: compute-sanitizer for CUDA, glibc's checks
+of the heap on the CPU."""
 
 from __future__ import annotations
 
@@ -7,42 +8,86 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 
+from fuzzer.execution.obituary import heap_words
 from fuzzer.execution.server import clean_environment
 from fuzzer.findings.script import ExportError, repro
 from fuzzer.judgement.verdict import Finding
-from fuzzer.language.devices import HOST, device_row
+from fuzzer.language.devices import HOST, Device, device_row
 
 _EXIT_CODES = (0, 1)  # exit codes of a script that could run; the tool hands them on
 _TIMEOUT = 300.0  # the tool slows kernels down about tenfold
+# Classes of which a heap that the CPU's kernels corrupt is a likely cause.
+_OF_THE_HEAP = ("crashes", "nondeterministic")
+_HEAP_CHECKER = "libc_malloc_debug.so.0"  # of glibc since 2.34; it looks at a block when that is freed
+EAGER_CORRUPTS = "eager itself corrupts the heap"  # how what is told begins, where eager does that alone
 
 
 def memcheck(finding: Finding, seconds: float = _TIMEOUT) -> str:
     """One line: the number of errors and the first of them, or why it was not run."""
     device = device_row(finding.place.get("device", HOST.type))
-    if not device.memcheck:
+    if device is HOST:
+        if finding.signature.verdict not in _OF_THE_HEAP:
+            return f"not run: on the CPU it is asked of {' and '.join(_OF_THE_HEAP)} findings alone"
+        if sys.platform != "linux":
+            return f"not run: there is no such tool for {device.type}"
+        if not _checks_heap():
+            return f"not run: no {_HEAP_CHECKER}"
+    elif not device.memcheck:
         return f"not run: there is no such tool for {device.type}"
-    if shutil.which(device.memcheck[0]) is None:
+    elif shutil.which(device.memcheck[0]) is None:
         return f"not run: no {device.memcheck[0]} on PATH"
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "repro.py"
         try:
             script.write_text(repro(finding))
+            return _check_heap(script, seconds) if device is HOST else _sanitize(script, device, seconds)
         except ExportError as error:
             return f"not run: {error}"
-        # PyTorch's allocator hands out parts of large blocks, between which nothing is out of bounds
-        environment = clean_environment() | {device.uncached: "1"}
-        command = [*device.memcheck, sys.executable, str(script)]
-        try:
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-            )
         except subprocess.TimeoutExpired:
             return f"ran out of its {seconds:.0f} s"
+
+
+def _run(command: Sequence[str], environment: dict[str, str], folder: Path, seconds: float) -> CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+    )
+
+
+def _sanitize(script: Path, device: Device, seconds: float) -> str:
+    """What the device's own tool says of the script."""
+    # PyTorch's allocator hands out parts of large blocks, between which nothing is out of bounds
+    environment = clean_environment() | {device.uncached: "1"}
+    done = _run([*device.memcheck, sys.executable, str(script)], environment, script.parent, seconds)
     if done.returncode not in _EXIT_CODES:
         return f"failed: the script ended with status {done.returncode}; {summary(done.stdout)}"
     return summary(done.stdout)
+
+
+def _heap_environment() -> dict[str, str]:
+    return clean_environment() | {"LD_PRELOAD": _HEAP_CHECKER, "MALLOC_CHECK_": "3"}
+
+
+def _checks_heap() -> bool:
+    """Whether glibc's checks of the heap are installed: the loader complains where they are not."""
+    done = _run([sys.executable, "-I", "-S", "-c", ""], _heap_environment(), Path(), _TIMEOUT)
+    return done.returncode == 0 and not done.stderr
+
+
+def _check_heap(script: Path, seconds: float) -> str:
+    """What glibc says of the heap of the script, first where nothing is compiled."""
+    uncompiled = {"TORCH_COMPILE_DISABLE": "1"}
+    for told, more in ((EAGER_CORRUPTS, uncompiled), ("the compiled side corrupts the heap", {})):
+        done = _run([sys.executable, str(script)], _heap_environment() | more, script.parent, seconds)
+        if words := heap_words(done.stderr):
+            return f"{told}: {words}"
+        if done.returncode not in _EXIT_CODES:
+            where = " with nothing compiled" if more else ""
+            return f"failed: the script ended with status {done.returncode}{where}"
+    return "no errors"
 
 
 def summary(output: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import torch
 
+from fuzzer.diagnosis.memcheck import EAGER_CORRUPTS
 from fuzzer.judgement.comparison import TensorVerdict, judge_tensors, outside_floor, worst_element
 from fuzzer.judgement.derivatives import DirectionalCheck, GradientCheck, Undecided, whole
 from fuzzer.judgement.trial import Raised, Trial
@@ -170,8 +171,11 @@ def who_raised(raised: Raised) -> str:
     return f"{raised.kind}{where}: raised by {of}"
 
 
-def told_side(finding: Finding, raised: str) -> str:
-    """Which side it is where that is no question of numbers; raised: what `who_raised` says. "" where it is one."""
+def told_side(finding: Finding, raised: str, memory: str = "") -> str:
+    """Which side it is where that is no question of numbers; raised: what `who_raised` says; memory: what a memory
+    checker does. "" where it is one."""
+    if memory.startswith(EAGER_CORRUPTS):
+        return f"{EAGER_DIES}: {memory}"
     side, said = side_by_class(finding.signature), finding.detail.partition("\n")[0]
     if side == RAISES:
         return f"{side}: {raised or said}; eager runs"

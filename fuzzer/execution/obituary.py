@@ -10,6 +10,7 @@ from fuzzer.execution.journal import DIED_DRAWING
 from fuzzer.execution.messages import Report
 from fuzzer.judgement.oracles import eager_survives, worker_survives
 from fuzzer.judgement.trial import DIED, PENDING, Observation, Place, Trial
+from fuzzer.judgement.verdict import CORRUPT_HEAP
 from fuzzer.language.text import ParseError, parse
 
 # A worker ended before there was a program: what a Report of that begins with.
@@ -55,16 +56,38 @@ _NO_OWNERS = re.compile(
 )
 
 
+# What glibc says where it finds the heap corrupt.
+_HEAP_WORDS = re.compile(
+    r"(?<![\w.:])(?:(?:malloc|free|calloc|realloc|malloc_consolidate|munmap_chunk|mremap_chunk)\(\): "
+    r"|corrupted (?:size vs|double-linked)|double free or corruption|Fatal glibc error: malloc)[^\n]*"
+)
+# Functions that take memory from the heap and give it back, without digits.
+_ALLOCATORS = re.compile(
+    r"(?:_*(?:libc_|int_)*(?:malloc|free|cfree|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc)#?"
+    r"|malloc_consolidate|unlink_chunk|operator (?:new|delete)(?:\[\])?)$"
+)
+
+
+def heap_words(stderr: str) -> str:
+    """What glibc printed of a corrupt heap, as `free(): invalid pointer`; "" where it printed nothing of that."""
+    found = _HEAP_WORDS.search(stderr)
+    return found[0].strip() if found else ""
+
+
 def top_frame(stderr: str) -> str:
-    """The innermost native function of the stack that torch printed, without digits; "" where it printed none.
+    """CORRUPT_HEAP where that was noticed: glibc says so, or the process died in one of the allocator's functions. Else
+    the innermost native function of the stack that torch printed, without digits; "" where it printed none.
 
     torch prints the thread that died first, then all others, each under a line with the signal; only the first counts,
     and of it what is inside the innermost Python frame: the native caller of Python code did not die.
     """
+    if heap_words(stderr):
+        return CORRUPT_HEAP
     stacks = re.split(r"^SIG\w+\(\d+\), PID: \d+, Thread \d+:", stderr, flags=re.MULTILINE)
     innermost = stacks[min(1, len(stacks) - 1)].partition("<omitting python frames>")[0]
     for match in re.finditer(r"frame #\d+: (.+?) \+ 0x", innermost):
         name = match.group(1).strip().replace("(anonymous namespace)", "{anonymous}")
         if not _NO_OWNERS.match(name):
-            return re.sub(r"\d+", "#", name.split("(")[0])
+            name = re.sub(r"\d+", "#", name.split("(")[0])
+            return CORRUPT_HEAP if _ALLOCATORS.match(name) else name
     return ""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fuzzer.findings.diagnosed import decided_before, diagnosed_by
 from fuzzer.findings.kernel import is_composite, kernel
 from fuzzer.findings.switches import SWITCHES, convicting, gone
-from fuzzer.judgement.verdict import COMPILED, EAGER, EAGER_DIES, VALUES, Comparison, Finding
+from fuzzer.judgement.verdict import COMPILED, CORRUPT_HEAP, EAGER, EAGER_DIES, VALUES, Comparison, Finding
 from fuzzer.language.program import PLAIN_OPS, Program, Region, statements
 from fuzzer.language.text import parse
 
@@ -140,6 +140,8 @@ def kind_of(finding: Finding) -> str:
     pattern = finding.signature.pattern
     if raised(finding):
         return "raises"
+    if pattern.endswith(CORRUPT_HEAP):
+        return CORRUPT_HEAP
     if not finding.stages and pattern in ("None-ness", "all-zero"):
         return "no gradient"
     if pattern not in NUMBERS:

@@ -26,8 +26,17 @@ from fuzzer.judgement.comparison import (
 from fuzzer.judgement.derivatives import contradiction
 from fuzzer.judgement.edges import left_to_range, sees_zero_sign
 from fuzzer.judgement.promise import promised_error, why_unsupported
-from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Trial
-from fuzzer.judgement.verdict import CLASSES, NO_DERIVATIVE, OF_EAGER, UNSUPPORTED, Signature, Verdict, strip_digits
+from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Observation, Trial
+from fuzzer.judgement.verdict import (
+    CLASSES,
+    CORRUPT_HEAP,
+    NO_DERIVATIVE,
+    OF_EAGER,
+    UNSUPPORTED,
+    Signature,
+    Verdict,
+    strip_digits,
+)
 from fuzzer.language.program import Program
 from fuzzer.rounding.floors import FACTOR
 from fuzzer.rounding.replay import Unreplayable
@@ -59,8 +68,8 @@ def worker_survives(trial: Trial) -> Verdict | None:
     """The process that compiled and ran the program is still there, in time."""
     o = trial.subject
     if o.outcome == DIED:
-        detail = f"the worker died in the {o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
-        return Verdict(Signature("worker_survives", "crashes", o.phase, f"{o.signal} {o.frame}".strip()), detail)
+        how, told = _death(o)
+        return Verdict(Signature("worker_survives", "crashes", o.phase, how), f"the worker died in the {told}")
     if o.outcome == TIMED_OUT:
         detail = f"the {o.phase} did not end in time"
         return Verdict(Signature("worker_survives", "hangs", o.phase, "deadline"), detail)
@@ -72,8 +81,17 @@ def eager_survives(trial: Trial) -> Verdict | None:
     o = trial.reference
     if o.outcome != DIED:
         return None
-    detail = f"eager itself dies in the {o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
-    return Verdict(Signature("eager_survives", "crashes", o.phase, f"{OF_EAGER}{o.signal} {o.frame}".strip()), detail)
+    how, told = _death(o)
+    return Verdict(
+        Signature("eager_survives", "crashes", o.phase, f"{OF_EAGER}{how}"), f"eager itself dies in the {told}"
+    )
+
+
+def _death(o: Observation) -> tuple[str, str]:
+    """How a worker died: as a pattern, and in words. A corrupt heap is noticed anywhere, and ends in any signal."""
+    if o.frame == CORRUPT_HEAP:
+        return CORRUPT_HEAP, f"{o.phase}: {o.signal}, {CORRUPT_HEAP}"
+    return f"{o.signal} {o.frame}".strip(), f"{o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
 
 
 def errors_agree(trial: Trial) -> Verdict | None:

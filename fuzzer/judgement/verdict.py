@@ -27,6 +27,7 @@ _SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic":
 UNASKED = "not diagnosed"  # where numbers differ, and nobody has asked which are wrong
 OF_EAGER = "eager alone: "  # how the pattern of what eager does, and the compiled side does not, begins
 NO_DERIVATIVE = "no derivative"  # the pattern of a gradient of eager's that its own forward contradicts
+CORRUPT_HEAP = "a corrupt heap"  # the pattern of a death in which malloc or free noticed what was written elsewhere
 VALUES = ("all-zero", "constant-ratio", "scattered", "other", "nonfinite")  # patterns of wrong numbers
 
 
@@ -55,8 +56,8 @@ class Signature:
     verdict    one of CLASSES.
     direction  "forward", "backward" or "".
     pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
-               innermost torch functions for exceptions; signal and top native frame for deaths. OF_EAGER and what
-               that is, where it is eager that dies or raises.
+               innermost torch functions for exceptions; signal and top native frame for deaths, or CORRUPT_HEAP.
+               OF_EAGER and what that is, where it is eager that dies or raises.
 
     A verdict of class `agree` notes something that is legal and worth counting.
     """
@@ -83,7 +84,10 @@ _MAY_BECOME = dict.fromkeys(_IRREGULAR, (*_IRREGULAR, "constant-ratio", "all-zer
 
 
 def follows(target: Signature, shown: Signature) -> bool:
-    """Whether a signature counts as the target: equal, or of a pattern that the target's may shrink to."""
+    """Whether a signature counts as the target: equal, or of a pattern that the target's may shrink to. Of a corrupt
+    heap oracle and direction say only where it was noticed."""
+    if target.pattern.endswith(CORRUPT_HEAP) and shown.pattern.endswith(CORRUPT_HEAP):
+        return True
     if (target.oracle, target.direction) != (shown.oracle, shown.direction):
         return False
     if target.verdict != shown.verdict and UNSUPPORTED not in (target.verdict, shown.verdict):

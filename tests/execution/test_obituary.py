@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fuzzer.execution.journal import DIED_DRAWING
-from fuzzer.execution.obituary import died_of, number_undrawn, report_of_death
+from fuzzer.execution.obituary import died_of, heap_words, number_undrawn, report_of_death, top_frame
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation, Place
-from fuzzer.judgement.verdict import EAGER_DIES, side_by_class
+from fuzzer.judgement.verdict import CORRUPT_HEAP, EAGER_DIES, follows, side_by_class
 from tests.execution.worker_faults import TEXT
 
 
@@ -17,6 +17,54 @@ def test_a_death_in_eager_is_a_crash_of_eager(direction: str) -> None:
     (verdict,) = report_of_death(Place(), seen, TEXT, f"reference {direction}").verdicts
     assert str(verdict.signature) == f"eager_survives/crashes/{direction}/eager alone: SIGSEGV at::native::kernel"
     assert side_by_class(verdict.signature) == EAGER_DIES
+
+
+def test_a_corrupt_heap_is_one_pattern_wherever_it_is_noticed_and_by_whatever_signal() -> None:
+    places = [("SIGABRT", "backward"), ("SIGSEGV", "forward"), ("SIGSEGV", "reference backward")]
+    seen = [(Observation(DIED, signal=name, frame=CORRUPT_HEAP), phase) for name, phase in places]
+    told = [report_of_death(Place(), observed, TEXT, phase).verdicts[0] for observed, phase in seen]
+    assert [v.signature.pattern for v in told] == [CORRUPT_HEAP, CORRUPT_HEAP, f"eager alone: {CORRUPT_HEAP}"]
+    assert told[0].detail == "the worker died in the backward: SIGABRT, a corrupt heap"
+    assert all(follows(one.signature, other.signature) for one in told for other in told)
+
+
+def stack(*names: str) -> str:
+    """What torch prints of a death in these functions, the innermost first."""
+    frames = [f"frame #{n}: {name} + 0x12 (0x7f in libtorch.so)" for n, name in enumerate(names)]
+    return "\n".join(["SIGSEGV(11), PID: 7, Thread 7:", *frames, "<omitting python frames>"])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "free(): invalid pointer",
+        "malloc(): unaligned tcache chunk detected",
+        "realloc(): invalid next size",
+        "munmap_chunk(): invalid pointer",
+        "malloc_consolidate(): invalid chunk size",
+        "corrupted size vs. prev_size",
+        "corrupted double-linked list",
+        "double free or corruption (out)",
+        "Fatal glibc error: malloc.c:2599 (sysmalloc): assertion failed: (old_top == initial_top (av))",
+    ],
+)
+def test_a_corrupt_heap_is_told_by_the_words_of_glibc(words: str) -> None:
+    assert heap_words(f"a warning\n{words}\n{stack('abort', 'at::native::kernel(int)')}") == words
+    assert top_frame(f"{words}{stack('abort', 'at::native::kernel(int)')}") == CORRUPT_HEAP
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["malloc", "__libc_free", "__libc_malloc2", "realloc", "_int_free", "posix_memalign", "__libc_memalign",
+     "operator new(unsigned long)", "operator delete[](void*)"],
+)  # fmt: skip
+def test_a_corrupt_heap_is_told_by_a_death_within_the_allocator(name: str) -> None:
+    assert top_frame(stack("<unknown function>", "abort", name, "at::native::kernel(int)")) == CORRUPT_HEAP
+
+
+@pytest.mark.parametrize("name", ["at::native::free", "mallocator", "c::alloc_cpu", "freeze", "at::malloc"])
+def test_other_functions_and_words_are_no_corrupt_heap(name: str) -> None:
+    assert top_frame(f"*** stack smashing detected ***: terminated\nself.free(): no\n{stack(name, 'free')}") == name
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from fuzzer.judgement.oracles import (
     verdicts,
 )
 from fuzzer.judgement.trial import DIED, RAISED, TIMED_OUT, Observation, Raised, Trial
-from fuzzer.judgement.verdict import parse_signature
+from fuzzer.judgement.verdict import CORRUPT_HEAP, parse_signature
 from fuzzer.language.interpret import cotangents, materialise, to_function
 from tests.judgement.trials import INTEGER, ROUNDED, UNUSED, Change, at, put, trial
 
@@ -196,6 +196,8 @@ def raised(message: str, *frames: str, phase: str = "backward") -> Observation:
 ENDED = [
     (died("SIGSEGV", "at::native::copy_"), "worker_survives/crashes/backward/SIGSEGV at::native::copy_"),
     (died("SIGABRT"), "worker_survives/crashes/backward/SIGABRT"),
+    (died("SIGABRT", CORRUPT_HEAP), "worker_survives/crashes/backward/a corrupt heap"),
+    (died("SIGSEGV", CORRUPT_HEAP), "worker_survives/crashes/backward/a corrupt heap"),
     (Observation(TIMED_OUT, phase="forward"), "worker_survives/hangs/forward/deadline"),
     (
         raised("sizes 12 and 8", "lower", "run"),
