@@ -14,6 +14,7 @@ from subprocess import CompletedProcess
 
 from fuzzer.execution.obituary import heap_words
 from fuzzer.execution.server import clean_environment
+from fuzzer.findings.checks import DEADLINES
 from fuzzer.findings.script import ExportError, repro
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.devices import HOST, Device, device_row
@@ -23,6 +24,10 @@ _TIMEOUT = 300.0  # the tool slows kernels down about tenfold
 # Classes of which a heap that the CPU's kernels corrupt is a likely cause.
 _OF_THE_HEAP = ("crashes", "nondeterministic")
 _HEAP_CHECKER = "libc_malloc_debug.so.0"  # of glibc since 2.34; it looks at a block when that is freed
+# Runs a script, its last argument, in eager: torch's own switches have a compile of a full graph raise instead.
+_UNCOMPILED = (
+    "import runpy, sys, torch; torch.compile = lambda f, **options: f; runpy.run_path(sys.argv.pop(), None, '__main__')"
+)
 EAGER_CORRUPTS = "eager itself corrupts the heap"  # how what is told begins, where eager does that alone
 
 
@@ -44,7 +49,7 @@ def memcheck(finding: Finding, seconds: float = _TIMEOUT) -> str:
         script = Path(folder) / "repro.py"
         try:
             script.write_text(repro(finding))
-            return _check_heap(script, seconds) if device is HOST else _sanitize(script, device, seconds)
+            return _check_heap(finding, script, seconds) if device is HOST else _sanitize(script, device, seconds)
         except ExportError as error:
             return f"not run: {error}"
         except subprocess.TimeoutExpired:
@@ -68,7 +73,8 @@ def _sanitize(script: Path, device: Device, seconds: float) -> str:
 
 
 def _heap_environment() -> dict[str, str]:
-    return clean_environment() | {"LD_PRELOAD": _HEAP_CHECKER, "MALLOC_CHECK_": "3"}
+    # new memory is zero: what a kernel adds to beside its own then changes, and with it the mark that ends a block
+    return clean_environment() | {"LD_PRELOAD": _HEAP_CHECKER, "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "255"}
 
 
 def _checks_heap() -> bool:
@@ -77,16 +83,22 @@ def _checks_heap() -> bool:
     return done.returncode == 0 and not done.stderr
 
 
-def _check_heap(script: Path, seconds: float) -> str:
-    """What glibc says of the heap of the script, first where nothing is compiled."""
-    uncompiled = {"TORCH_COMPILE_DISABLE": "1"}
-    for told, more in ((EAGER_CORRUPTS, uncompiled), ("the compiled side corrupts the heap", {})):
-        done = _run([sys.executable, str(script)], _heap_environment() | more, script.parent, seconds)
+def _check_heap(finding: Finding, script: Path, seconds: float) -> str:
+    """What glibc says of the heap of the script, first where nothing is compiled. Of a script that has a child process
+    only that runs: the side that dies."""
+    of_eager = finding.signature.oracle == "eager_survives"
+    child = ["eager" if of_eager else "compiled"] if finding.signature.verdict in DEADLINES else []
+    runs = {EAGER_CORRUPTS: ["-c", _UNCOMPILED, *child, str(script)]}
+    if not of_eager:
+        runs["the compiled side corrupts the heap"] = [str(script), *child]
+    for told, arguments in runs.items():
+        done = _run([sys.executable, *arguments], _heap_environment(), script.parent, seconds)
         if words := heap_words(done.stderr):
             return f"{told}: {words}"
+        if done.returncode < 0:
+            return f"no errors before the script ended by signal {-done.returncode}"
         if done.returncode not in _EXIT_CODES:
-            where = " with nothing compiled" if more else ""
-            return f"failed: the script ended with status {done.returncode}{where}"
+            return f"failed: the script ended with status {done.returncode}"
     return "no errors"
 
 

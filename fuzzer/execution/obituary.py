@@ -43,7 +43,9 @@ def report_of_death(place: Place, observed: Observation, text: str, phase: str) 
         seen = replace(observed, phase=phase.removeprefix("reference "))
         died = eager_survives(Trial(program, place, seen, Observation(PENDING)))
         return Report(text, (died,) if died else (), stderr=stderr)
-    if phase.startswith("reference") or phase in ("begin", "judge", ""):
+    if phase.endswith("judge") and outcome == DIED and observed.frame == CORRUPT_HEAP:
+        phase = ""  # what runs there is torch's, and what corrupted the heap ran before
+    elif phase.startswith("reference") or phase in ("begin", "judge", ""):
         return Report(text, rejected=f"the worker {outcome} on the reference side ({phase}) {name}", stderr=stderr)
     verdict = worker_survives(Trial(program, place, Observation("ran"), replace(observed, phase=phase)))
     return Report(text, (verdict,) if verdict else (), stderr=stderr)

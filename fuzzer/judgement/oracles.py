@@ -90,7 +90,7 @@ def eager_survives(trial: Trial) -> Verdict | None:
 def _death(o: Observation) -> tuple[str, str]:
     """How a worker died: as a pattern, and in words. A corrupt heap is noticed anywhere, and ends in any signal."""
     if o.frame == CORRUPT_HEAP:
-        return CORRUPT_HEAP, f"{o.phase}: {o.signal}, {CORRUPT_HEAP}"
+        return CORRUPT_HEAP, f"{o.phase or 'judging'}: {o.signal}, {CORRUPT_HEAP}"
     return f"{o.signal} {o.frame}".strip(), f"{o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
 
 

@@ -92,7 +92,7 @@ def says(monkeypatch: pytest.MonkeyPatch, script: str) -> str:
     return memcheck(death(WRITES_OUTSIDE), 60.0)
 
 
-OVERFLOW = """import ctypes, os
+OVERFLOW = """import ctypes
 c = ctypes.pythonapi  # linked with malloc as torch is; what `dlsym` finds is not checked
 c.PyMem_RawMalloc.restype, c.PyMem_RawFree.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 block = c.PyMem_RawMalloc(40)
@@ -108,12 +108,14 @@ c.PyMem_RawFree(block)
     [
         (OVERFLOW.format(where=True), f"{EAGER_CORRUPTS}: free(): invalid pointer"),
         (
-            OVERFLOW.format(where="'TORCH_COMPILE_DISABLE' not in os.environ"),
+            "import torch\n" + OVERFLOW.format(where="torch.compile(len, fullgraph=True) is not len"),
             "the compiled side corrupts the heap: free(): invalid pointer",
         ),
         (OVERFLOW.format(where=False), "no errors"),
         ("import sys\nsys.exit(1)\n", "no errors"),
-        ("import os\nos.kill(os.getpid(), 11)\n", "failed: the script ended with status -11 with nothing compiled"),
+        ("import sys\nsys.exit(sys.argv[1:] != ['compiled'] and 2)\n", "no errors"),
+        ("import sys\nsys.exit(2)\n", "failed: the script ended with status 2"),
+        ("import os\nos.kill(os.getpid(), 11)\n", "no errors before the script ended by signal 11"),
     ],
 )
 def test_on_the_cpu_glibc_tells_which_side_corrupts_the_heap(

@@ -20,7 +20,7 @@ def test_a_death_in_eager_is_a_crash_of_eager(direction: str) -> None:
 
 
 def test_a_corrupt_heap_is_one_pattern_wherever_it_is_noticed_and_by_whatever_signal() -> None:
-    places = [("SIGABRT", "backward"), ("SIGSEGV", "forward"), ("SIGSEGV", "reference backward")]
+    places = [("SIGABRT", "backward"), ("SIGSEGV", "judge"), ("SIGSEGV", "reference backward")]
     seen = [(Observation(DIED, signal=name, frame=CORRUPT_HEAP), phase) for name, phase in places]
     told = [report_of_death(Place(), observed, TEXT, phase).verdicts[0] for observed, phase in seen]
     assert [v.signature.pattern for v in told] == [CORRUPT_HEAP, CORRUPT_HEAP, f"eager alone: {CORRUPT_HEAP}"]
