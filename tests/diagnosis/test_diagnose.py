@@ -10,15 +10,18 @@ import torch
 
 from fuzzer.campaign.canaries import read_program
 from fuzzer.diagnosis import case
+from fuzzer.diagnosis import diagnose as diagnosing
 from fuzzer.diagnosis.diagnose import FIELDS
 from fuzzer.diagnosis.diagnose import diagnose as diagnosed
 from fuzzer.diagnosis.evidence import Evidence
+from fuzzer.diagnosis.memcheck import EAGER_CORRUPTS
 from fuzzer.execution.explore import examine
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pool import Pool
 from fuzzer.findings.diagnosed import DIAGNOSER, NO_TIME, TOO_LONG, diagnosed_by, is_current
+from fuzzer.findings.title import title
 from fuzzer.judgement.trial import Subject
-from fuzzer.judgement.verdict import Finding, Signature, Verdict
+from fuzzer.judgement.verdict import CORRUPT_HEAP, DIES, EAGER_DIES, Finding, Signature, Verdict
 from fuzzer.language.text import parse, show
 from tests.diagnosis.cases import SIGNATURE, TASK, FakePool, finding, run, wrong_if
 
@@ -100,10 +103,30 @@ def test_a_diagnosis_takes_no_more_than_two_quiet_cores_do_in_its_time(quick: No
     assert is_current(found)  # the next one would take as long
 
 
-def test_a_death_is_not_given_to_the_bisector() -> None:
+def test_a_death_is_not_given_to_the_bisector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosing, "memcheck", lambda finding: "no errors")
     death = finding(signature=Signature("worker_survives", "crashes", "backward", "SIGSEGV"))
     found = run(wrong_if(lambda task, settings: False), death)
     assert found.diagnosis["bisector"] == "not run: the program takes its process with it"
+    assert found.side == DIES
+
+
+def test_where_eager_corrupts_the_heap_it_is_eagers_and_nothing_else_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = f"{EAGER_CORRUPTS}: free(): invalid pointer"
+    monkeypatch.setattr(diagnosing, "memcheck", lambda finding: told)
+    death = finding(signature=Signature("worker_survives", "crashes", "backward", CORRUPT_HEAP))
+    asked: list[Any] = []
+
+    def answer(function: Any, task: Task, what: Any) -> Report:
+        asked.append(function)
+        return Report(what, (Verdict(death.signature, "the worker died"),))
+
+    found = run(FakePool(answer), death)
+    assert (found.side, found.diagnosis["side"]) == (EAGER_DIES, f"{EAGER_DIES}: {told}")
+    assert found.diagnosis["culprit"] == "eager's own kernels for tanh: they write outside of their memory"
+    assert title(found).startswith("eager: ")
+    assert set(found.diagnosis) == set(FIELDS)
+    assert examine not in asked
 
 
 # ---------------------------------------------------------------- planted faults, the whole way
