@@ -183,8 +183,8 @@ class Evidence:
         if first.startswith("inductor") and (node := self.impossible_layout()):
             return f"the layout of {node}: {SHARED}"
         if self.eager_corrupts():
-            ops = ", ".join(dict.fromkeys(node.op for node in parse(self.finding.program).nodes))
-            return f"eager's own kernels for {ops}: they write outside of their memory"
+            all_ops = ", ".join(dict.fromkeys(node.op for node in parse(self.finding.program).nodes))
+            return f"eager's own kernels for {all_ops}: they write outside of their memory"
         if not self.tables["stage"]:
             return self.blame_kernels()
         if first == "eager":

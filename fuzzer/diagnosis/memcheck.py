@@ -16,7 +16,7 @@ from fuzzer.execution.obituary import heap_words
 from fuzzer.execution.server import clean_environment
 from fuzzer.findings.checks import DEADLINES
 from fuzzer.findings.script import ExportError, repro
-from fuzzer.judgement.verdict import Finding
+from fuzzer.judgement.verdict import EAGER_DIES, Finding, side_by_class
 from fuzzer.language.devices import HOST, Device, device_row
 
 _EXIT_CODES = (0, 1)  # exit codes of a script that could run; the tool hands them on
@@ -86,7 +86,7 @@ def _checks_heap() -> bool:
 def _check_heap(finding: Finding, script: Path, seconds: float) -> str:
     """What glibc says of the heap of the script, first where nothing is compiled. Of a script that has a child process
     only that runs: the side that dies."""
-    of_eager = finding.signature.oracle == "eager_survives"
+    of_eager = side_by_class(finding.signature) == EAGER_DIES
     child = ["eager" if of_eager else "compiled"] if finding.signature.verdict in DEADLINES else []
     runs = {EAGER_CORRUPTS: ["-c", _UNCOMPILED, *child, str(script)]}
     if not of_eager:
