@@ -23,7 +23,7 @@ from typing import Any
 
 import psutil
 
-from fuzzer.execution.interface import CLOSED, DEADLINE, DIED, Stopped, WorkerEnded, opened
+from fuzzer.execution.interface import CLOSED, DEADLINE, DIED, STUCK, Stopped, WorkerEnded, opened
 from fuzzer.execution.usage import resident_bytes
 from fuzzer.execution.waiting import Waiting
 
@@ -339,7 +339,7 @@ class Executor:
     def _lose(self, worker: _Worker, task: _Task, begun: bool) -> None:
         """The worker of a task ended: the task goes to another, where neither it nor its deadline did that."""
         code, killed = worker.reap(_END_SECONDS)
-        code = -worker.dying if killed == DIED else code
+        code = -worker.dying if killed == STUCK else code
         left = self.bury(worker.pid)
         blameless = _MOST_LOST if not begun or code is None else 1 if code in _OUTSIDE else 0
         if self.stopped and killed != DEADLINE:
@@ -352,7 +352,7 @@ class Executor:
                 self.tasks.appendleft(task)
                 self.changed.notify()
         else:
-            task.fail(WorkerEnded(DIED, code, left))
+            task.fail(WorkerEnded(killed if killed == STUCK else DIED, code, left))
 
     # ------------------------------------------------------------ the thread that watches
 
@@ -382,7 +382,7 @@ class Executor:
         if seen != worker.dying:
             worker.dying, worker.dying_since = seen, now
         elif seen and now - worker.dying_since > _HANDLER_SECONDS:
-            worker.kill(DIED)
+            worker.kill(STUCK)
 
     def _let_go_on(self, now: float) -> None:
         """Continue processes that somebody stopped; they would cost their deadline, and a fork server everything."""

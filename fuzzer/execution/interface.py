@@ -13,10 +13,11 @@ from concurrent.futures import BrokenExecutor, Future
 from typing import Any, Protocol
 
 DEADLINE, DIED, CLOSED = "deadline", "died", "closed its pipe"
+STUCK = "stuck in the handler of a fatal signal"  # of which it died
 
 
 class WorkerEnded(Exception):
-    """A worker ended with a task. why: DEADLINE, DIED or CLOSED;  code: its exit status, negative for a signal;
+    """A worker ended with a task. why: DEADLINE, DIED, STUCK or CLOSED;  code: its exit status, negative for a signal;
     left: what `bury` gave."""
 
     def __init__(self, why: str, code: int | None, left: Any):

@@ -23,7 +23,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -35,7 +35,7 @@ from fuzzer.execution.answering import Answering
 from fuzzer.execution.cluster import Cluster, Crew, RayExecutor, place_crews
 from fuzzer.execution.executor import Executor
 from fuzzer.execution.folders import Folder
-from fuzzer.execution.interface import CLOSED, DEADLINE, AnyExecutor, WorkerEnded
+from fuzzer.execution.interface import CLOSED, DEADLINE, STUCK, AnyExecutor, WorkerEnded
 from fuzzer.execution.journal import read_journal, read_turn, use_journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.obituary import report_of_death, top_frame
@@ -44,6 +44,7 @@ from fuzzer.execution.server import server_pids, start_server
 from fuzzer.execution.trouble import TROUBLE
 from fuzzer.execution.usage import resident_bytes
 from fuzzer.judgement.trial import DIED, TIMED_OUT, Observation
+from fuzzer.judgement.verdict import CORRUPT_HEAP
 from fuzzer.language.devices import HOST, accelerator, device_row
 from fuzzer.language.errors import NoMachine
 
@@ -270,7 +271,10 @@ class Pool:
             late = end.why == DEADLINE or end.code == -signal.SIGALRM
             _spend(owner.seconds if late else 0.0)
             name = "" if late else CLOSED if end.why == CLOSED else _signal_name(end.code)
-            return _obituary(task, programs, TIMED_OUT if late else DIED, name, end.left)
+            left = end.left
+            if end.why == STUCK and not left.frame:  # torch's handler, which prints the stack, waits for malloc's lock
+                left = replace(left, frame=CORRUPT_HEAP)
+            return _obituary(task, programs, TIMED_OUT if late else DIED, name, left)
         if programs == 1:
             return [found]
         return found if isinstance(found, list) else [None] * programs

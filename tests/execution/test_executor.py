@@ -20,6 +20,7 @@ from fuzzer.execution.interface import Stopped
 from fuzzer.execution.messages import Report
 from fuzzer.execution.pool import Pool
 from fuzzer.execution.server import server_pids
+from fuzzer.judgement.verdict import CORRUPT_HEAP
 from tests.execution import worker_faults as faults
 from tests.execution.asked import ROOT, TASK, ask
 
@@ -65,7 +66,7 @@ def test_a_worker_that_hangs_in_the_handler_of_a_fatal_signal_died_of_that(
         told = ask(pool, faults.abort_in_a_handler, "backward")
     finally:
         pool.deadline = deadline
-    assert [v.signature.pattern.split()[0] for v in told.verdicts] == ["SIGABRT"]
+    assert [(v.signature.pattern, v.detail.split()[-4]) for v in told.verdicts] == [(CORRUPT_HEAP, "SIGABRT,")]
     assert time.monotonic() - started < RECOVERS
 
 
