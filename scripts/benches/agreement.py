@@ -78,8 +78,8 @@ def recognition(db: Path) -> dict[str, Any]:
     """Each finding as a suspect, held against the ledger without it; its stored diagnosis answers.
 
     members  findings whose fault has others, how many of them were recognised as that fault;  alone   those that have a
-    fault to themselves;  wrong   how many were taken for another fault;  experiments  of a suspect. Members are counted
-    of those by inspection alone: the later ones are in the ledger because a campaign had not recognised them.
+    fault to themselves;  wrong   how many were taken for another fault;  experiments  of a suspect. Members, and the
+    others, are counted of those by inspection: later ones are in the ledger because a campaign had not recognised them.
     """
     sample = {name for names in inspected().values() for name in names}
     with open_store(db, create=False) as store:
@@ -95,8 +95,9 @@ def recognition(db: Path) -> dict[str, Any]:
         others = known | {own: known_fault(own, (v for v in held[own] if v is not suspect))}
         found, asked = _as_suspect(suspect, [k for some in others.values() for k in some])
         if suspect.id in sample:
-            told["members" if len(held[own]) > 1 else "alone"] += 1
-            told["recognised"] += found == own
+            member = any(v.id in sample for v in held[own] if v is not suspect)
+            told["members" if member else "alone"] += 1
+            told["recognised"] += member and found == own
         told["wrong"] += found not in (None, own)
         told["experiments"] += asked
     names = ("members", "recognised", "alone", "wrong")
