@@ -159,12 +159,13 @@ class Trial:
     @functools.cached_property
     def model(self) -> Model:
         """The rounding model of the reference's trace. Raises Unreplayable."""
+        from fuzzer.rounding.arithmetic import adding_narrow
         from fuzzer.rounding.floors import Model
 
         assert self.trace is not None
         devices = (self.place.reference.device, self.place.subject.device)
         device = next((d for d in devices if device_row(d) is not HOST), devices[0])
-        trace = self.trace.adding_narrow() if _AS_STRIDED in self.program.settings else self.trace
+        trace = adding_narrow(self.trace) if _AS_STRIDED in self.program.settings else self.trace
         return Model(trace, list(self.targets.values()), device)
 
     @functools.cached_property

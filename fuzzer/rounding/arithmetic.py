@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import ACCUMULATION, COPY, EXACT, PRIMITIVE, Kind
 from fuzzer.rounding.precision import ULPS, epsilon, narrows, real_dtypes
-from fuzzer.rounding.trace import Step, is_rounded, once
+from fuzzer.rounding.trace import Step, Trace, is_rounded, once
 
 VIEWS = frozenset((torch.Tag.view_copy, torch.Tag.inplace_view))
 
@@ -80,6 +81,12 @@ def accumulator(step: Step) -> float:
     coarsest = max(real_dtypes((*step.inputs, *step.results)), key=epsilon, default=torch.float64)
     own = epsilon(coarsest) * ULPS[coarsest]
     return own if kernel(step).narrow or step.narrow else min(own, epsilon(torch.float32))
+
+
+def adding_narrow(trace: Trace) -> Trace:
+    """The same recording, but that gradients of views may be added up as the backward of as_strided adds them: one by
+    one, in their own dtype."""
+    return replace(trace, steps=[replace(s, narrow=s.backward and kernel(s).shrinks) for s in trace.steps])
 
 
 def narrow_part(step: Step) -> bool:

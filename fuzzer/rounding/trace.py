@@ -161,11 +161,6 @@ class Trace:
         steps = [replace(s, recorded=r) if r else s for s, r in zip(self.steps, recorded, strict=True)]
         return replace(self, steps=steps, initial=initial)
 
-    def adding_narrow(self) -> Trace:
-        """The same recording, but that a gradient may be summed up in its own dtype, element by element, as the
-        backward of as_strided does where eager's is that of expand."""
-        return replace(self, steps=[replace(s, narrow=s.backward and s.name == "sum") for s in self.steps])
-
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)
 

@@ -73,7 +73,7 @@ def _largest_product(args: Any) -> torch.Tensor:
 
 
 TABLE = (
-    Kernel("sum", ACCUMULATION, wide=True),
+    Kernel("sum", ACCUMULATION, wide=True, shrinks=True),
     Kernel("mean", ACCUMULATION, wide=True, divides=True, approximated=True),
     *each("nansum trace", ACCUMULATION),
     *each("var var_mean", wide=True),

@@ -87,6 +87,7 @@ class Kernel:
     divides         whether the sum is divided, or is no sum at all: its length cannot be counted by summing ones.
     narrow          whether partial sums may be kept in the tensors' dtype: what is added one by one to memory, on some
                     device or in some layout. Every other one adds up in float32 at least.
+    shrinks         whether autograd brings a gradient back to the shape of what was expanded with it.
     is_tree         whether that is a tree on CUDA, and in float32 elsewhere: no partial sum grows large one by one.
     adds_to_product whether something is added to a product that has been rounded.
     adds_rounded    whether a call adds up terms that have been rounded to half precision.
@@ -146,6 +147,7 @@ class Kernel:
     terms: Callable[[Step], float] | None = None
     divides: bool = False
     narrow: bool = False
+    shrinks: bool = False
     is_tree: bool = False
     adds_to_product: bool = False
     adds_rounded: Callable[[Step], bool] | None = None
