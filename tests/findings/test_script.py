@@ -143,5 +143,15 @@ def test_the_script_of_every_stored_finding_runs_and_says_whether_the_fault_is_t
     found: Finding, tmp_path: Path
 ) -> None:
     done = run(tmp_path, repro(found), fresh=True)
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stdout
+    if done.returncode == 2 and _of_another_release(found):
+        assert any(line.startswith(REFUSALS) for line in done.stderr.splitlines()), done.stderr
+    else:
+        assert done.returncode in (0, 1), done.stderr
+        assert done.stdout
+
+
+REFUSALS = ("torch._dynamo.exc.", "torch._inductor.exc.")  # what one release compiles, another's compiler may refuse
+
+
+def _of_another_release(found: Finding) -> bool:
+    return found.place["torch"].partition("+")[0] != torch.__version__.partition("+")[0]
