@@ -159,16 +159,17 @@ def draw_detectable(task: Task, index: int, log: Journal, announce: Announce | N
     raise AssertionError("the last drawing is compiled, whatever it shows")
 
 
+def write_down(program: Program) -> None:
+    """Note in the worker's log what is about to run in eager while a program is drawn."""
+    log = journal()
+    log.begin(show(program))
+    log.phase(DIED_DRAWING)
+
+
 def explore_announced(task: Task, index: int) -> Report:
     """Draw program number `index`, in the drawing of which a worker died: this one writes down whatever it runs in
     eager. Where it dies too, the program is in its obituary."""
-    log = journal()
-
-    def announce(program: Program) -> None:
-        log.begin(show(program))
-        log.phase(DIED_DRAWING)
-
-    drawn = draw_detectable(program_task(task, index), index, log, announce)
+    drawn = draw_detectable(program_task(task, index), index, journal(), write_down)
     return drawn if isinstance(drawn, Report) else Report(show(drawn.trial.program), rejected="it was drawn after all")
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from fuzzer.coverage.features import feature_ids
 from fuzzer.execution.exercise import trial_words
-from fuzzer.execution.explore import draw_program, program_task
+from fuzzer.execution.explore import draw_program, program_task, write_down
 from fuzzer.execution.journal import journal
 from fuzzer.execution.messages import Report, Task
 from fuzzer.execution.pipeline import REFUSED, is_detectable, record_reference, refusal, report_program, report_trial
@@ -151,7 +151,9 @@ def record_candidate(
 
 def _candidate_program(task: Task, index: int, number: int, spec: CandidateSpec) -> Program:
     """The n-th candidate of a program. Raises Rejected."""
-    return _mutant(task, f"{index}/{number}", spec) if spec.parent else draw_program(task, index, number, spec.knobs)
+    if spec.parent:
+        return _mutant(task, f"{index}/{number}", spec)
+    return draw_program(task, index, number, spec.knobs, write_down)
 
 
 def _mutant(task: Task, name: str, spec: CandidateSpec) -> Program:

@@ -30,6 +30,7 @@ from fuzzer.language.program import (
     Node,
     Program,
     Recipe,
+    canonical,
     contiguous,
     map_nodes,
     substitute_node,
@@ -335,7 +336,7 @@ def mutate(
     mutators = [BY_NAME[by]] if by in BY_NAME else MUTATORS
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.manual_seed(0)
-        mutant = program
+        mutant = program = canonical(program)
         for _ in range(_TRIES * wanted):
             found = try_mutator(change, rng, device)
             if found is None or found in (program, mutant):

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+from fuzzer.execution.explore import write_down
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.generate import draw_cotangent, without_dead_nodes
@@ -29,11 +30,13 @@ from fuzzer.language.routes import ROUTES, acts, route_of
 
 
 def draft_of(program: Program, rng: random.Random, count: int | None = None) -> Draft:
-    """A draft that holds the program's leaves and its first `count` nodes. Raises Rejected where it holds regions."""
+    """A draft that holds the program's leaves and its first `count` nodes. The program's names are canonical, as those
+    that are drawn next go on from them. Raises Rejected where it holds regions."""
     if any(isinstance(s, Region) for s in program.body):
         raise Rejected("a program with regions")
     floating = [leaf.dtype for leaf in program.leaves if leaf.type.differentiable]
-    draft = Draft(rng, Limits(), floating[0] if floating else "f32", ROUTES[program.route.name].writes_leaves)
+    dtype = floating[0] if floating else "f32"
+    draft = Draft(rng, Limits(), dtype, ROUTES[program.route.name].writes_leaves, announce=write_down)
     draft.leaves = list(program.leaves)
     draft.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
     draft.types = {leaf.name: leaf.type for leaf in program.leaves}
@@ -115,6 +118,7 @@ def _repaired(program: Program, rng: random.Random, device: str) -> Program:
     program = replace(program, settings=tuple(sorted(kept.items())))
     program = canonical(without_dead_nodes(_with_outputs(program, rng)))
     route_of(program)
+    write_down(program)
     gradients = dry_gradients(program)
     if not gradients or not any(g is not None and bool((g != 0).any()) for g in gradients.values()):
         raise Rejected("eager has no gradient of it")

@@ -120,6 +120,19 @@ def test_a_mutator_is_chosen_by_its_name() -> None:
         assert mutant.nodes == CHAIN.nodes
 
 
+def test_new_nodes_are_named_as_nothing_that_they_read() -> None:
+    """Of a drawn program whose unread results were dropped: the names that are left have gaps."""
+    gaps = parse(
+        HEAD + "x0 = leaf(f64[32, 14, 9], seed=1)\nx2 = leaf(f64[9, 2], seed=2)\nv0 = neg(x0)\nv2 = mT(v0)\n"
+        "v3 = matmul(v0, x2)\nbackward(v2, cotangent(f64[32, 9, 14], seed=3))\n"
+        "backward(v3, cotangent(f64[32, 14, 2], seed=4))\n"
+    )
+    for by in ("insert_node", "fan_out"):
+        for seed in range(60):
+            mutant = mutate(gaps, random.Random(seed), gaps, by=by)
+            assert len(mutant.nodes) > 3
+
+
 def test_havoc_changes_more_than_one_thing() -> None:
     def parts(p: Program) -> list[object]:
         return [p.leaves, p.body, p.outputs, p.route, p.settings]
