@@ -25,7 +25,8 @@ TOP = ("backfuzz.py", "backfuzz_pytest.py")
 SOURCE = ("pyproject.toml", "README.md", "LICENSE", *TOP, "backfuzz-stubs", "fuzzer", "minimizer", "corpus")
 PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 OURS = {"backfuzz", "fuzzer", "minimizer"}
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 USERS, DEVELOPERS = {"flag_gems", "pytest", "ray", "report"}, {"bench", "docs", "test"}  # for whom an extra is
 IMPORTED_AS = {"pillow": "PIL"}
@@ -107,6 +108,13 @@ def named(requirements: Iterable[str]) -> set[str]:
     """The distributions of requirements, spelt as modules are imported, with `-` for `_`."""
     names = {re.split(r"[^\w-]", requirement)[0].replace("_", "-") for requirement in requirements}
     return {IMPORTED_AS.get(name, name) for name in names}
+
+
+def test_old_releases_of_setuptools_can_read_what_data_the_packages_hold() -> None:
+    """torch 2.11 asks for one before 82, which takes names of modules alone."""
+    data = PYPROJECT["tool"]["setuptools"]["package-data"]
+    assert data
+    assert [name for name in data if name != "*" and not name.isidentifier()] == []
 
 
 def test_what_is_declared_is_what_the_product_imports() -> None:
