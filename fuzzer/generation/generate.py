@@ -28,7 +28,6 @@ from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.constant import FAMILY as FILLS
 from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import (
-    INTEGERS,
     NORMAL,
     Attributes,
     Cotangent,
@@ -148,7 +147,7 @@ def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish:
 
 
 def _draw_wishes(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
-    """Draw a node for each wish, and for positions, which no program returns, one that reads them."""
+    """Draw a node for each wish, and for positions, which have no gradient, one that reads them."""
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     for wish in (wish for wish in wishes if wish.op in known):
         before = draft.nodes[-1:]
@@ -229,7 +228,7 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     for name in [*loose, *inner]:
         if name in draft.tracked:
             outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
-        elif not _is_position(draft, name) and rng.random() < 0.5:
+        elif rng.random() < 0.5:
             outputs.append(Output(name))
     if not any(o.cotangent for o in outputs):
         alive = [name for name in draft.types if name.startswith("v") and name not in draft.dead]
@@ -260,13 +259,6 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
         harmless = {name: value for name, value in drawn.items() if name in kept or not name.startswith("functorch")}
         drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])
     return replace(program, settings=tuple(sorted(drawn.items())))
-
-
-def _is_position(draft: Draft, name: str) -> bool:
-    """Whether a result may say where something stands: which of several equal elements it is, is nobody's promise."""
-    node = next(node for node in draft.nodes if name in node.outs)
-    counted = name == node.outs[0] and draft.types[node.uses[0]].dtype in (*INTEGERS, "bool") if node.uses else False
-    return draft.types[name].dtype == "i64" and (not counted or node.op.startswith("arg"))
 
 
 def _draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:

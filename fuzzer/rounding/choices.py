@@ -12,22 +12,26 @@ from fuzzer.rounding.trace import Step, is_rounded
 
 # What an infinity and what NaN is at least while its equals are told apart; nothing that is sorted comes near.
 _INFINITE, _NAN = 1.0 * 2.0**1023, 1.5 * 2.0**1023
+_APART = 0.25  # by how much equal integers are told apart: less than half of what unequal ones differ by
 
 
 def untied(leaf: object, generator: torch.Generator, step: Step, order: int = 0) -> object:
-    """Equal elements told apart by far less than a unit of what the step is given; infinite ones, and NaN where it
-    counts as the largest, by finite numbers, which `tied` takes back.
+    """Equal elements told apart by far less than a unit of what the step is given, integers and flags by less than one;
+    infinite ones, and NaN where it counts as the largest, by finite numbers, which `tied` takes back.
 
     order  0: at random. 1, -1: as they lie in memory, or the other way round, as many algorithms have them: chance
            alone does not try all of a thousand equal elements. In float64 2**-48 leaves room for some 32 places.
     """
-    if not isinstance(leaf, torch.Tensor) or not leaf.dtype.is_floating_point:
+    if not isinstance(leaf, torch.Tensor) or leaf.is_complex():
         return leaf
+    whole, leaf = not leaf.dtype.is_floating_point, leaf.double()
     if order:
         places = torch.arange(leaf.numel(), dtype=leaf.dtype, device=leaf.device).reshape(leaf.shape)
         drawn = order * (2 * places / max(leaf.numel(), 1) - 1)
     else:
         drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=generator)
+    if whole:
+        return leaf + drawn * _APART
     wide = any(ref.dtype.to_real() == torch.float64 for ref in step.inputs if is_rounded(ref))
     told = leaf + drawn * (leaf.abs() * (2**-48 if wide else 2**-30) + 2**-1000)
     told = torch.where(torch.isinf(leaf), torch.sign(leaf) * _INFINITE * (1.25 + drawn / 8), told)
@@ -38,6 +42,8 @@ def tied(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Results of this dtype, of operands that were told apart, as they would have been."""
     if not value.dtype.is_floating_point:
         return value
+    if not dtype.is_floating_point:
+        return value.round().to(dtype)
     infinite = torch.where(value.abs() >= _INFINITE, torch.sign(value) * math.inf, value)
     return torch.where(value >= _NAN, math.nan, infinite).to(dtype).to(value.dtype)
 

@@ -25,9 +25,14 @@ FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in
 
 
 class Alternatives:
-    """The values that replicas show of a tensor of integers or flags, element by element."""
+    """The values that replicas show of a tensor of integers or flags, element by element.
+
+    Of int64, which positions have, nothing is said where they show three or more: the number of a place tells nothing
+    of the others that it may be.
+    """
 
     def __init__(self, reference: torch.Tensor):
+        self.ordered = reference.dtype != torch.int64
         self.reference = self.low = self.high = self.other = reference.double()
         self.many = torch.zeros_like(self.low, dtype=torch.bool)
 
@@ -39,7 +44,7 @@ class Alternatives:
 
     def lack(self, value: torch.Tensor) -> torch.Tensor:
         """Where a value is none of them; of three and more, where it does not lie between two of them."""
-        beyond = (value < self.low) | (value > self.high)
+        beyond = ((value < self.low) | (value > self.high)) & self.ordered
         return torch.where(self.many, beyond, (value != self.reference) & (value != self.other))
 
 

@@ -105,6 +105,14 @@ def cotangents(p: Program) -> list[Cotangent]:
     return [o.cotangent for o in p.outputs if o.cotangent is not None]
 
 
+def positions(p: Program) -> set[str]:
+    """Results that say where something stands."""
+    placing = {"argmax", "argmin", "argsort"}
+    second = {"max", "min", "median", "nanmedian", "mode", "kthvalue", "sort", "topk", "cummax", "cummin"}
+    found = {node.outs[0] for node in p.nodes if node.op in placing}
+    return found | {node.outs[1] for node in p.nodes if node.op in second and len(node.outs) > 1}
+
+
 THREADS = {"inductor.cpp.threads", "inductor.cpp.min_chunk_size"}
 # What must appear, the test for it, and the least share of programs that must show it.
 VARIETY = [
@@ -126,6 +134,7 @@ VARIETY = [
     ("no settings but threads", lambda p: {name for name, _ in p.settings} <= THREADS, 0.3),
     ("two threads or more", lambda p: dict(p.settings).get("inductor.cpp.threads", 1) >= 2, 0.4),
     ("integers that no op asks for", lambda p: any(x.dtype in ("i8", "i16", "i32", "u8") for x in p.leaves), 0.01),
+    ("positions returned", lambda p: any(o.value in positions(p) for o in p.outputs), 0.01),
     ("an infinity or NaN among the leaves", lambda p: any(x.values.name == "nonfinite" for x in p.leaves), 0.01),
     ("a constant", lambda p: any(OPS[node.op].family == "constant" for node in p.nodes), 0.05),
     ("a long leaf", lambda p: any(x.type.numel > 4096 for x in p.leaves), 0.01),

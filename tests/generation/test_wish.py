@@ -34,7 +34,7 @@ def test_a_program_holds_the_op_that_it_is_asked_for(op: str) -> None:
     assert share((Wish(op),), lambda p, n: True) >= 0.6
 
 
-def test_positions_which_no_program_returns_are_read_by_another_op() -> None:
+def test_positions_which_have_no_gradient_are_read_by_another_op() -> None:
     assert share((Wish("argmax"),), lambda p, n: True) >= 0.3
 
 

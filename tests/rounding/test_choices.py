@@ -68,6 +68,22 @@ def test_which_of_equal_elements_comes_first_is_left_to_chance_and_their_values_
     assert (found > 0).tolist() == [True, False, True, False]
 
 
+@pytest.mark.parametrize("ties", [torch.tensor([3, 1, 3, 0]), torch.tensor([3.0, 1.0, 3.0, 0.0])], ids=["i64", "f32"])
+@pytest.mark.parametrize("ordered", [torch.sort, partial(torch.topk, k=4)], ids=["sort", "topk"])
+def test_the_positions_of_equal_elements_are_left_to_chance_and_others_and_the_values_are_not(
+    ordered: Callable[[torch.Tensor], Any], ties: torch.Tensor
+) -> None:
+    model, [values, places] = modelled(lambda t: list(ordered(t)), ties)
+    spread = model.spread(8)
+    assert torch.equal(spread.reference[0], values.to(spread.reference[0].dtype))
+    assert not any(bool(spread.lack(at, value.double()).any()) for at, value in enumerate((values, places)))
+    swapped = places.clone()
+    swapped[places == 0], swapped[places == 2] = 2, 0
+    assert not bool(spread.lack(1, swapped.double()).any())
+    lacking = spread.lack(1, 4.0 + places) & ~torch.isinf(spread.floor(FIRST_FACTOR)[1])
+    assert lacking.tolist() == [1.0 - (place in (0, 2)) == 1.0 for place in places.tolist()]
+
+
 @pytest.mark.parametrize("at", [0, -1])
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_of_thousands_of_equal_elements_the_first_and_the_last_may_be_chosen(dtype: torch.dtype, at: int) -> None:

@@ -100,6 +100,15 @@ def test_a_position_that_one_replica_moves_stays_moved_in_the_floor() -> None:
     assert float(model.spread(count).floor(FIRST_FACTOR)[0]) == float("inf")
 
 
+def test_a_position_of_many_equal_elements_is_not_judged_and_one_alone_is() -> None:
+    x = torch.ones(300)
+    x[7] = 2.0
+    model, _ = modelled(lambda t: [t.sort(descending=True).indices], x)
+    spread = model.spread(8)
+    lacking = spread.lack(0, torch.arange(300.0).double() - 300)  # nowhere
+    assert lacking.tolist() == [True] + [False] * 299
+
+
 def test_no_floor_of_a_later_look_is_lower() -> None:
     """Jumps do not grow with the unit: a kink's floor is the jump times the factor, which all looks share."""
     kinks = torch.tensor([-3.0, 0.0, 3.0], dtype=F32).repeat(64) * (1 + torch.finfo(F32).eps)
