@@ -56,6 +56,8 @@ def program_task(task: Task, index: int) -> Task:
 
 
 _WISHED = 3  # draws of a program that is asked for cells, until one has all
+_UNASKED = 8  # by cells one program in so many is asked for none and drawn as it comes, half of them with a history
+_AS_IT_COMES = replace(USUAL, histories=0.5)
 
 
 def draw_program(
@@ -63,13 +65,16 @@ def draw_program(
 ) -> Program:
     """Program number `index` of the task's seed, in its n-th drawing; announce: as in `generate`. Raises Rejected.
 
-    By cells it is that of some draws which holds most of what its number is asked for.
+    By cells it is that of some draws which holds most of what its number is asked for, if it is asked for any.
     """
     known = vocabulary(task.limits, task.ops)
     name = f"{task.seed}/{index}/{attempt}"
     if not task.cells:
         return _drawn(task, known, name, knobs=knobs, announce=announce)
-    wishes = _wishes_of(task).of(index)
+    before, unasked = divmod(index, _UNASKED)
+    if unasked == _UNASKED - 1:
+        return _drawn(task, known, name, knobs=_AS_IT_COMES, announce=announce)
+    wishes = _wishes_of(task).of(index - before)
     asked = {cell for wish in wishes for cell in asked_cells(wish, known[wish.op])}
     best, fewest = None, math.inf
     for again in range(_WISHED):

@@ -14,7 +14,7 @@ from fuzzer.language.ops.spec import OpSpec
 # Results that are not finite, huge or all zero, and gradients that would show nothing, are kept in this share: a
 # constant is what passes fold, and NaN and infinities have rules of their own.
 KEPT = 0.1
-_OVERWRITTEN = "modified by an inplace operation"  # what autograd says of a saved tensor
+OVERWRITTEN = "modified by an inplace operation"  # what autograd says of a saved tensor
 
 
 def add_node(draft: Draft, spec: OpSpec) -> bool:
@@ -91,6 +91,6 @@ def _requires_grad_in_eager(draft: Draft) -> set[str] | None:
             ones = [torch.ones_like(t) for t in results.values()]
             torch.autograd.grad(list(results.values()), wanted, ones, allow_unused=True)
     except Exception as error:  # torch's refusal, of whatever type, is the answer
-        if not (draft.overwrites and _OVERWRITTEN in str(error)):
+        if not (draft.overwrites and OVERWRITTEN in str(error)):
             return None
     return {name for name, t in env.items() if isinstance(t, torch.Tensor) and t.requires_grad}

@@ -36,18 +36,26 @@ def eager_values(program: Program) -> dict[str, torch.Tensor] | None:
 def dry_gradients(
     program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
 ) -> dict[str, torch.Tensor | None] | None:
-    """Eager's gradients, of leaves and cotangents with `change` applied to those that float or are complex."""
+    """Eager's gradients, of leaves and cotangents with `change` applied to those that float or are complex; None where
+    eager raises."""
+    try:
+        return eager_gradients(program, change)
+    except Exception:  # torch's refusal, of whatever type, is the answer
+        return None
+
+
+def eager_gradients(
+    program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
+) -> dict[str, torch.Tensor | None]:
+    """As `dry_gradients`. Raises whatever eager does."""
 
     def changed(t: torch.Tensor) -> torch.Tensor:
         rounded = t.is_floating_point() or t.is_complex()
         return change(t.detach()).requires_grad_(t.requires_grad) if rounded else t
 
-    try:
-        leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
-        seeds = [changed(t) for t in cotangents(program)]
-        return DEFAULT.run(Call(program, to_function(program), leaves, seeds)).gradients
-    except Exception:  # torch's refusal, of whatever type, is the answer
-        return None
+    leaves = {name: changed(t) for name, t in materialise(program.leaves).items()}
+    seeds = [changed(t) for t in cotangents(program)]
+    return DEFAULT.run(Call(program, to_function(program), leaves, seeds)).gradients
 
 
 def has_detectable_gradient(program: Program) -> bool:

@@ -16,7 +16,7 @@ import torch
 from fuzzer.generation.add import KEPT, add_node, add_write, has_eager_gradient, prepare_write
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
-from fuzzer.generation.history import draw_history
+from fuzzer.generation.history import draw_between, draw_history
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
@@ -53,7 +53,8 @@ _MAX_REDRAWS = 8
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
 _LONG = 0.08  # the share of programs in which one leaf may be long: enough for a reduction to be split
-_REJOINED = 0.15  # the share of nodes in which two values that were made of one meet again, where there are two
+_REJOINED = 0.15  # the share of nodes in which two values that were made of one meet again, where there are two; of
+# programs that are asked for cells the share that ends in such a node
 _WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
 _FAVOURED = 0.5  # the share of nodes that are of the family that the knobs name, where they name one
 
@@ -94,7 +95,7 @@ def generate(
             finished = _finish(draft, routes, device, fixed)
             if announce is not None:
                 announce(finished)
-            program = draw_regions(finished, rng, portable)
+            program = draw_between(draw_regions(finished, rng, portable), rng, groups, limits.max_nodes)
             if has_detectable_gradient(program) or rng.random() < KEPT:
                 break
     return program
@@ -111,6 +112,8 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
     rng, limits = draft.rng, draft.limits
     if wishes:
         _draw_wishes(draft, groups, wishes)
+        if rng.random() < _REJOINED:
+            _rejoin(draft, groups)
         wanted = len(draft.nodes)
     else:
         lengths = range(1, limits.max_nodes + 1)
@@ -122,16 +125,24 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
             break
         if len(draft.nodes) >= limits.max_nodes:  # full, and nothing in it carries a gradient
             draft.undo((0, 0, frozenset()))
-        if rng.random() < _REJOINED and (pair := meeting(draft)) is not None:
-            alike = () != draft.types[pair[0]].shape == draft.types[pair[1]].shape
-            if (joiner := joining(rng, groups, alike)) is not None:
-                draft.given = pair
-                _draw_one(draft, groups, joiner)
-                draft.given = ()
-                continue
+        if rng.random() < _REJOINED and _rejoin(draft, groups):
+            continue
         favoured = draft.knobs.family in groups and rng.random() < _FAVOURED
         spec = rng.choice(groups[draft.knobs.family if favoured else rng.choice(list(groups))])
         _draw_one(draft, groups, spec)
+
+
+def _rejoin(draft: Draft, groups: dict[str, list[OpSpec]]) -> bool:
+    """Draw a node in which two values meet that were made of one, which may not stay; False where nothing was tried."""
+    pair = meeting(draft) if len(draft.nodes) < draft.limits.max_nodes else None
+    alike = pair is not None and () != draft.types[pair[0]].shape == draft.types[pair[1]].shape
+    joiner = joining(draft.rng, groups, alike) if pair else None
+    if pair is None or joiner is None:
+        return False
+    draft.given = pair
+    _draw_one(draft, groups, joiner)
+    draft.given = ()
+    return True
 
 
 def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish: Wish | None = None) -> None:

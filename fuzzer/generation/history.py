@@ -2,19 +2,31 @@
 
 A view shows what was written through another, and what was read before does not; views of views are returned; values
 that share memory are saved for the backward. Functionalization, recomputation and buffers that are used again keep that
-apart.
+apart. A history may go on once the function has returned: what is written before the backward must not reach what was
+saved for it, or autograd has to say so.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from fuzzer.generation.add import add_node, add_write
+import torch
+
+from fuzzer.generation.add import OVERWRITTEN, add_node, add_write
 from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.dry_run import eager_gradients, eager_values
 from fuzzer.generation.layouts import draw_shape
-from fuzzer.generation.nodes import draw_values, new_leaf
+from fuzzer.generation.nodes import draw_values, new_leaf, same_value
 from fuzzer.generation.rejoin import fits
-from fuzzer.language.ops.spec import Draw, OpSpec
+from fuzzer.language.infer import type_of
+from fuzzer.language.interpret import apply
+from fuzzer.language.ops.spec import Draw, Limits, OpSpec, writable
+from fuzzer.language.program import BETWEEN, Attributes, Node, Program, Region, canonical, writes
+from fuzzer.language.regions import REGIONS, ambient_region
+from fuzzer.language.routes import ROUTES
 
 _LEAST = 4  # elements of the value that has a history: of fewer there are hardly two views
 _SHORTEST = 4  # nodes of a history
@@ -23,6 +35,8 @@ _TRIES = 4  # of what torch may refuse
 _INTO_A_LEAF = 0.25  # the share of histories of a leaf's memory, where leaves may be written
 _OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because what it saved was overwritten
 _MEETING = 0.4  # the share of reads, where there are two names that fit, that read two
+_LATE = 2  # nodes that this may take
+_VIEWED = 0.5  # the share of these writes that go through a view
 VIEW, READ, WRITE = "view", "read", "write"
 # What makes the value: ops that do not save it, and where it may be overwritten such as do.
 _BASES, _SAVING = ("mul_scalar", "neg", "sin", "add", "square"), ("exp", "tanh", "sigmoid", "relu")
@@ -103,9 +117,14 @@ def _ops(draft: Draft, groups: Groups, kind: str) -> list[OpSpec]:
 
 def _admits(draft: Draft, spec: OpSpec, name: str) -> bool:
     """Whether a value may be the op's first operand."""
+    return _takes(spec, Draw(draft.rng, draft.limits, [draft.types[name]]))
+
+
+def _takes(spec: OpSpec, d: Draw) -> bool:
+    """Whether what is drawn for may be the op's first operand."""
     first = spec.operands[0]
     plain = first.count is None and first.recipe is None and isinstance(first.dtypes, tuple)
-    return plain and first.admits(Draw(draft.rng, draft.limits), draft.types[name], None)
+    return plain and first.admits(d, d.x, None)
 
 
 def _added(draft: Draft, spec: OpSpec) -> bool:
@@ -116,3 +135,62 @@ def _added(draft: Draft, spec: OpSpec) -> bool:
     except Rejected:
         draft.undo(mark)
         return False
+
+
+def draw_between(program: Program, rng: random.Random, groups: Groups, most_nodes: int) -> Program:
+    """Some programs with a leaf or an output written between forward and backward; others as they were."""
+    admitted = BETWEEN in ROUTES[program.route.name].regions and ambient_region(program) is None
+    if not admitted or len(program.nodes) + _LATE > most_nodes or rng.random() >= REGIONS[BETWEEN].share:
+        return program
+    program = canonical(program)
+    values = eager_values(program)
+    named = [leaf.name for leaf in program.leaves] + [output.value for output in program.outputs]
+    dead = {writes(node) for node in program.nodes}
+    types = {name: type_of(values[name]) for name in named if name not in dead} if values else {}
+    targets = [name for name, t in types.items() if t.is_float and t.numel and writable(t)]
+    for _ in range(_TRIES if targets else 0):
+        nodes = _written_later(program, rng, groups, rng.choice(targets), dict(values or {}))
+        later = replace(program, body=(*program.body, Region(BETWEEN, (), nodes))) if nodes else program
+        if nodes and eager_values(later) is not None:
+            _check_gradients(later)
+            return later
+    return program
+
+
+def _written_later(
+    program: Program, rng: random.Random, groups: Groups, target: str, values: dict[str, Any]
+) -> tuple[Node, ...]:
+    """A node that writes this value in place, or views it and writes the view; none where these ops have none."""
+    nodes: list[Node] = []
+    count = sum(len(node.outs) for node in program.nodes)
+    for family in (*("view",) * (rng.random() < _VIEWED), "inplace"):
+        read = nodes[-1].outs[0] if nodes else target
+        d = Draw(rng, Limits(), [type_of(values[read])])
+        specs = [spec for spec in groups.get(family, ()) if len(spec.operands) == spec.results == 1 and _takes(spec, d)]
+        if not specs:
+            return ()
+        spec = rng.choice(specs)
+        nodes.append(Node((f"v{count + len(nodes)}",), spec.name, (read,), _drawn_attributes(spec, d)))
+        try:
+            with torch.no_grad():
+                apply(nodes[-1], values)
+        except Exception:  # torch's refusal, of whatever type, is the answer
+            return ()
+    return tuple(nodes)
+
+
+def _drawn_attributes(spec: OpSpec, d: Draw) -> Attributes:
+    """The op's attributes, in order; those at their default left out."""
+    for attribute in spec.attributes:
+        d.attrs[attribute.name] = attribute.draw(d)
+    return tuple((a.name, d.attrs[a.name]) for a in spec.attributes if not same_value(d.attrs[a.name], a.default))
+
+
+def _check_gradients(program: Program) -> None:
+    """Raise Rejected where eager's backward raises, unless it says that what it saved was overwritten: then the
+    compiled one must, too."""
+    try:
+        eager_gradients(program)
+    except Exception as error:  # torch's refusal, of whatever type, is the answer
+        if OVERWRITTEN not in str(error):
+            raise Rejected(f"{BETWEEN}: {str(error).splitlines()[0]}") from None

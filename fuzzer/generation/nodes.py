@@ -141,7 +141,7 @@ def draw_node(draft: Draft, spec: OpSpec) -> Node:
             if draft.wish is not None and not draft.wish.keeps(parameter, value, d):
                 raise Rejected(f"{spec.name}: {parameter.name} is not {draft.wish.attributes[parameter.name]}")
             d.attrs[parameter.name] = value
-            if not _same_value(value, parameter.default):
+            if not same_value(value, parameter.default):
                 attrs.append((parameter.name, value))
             continue
         if spec.effects and not args:
@@ -263,7 +263,7 @@ def _draw_constant(draft: Draft, dtype: str, shape: Shape) -> str:
     d = Draw(draft.rng, draft.limits, [draft.types[x]])
     drawn = {a.name: shape if a.name == "size" else a.draw(d) for a in spec.attributes}
     drawn["dtype"] = None if draft.types[x].dtype == dtype else Dtype(dtype)
-    attrs = tuple((a.name, drawn[a.name]) for a in spec.attributes if not _same_value(drawn[a.name], a.default))
+    attrs = tuple((a.name, drawn[a.name]) for a in spec.attributes if not same_value(drawn[a.name], a.default))
     node = Node((f"v{sum(len(other.outs) for other in draft.nodes)}",), spec.name, (x,), attrs)
     run_node(draft, node, spec)
     return node.outs[0]
@@ -332,7 +332,7 @@ def _put_boundary_values(draft: Draft, drawn: Iterable[tuple[Operand, Argument]]
             )
 
 
-def _same_value(a: Any, b: Any) -> bool:
+def same_value(a: Any, b: Any) -> bool:
     """Equal and of one type: True is not 1 in a program's text."""
     return type(a) is type(b) and a == b
 

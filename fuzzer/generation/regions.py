@@ -10,6 +10,7 @@ from fuzzer.generation.dry_run import dry_gradients, eager_values
 from fuzzer.language.infer import type_of
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import (
+    BETWEEN,
     Attributes,
     Node,
     Output,
@@ -36,6 +37,8 @@ def draw_regions(program: Program, rng: random.Random, portable: bool = False) -
     """Some programs with runs of their statements in regions, which may nest; as it was where none can stand."""
     route = ROUTES[program.route.name]
     for kind in route.regions:
+        if kind == BETWEEN:  # with histories of memory
+            continue
         if (portable and not REGIONS[kind].portable) or (route.joint and REGIONS[kind].own_backward):
             continue
         while rng.random() < REGIONS[kind].share:

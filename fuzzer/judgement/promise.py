@@ -1,7 +1,8 @@
 """What torch promises, and what not: a difference there is `unsupported`, whatever it looks like.
 
-Not promised are four kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
-torch function whose name begins with an underscore), control flow that torch calls a prototype, where it raises, and
+Not promised are five kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
+torch function whose name begins with an underscore), control flow that torch calls a prototype, where it raises,
+autograd saying that what was written before the backward is what the compiled graph saved and eager's did not, and
 dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of
 `torch.func.vjp`, or Python that autograd's graph of an eager forward calls (a checkpoint's).
 Of what eager raises some errors are promised.
@@ -13,16 +14,20 @@ import re
 
 from fuzzer.judgement.trial import Raised
 from fuzzer.language.ops import OPS
-from fuzzer.language.program import Program, Region, statements
+from fuzzer.language.program import Program, Region, between, statements
 from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import SETTINGS
+
+# What raises where the Function of a compiled graph unpacks what it saved (torch 2.11 to 2.15): it was overwritten.
+_SAVED = r"RuntimeError < (_compiled_backward < )?backward < apply"
 
 
 def why_unsupported(program: Program, pattern: str) -> str:
     """Why torch promises nothing of a program that differs with this pattern; "" where it does.
 
-    "setting NAME", "operator NAME", "region NAME", "route NAME with dynamic sizes", "route NAME over an eager forward".
+    "setting NAME", "operator NAME", "region NAME", "what a compiled graph saves", "route NAME with dynamic sizes",
+    "route NAME over an eager forward".
     """
     of_tests = {s.name for s in SETTINGS if not s.promised}
     for name, _ in program.settings:
@@ -35,6 +40,8 @@ def why_unsupported(program: Program, pattern: str) -> str:
     for s in statements(program.body):
         if " < " in pattern and isinstance(s, Region) and s.kind in REGIONS and REGIONS[s.kind].prototype:
             return f"region {s.kind}"
+    if between(program) and re.match(_SAVED, pattern):
+        return "what a compiled graph saves"
     untraced = pattern.startswith(("Unsupported", "TorchRuntimeError < unimplemented"))
     route, options = ROUTES[program.route.name], dict(program.route.options)
     if untraced and route.joint and route.torch_compile and options.get("dynamic"):

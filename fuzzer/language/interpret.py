@@ -30,7 +30,9 @@ from fuzzer.language.program import (
     Statement,
     TensorType,
     Value,
+    between,
     extent,
+    function_body,
     may_alias,
     outer_reads,
     walk,
@@ -142,15 +144,33 @@ def to_source(program: Program, name: str = "f") -> str:
     """The program as a Python function of its leaves that returns the tuple of its outputs."""
     outputs = [o.value for o in program.outputs]
     head = f"def {name}({', '.join(leaf.name for leaf in program.leaves)}):"
-    found = written(program.body, outputs)
+    found = written(function_body(program), outputs)
     body = regions.indented([*found.lines, f"return ({', '.join(outputs)}{',' * bool(outputs)})"])
     return "\n".join([*found.above, head, *body]) + "\n"
 
 
 def to_function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
     """The program as a Python function: one positional argument a leaf, the outputs as a tuple."""
+    return _made(to_source(program), "f")
+
+
+def write_between(program: Program) -> list[str]:
+    """The lines that are run once the function has returned and before the backward."""
+    late = between(program)
+    return [] if late is None else written((late,), ()).lines
+
+
+def run_between(program: Program, values: dict[str, torch.Tensor]) -> None:
+    """Run on these leaves and outputs what the program does before the backward."""
+    if lines := write_between(program):
+        source = "\n".join([f"def between({', '.join(values)}):", *regions.indented(lines)])
+        _made(source, "between")(*values.values())
+
+
+def _made(source: str, name: str) -> Callable[..., Any]:
+    """The function that this source defines under that name."""
     # within a function: dynamo looks for what is global in the module of that name
-    inside = regions.indented([*to_source(program).splitlines(), "return f"])
+    inside = regions.indented([*source.splitlines(), f"return {name}"])
     space = {**_NAMESPACE, "__name__": __name__}
     exec(compile("\n".join(["def made():", *inside]), "<program>", "exec"), space)
     return space["made"]()
@@ -165,7 +185,8 @@ def value_recipes(program: Program, device: str = "cpu", numel: int = 4096) -> d
     family = may_alias(program)
     overwritten = set[str]().union(*(family[target] for node in program.nodes if (target := writes(node))))
     bound = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
-    hidden = _hidden(program.body, {output.value for output in program.outputs})
+    hidden = _hidden(function_body(program), {output.value for output in program.outputs})
+    hidden |= {name for node in walk(program.body[len(function_body(program)) :]) for name in node.outs}
     names = [name for name in bound if name not in overwritten | hidden]
     everything = replace(program, outputs=tuple(map(Output, names)))
     with regions.ambient(program, device.split(":")[0]):

@@ -181,6 +181,7 @@ class Region:
 
 
 Statement = Node | Region
+BETWEEN = "between"  # the kind of region whose statements are no part of the function: `between`
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,18 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
+def between(program: Program) -> Region | None:
+    """What the program does once its function has returned, before the backward: its last statement, if it is such a
+    region. It reads leaves and outputs, and nothing of it is returned."""
+    last = program.body[-1] if program.body else None
+    return last if isinstance(last, Region) and last.kind == BETWEEN else None
+
+
+def function_body(program: Program) -> tuple[Statement, ...]:
+    """The statements that the program's function consists of."""
+    return program.body if between(program) is None else program.body[:-1]
+
+
 def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
     """The body with every node changed, or dropped where `change` gives None. Emptied regions go too."""
     found: list[Statement] = []
@@ -325,11 +338,15 @@ def may_alias(program: Program) -> dict[str, set[str]]:
 def needed_by_outputs(program: Program) -> tuple[set[tuple[str, ...]], set[str]]:
     """(results of the nodes, names) that the outputs need.
 
-    An in-place node whose result is not read is needed while a later statement reads what may share its memory.
+    An in-place node whose result is not read is needed while a later statement reads what may share its memory, and all
+    that the program does before the backward is.
     """
-    family = may_alias(program)
+    family, late = may_alias(program), between(program)
     live = {output.value for output in program.outputs}
     kept: set[tuple[str, ...]] = set()
+    for node in walk(late.body) if late else ():
+        kept.add(node.outs)
+        live.update(node.uses)
     for node in reversed(program.nodes):
         target = writes(node)
         if not live.isdisjoint(node.outs) or (target is not None and not live.isdisjoint(family[target])):
@@ -340,20 +357,21 @@ def needed_by_outputs(program: Program) -> tuple[set[tuple[str, ...]], set[str]]
 
 
 def written_leaves(program: Program) -> list[str]:
-    """The leaves that in-place nodes may write to, in order; those that require grad cannot be among them."""
-    family = may_alias(program)
-    targets = [target for node in program.nodes if (target := writes(node)) is not None]
-    return [
-        leaf.name
-        for leaf in program.leaves
-        if not leaf.requires_grad and any(leaf.name in family[target] for target in targets)
-    ]
+    """The leaves that in-place nodes may write to, in order; those that require grad only before the backward."""
+    family, late = may_alias(program), between(program)
+
+    def shown(nodes: Iterable[Node]) -> set[str]:
+        return set[str]().union(*(family[target] for node in nodes if (target := writes(node)) is not None))
+
+    anywhere, before_backward = shown(program.nodes), shown(walk(late.body) if late else ())
+    return [leaf.name for leaf in program.leaves
+            if leaf.name in (before_backward if leaf.requires_grad else anywhere)]  # fmt: skip
 
 
 def _check(program: Program) -> None:
     """Raise `ProgramError` where an invariant of the module's docstring does not hold."""
     bound: dict[str, Leaf | Node] = {}
-    dead: set[str] = set()
+    dead: set[str | None] = set()
     returned: set[str] = set()
 
     def bind(name: str, where: str, by: Leaf | Node) -> None:
@@ -407,6 +425,8 @@ def _check(program: Program) -> None:
 
     _check_each("leaves", program.leaves, check_leaf)
     _check_each("nodes", program.nodes, check_node)
+    late = between(program)
+    dead -= {writes(node) for node in walk(late.body)} if late else set()  # returned before that
     _check_each("outputs", program.outputs, check_output)
 
 

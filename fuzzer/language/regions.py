@@ -15,7 +15,18 @@ import torch
 
 from fuzzer.language.errors import UsageError
 from fuzzer.language.private import config_module
-from fuzzer.language.program import Attributes, Dtype, Program, Region, Value, statements
+from fuzzer.language.program import (
+    BETWEEN,
+    Attributes,
+    Dtype,
+    Program,
+    Region,
+    Value,
+    between,
+    outer_reads,
+    statements,
+    walk,
+)
 from fuzzer.language.settings import exists
 from fuzzer.language.text import show_value
 from fuzzer.language.values import TORCH_DTYPES
@@ -318,6 +329,8 @@ REGIONS: dict[str, RegionSpec] = {
     "map": _control(_map, 1, 0.02),
     "scan": _control(_scan, 2, 0.02, attributes={"reverse": (False, True)}, carries=True),
     "while_loop": _control(_while_loop, 1, 0.02, attributes={"times": (2, 3, 1)}, carries=True),
+    # drawn with histories of memory; a compiled graph may save what eager does not, and say that it was overwritten
+    BETWEEN: RegionSpec(_write_no_grad, 0.04, context=lambda region: torch.no_grad(), tells=True, holds=()),
     # the last, so that it is drawn around all others; kept as seldom as autocast
     "ambient_autocast": RegionSpec(
         _write_statements,
@@ -361,6 +374,20 @@ def ambient_region(program: Program) -> Region | None:
     if (found and program.body != (found[0],)) or len(found) > 1:
         raise UnknownRegion(f"region {found[-1].kind} stands around all statements, once")
     return found[0] if found else None
+
+
+def check_between(program: Program) -> None:
+    """Raise UnknownRegion where a region of what is done before the backward stands elsewhere than at the end, reads
+    what the function does not return, or binds what is returned."""
+    late, returned = between(program), {output.value for output in program.outputs}
+    if any(isinstance(s, Region) and s.kind == BETWEEN and s is not late for s in statements(program.body)):
+        raise UnknownRegion(f"region {BETWEEN} stands at the end of a program, once")
+    if late is None:
+        return
+    if unknown := set(outer_reads(late.body)) - returned - {leaf.name for leaf in program.leaves}:
+        raise UnknownRegion(f"region {BETWEEN} reads leaves and outputs, not {min(unknown)}")
+    if bound := returned.intersection(name for node in walk(late.body) for name in node.outs):
+        raise UnknownRegion(f"region {BETWEEN} gives nothing that is returned, such as {min(bound)}")
 
 
 def write_call(program: Program, call: str) -> list[str]:

@@ -24,18 +24,18 @@ def untied(leaf: object, generator: torch.Generator, step: Step, order: int = 0)
     """
     if not isinstance(leaf, torch.Tensor) or leaf.is_complex():
         return leaf
-    whole, leaf = not leaf.dtype.is_floating_point, leaf.double()
+    given = leaf.double()
     if order:
-        places = torch.arange(leaf.numel(), dtype=leaf.dtype, device=leaf.device).reshape(leaf.shape)
-        drawn = order * (2 * places / max(leaf.numel(), 1) - 1)
+        places = torch.arange(given.numel(), dtype=given.dtype, device=given.device).reshape(given.shape)
+        drawn = order * (2 * places / max(given.numel(), 1) - 1)
     else:
-        drawn = torch.empty_like(leaf).uniform_(-1.0, 1.0, generator=generator)
-    if whole:
-        return leaf + drawn * _APART
+        drawn = torch.empty_like(given).uniform_(-1.0, 1.0, generator=generator)
+    if not leaf.dtype.is_floating_point:
+        return given + drawn * _APART
     wide = any(ref.dtype.to_real() == torch.float64 for ref in step.inputs if is_rounded(ref))
-    told = leaf + drawn * (leaf.abs() * (2**-48 if wide else 2**-30) + 2**-1000)
-    told = torch.where(torch.isinf(leaf), torch.sign(leaf) * _INFINITE * (1.25 + drawn / 8), told)
-    return torch.where(torch.isnan(leaf), _NAN * (1.25 + drawn / 8), told) if kernel(step).nan_is_largest else told
+    told = given + drawn * (given.abs() * (2**-48 if wide else 2**-30) + 2**-1000)
+    told = torch.where(torch.isinf(given), torch.sign(given) * _INFINITE * (1.25 + drawn / 8), told)
+    return torch.where(torch.isnan(given), _NAN * (1.25 + drawn / 8), told) if kernel(step).nan_is_largest else told
 
 
 def tied(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

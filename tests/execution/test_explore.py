@@ -9,6 +9,7 @@ from fuzzer.execution.explore import draw_program, program_task
 from fuzzer.execution.messages import Task
 from fuzzer.judgement.oracles import ORACLES
 from fuzzer.language.ops import OPS
+from fuzzer.language.program import writes
 from fuzzer.language.text import show
 from tests.execution.light import LIGHT
 
@@ -35,9 +36,16 @@ def test_the_share_that_is_judged_before_code_is_chosen_by_seed_and_number_alone
 def test_a_program_by_cells_holds_the_ops_that_its_number_is_asked_for() -> None:
     task = Task(seed=3, cells=True)
     wishes = Wishes({name: spec for name, spec in OPS.items() if spec.family != "complex"}, task.limits, task.seed)
+    numbers = [*range(7), *range(8, 13)]  # the eighth is asked for nothing
     asked = [{wish.op for wish in wishes.of(number)} for number in range(12)]
-    programs = [draw_program(task, number) for number in range(12)]
+    programs = [draw_program(task, number) for number in numbers]
     held = [{node.op for node in program.nodes} for program in programs]
     assert sum(len(a & h) for a, h in zip(asked, held, strict=True)) >= 0.9 * sum(map(len, asked))
     assert show(draw_program(task, 4)) == show(programs[4]) != show(draw_program(task, 4, attempt=1))
     assert show(draw_program(replace(task, cells=False), 4)) != show(programs[4])
+
+
+def test_one_program_in_eight_by_cells_is_drawn_as_it_comes_and_often_with_a_history_of_memory() -> None:
+    task = Task(seed=3, cells=True)
+    programs = [draw_program(task, number) for number in range(7, 200, 8)]
+    assert sum(any(map(writes, p.nodes)) for p in programs) >= len(programs) / 3

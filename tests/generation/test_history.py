@@ -11,7 +11,9 @@ from fuzzer.generation.history import draw_history
 from fuzzer.generation.knobs import Knobs
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import Limits
-from fuzzer.language.program import Program, writes
+from fuzzer.language.program import Program, between, walk, writes
+from fuzzer.language.routes import route_of
+from fuzzer.language.text import parse, show
 from tests.drawn import drawn
 from tests.language.ops.test_inplace import storages
 
@@ -80,3 +82,21 @@ def several_writes(p: Program) -> bool:
 def test_some_programs_write_one_memory_more_than_once() -> None:
     programs = drawn([f"history/{n}" for n in range(40)], knobs=Knobs(histories=1.0))
     assert sum(map(several_writes, programs)) >= 4
+
+
+def test_some_programs_write_to_memory_between_forward_and_backward() -> None:
+    """Leaves and outputs, some of them through a view; some of what eager saved, which its backward then refuses."""
+    programs = [p for p in drawn([f"between/{n}" for n in range(500)]) if between(p)]
+    assert len(programs) >= 8
+    late = [tuple(walk(region.body)) for p in programs if (region := between(p))]
+    assert all(writes(nodes[-1]) for nodes in late)
+    assert 0 < sum(len(nodes) == 2 for nodes in late) < len(late)
+    assert 0 < sum(nodes[0].uses[0].startswith("x") for nodes in late) < len(late)
+    for p in programs:
+        route_of(p)
+        assert parse(show(p)) == p
+
+
+def test_nothing_comes_between_the_directions_of_one_graph() -> None:
+    programs = drawn([f"between/{n}" for n in range(100)], routes=("vjp",))
+    assert not any(map(between, programs))

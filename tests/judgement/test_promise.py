@@ -20,6 +20,7 @@ v0 = relu(x0)
 backward(v0, cotangent(f32[4]))
 """
 SCAN = PLAIN.replace("v0 = relu(x0)", "x1 = leaf(f32[()])\nwith scan(x1, x0):\n    v0 = mul(x1, x0)")
+LATER = PLAIN.replace("backward(", "with between():\n    v1 = exp_(x0)\nbackward(")
 KNOB = 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("autograd"'
 VJP = 'route("vjp", dynamic=True'
 OF_EAGER = ('route("autograd"', 'route("compiled_autograd", eager_forward=True')
@@ -36,6 +37,10 @@ UNTRACED = "TorchRuntimeError < unimplemented < <lambda> < _wrap_graph_break"
         (SCAN, "RuntimeError < _check_alias_and_mutation < scan_functionalize", "region scan"),
         (SCAN, "scattered", ""),
         (SCAN.replace("scan(x1, x0)", "vmap(x1)"), "RuntimeError < _check_alias_and_mutation", ""),
+        (LATER, "RuntimeError < _compiled_backward < backward < apply_boxed", "what a compiled graph saves"),
+        (LATER, "RuntimeError < backward < apply < _engine_run_backward", "what a compiled graph saves"),
+        (LATER, "RuntimeError < _compiled_forward < forward", ""),
+        (PLAIN, "RuntimeError < _compiled_backward < backward < apply_boxed", ""),
         (PLAIN.replace('route("autograd"', VJP), UNTRACED, "route vjp with dynamic sizes"),
         (PLAIN.replace('route("autograd"', VJP), "Unsupported < call", "route vjp with dynamic sizes"),
         (PLAIN.replace('route("autograd"', VJP), "KeyError < call", ""),

@@ -15,7 +15,7 @@ from fuzzer.generation.dry_run import eager_values
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.infer import IllTyped, check_cotangents, infer, type_of
 from fuzzer.language.interpret import materialise, to_function, to_source, value_recipes
-from fuzzer.language.program import Program, Region, Route, map_nodes, statements, substitute_operands
+from fuzzer.language.program import BETWEEN, Program, Region, Route, map_nodes, statements, substitute_operands
 from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import write_function
@@ -89,7 +89,7 @@ def compared(program: Program, backend: str) -> tuple[str, str]:
 
 
 def test_every_kind_of_body_has_a_case() -> None:
-    assert {"autocast", "no_autocast", "ambient_autocast", "checkpoint", *BODIES} == set(REGIONS)
+    assert {"autocast", "no_autocast", "ambient_autocast", "checkpoint", BETWEEN, *BODIES} == set(REGIONS)
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), TEXTS, ids=KINDS)

@@ -16,10 +16,11 @@ from fuzzer.execution.pipeline import report_program, run_reference
 from fuzzer.execution.pool import Pool
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.errors import UsageError
 from fuzzer.language.infer import IllTyped, infer
-from fuzzer.language.interpret import to_source
+from fuzzer.language.interpret import materialise, to_source
 from fuzzer.language.ops import OPS
-from fuzzer.language.program import Program, Region, Route, statements, walk
+from fuzzer.language.program import Program, Region, Route, statements, walk, written_leaves
 from fuzzer.language.regions import REGIONS, UnknownRegion, ambient_settings
 from fuzzer.language.routes import ROUTES, UnknownRoute, route_of
 from fuzzer.language.text import parse, show
@@ -302,3 +303,72 @@ def test_programs_for_two_devices_hold_no_op_that_is_another_on_each() -> None:
 
     assert for_devices("cpu") == set(ops)
     assert for_devices("cuda") == {name for name, spec in ops.items() if spec.portable}
+
+
+LATER = """program(1)
+route("autograd")
+x0 = leaf(f32[3, 4], seed=1)
+x1 = leaf(f32[3, 4], seed=2)
+v0 = add(x0, x1)
+v1 = exp(v0)
+with between():
+    v2 = narrow(x0, dim=0, start=0, length=1)
+    v3 = mul_scalar_(v2, other=2.0)
+    v4 = neg_(v0)
+returns(v0)
+backward(v1, cotangent(f32[3, 4], seed=3))
+"""
+
+
+def test_what_comes_between_forward_and_backward_is_no_part_of_the_function() -> None:
+    program = parse(LATER)
+    assert show(program) == LATER
+    assert "mul" not in to_source(program)
+    assert written_leaves(program) == ["x0"]
+    for route in ("autograd", "backward_twice", "compiled_autograd"):
+        lines = [line.strip() for line in ROUTES[route].script.write(replace(program, route=Route(route)))]
+        at = lines.index("v0, v1 = f(x0, x1)")
+        assert lines[at + 1 : at + 5] == [
+            "with torch.no_grad():",
+            "v2 = torch.narrow(x0, dim=0, start=0, length=1)",
+            "v3 = v2.mul_(other=2.0)",
+            "v4 = v0.neg_()",
+        ]
+
+
+def test_what_comes_between_shows_in_leaves_and_outputs_and_not_in_gradients() -> None:
+    trial = run_reference(parse(LATER), Task(place=Place(EAGER, EAGER)), Journal(None))
+    seen, plain = trial.named(trial.reference), materialise(parse(LATER).leaves)
+    x0, x1 = plain["x0"].detach(), plain["x1"].detach()
+    assert torch.equal(seen["v0"], -(x0 + x1))
+    assert torch.equal(seen["x0"], torch.cat([x0[:1] * 2, x0[1:]]))
+    assert torch.equal(seen["x0.grad"], seen["x1.grad"])
+    assert torch.equal(seen["v1"], (x0 + x1).exp())
+
+
+@pytest.mark.parametrize("route", ["autograd", "backward_twice", "compiled_autograd"])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_comes_between_agrees_and_both_sides_refuse_what_was_saved(route: str, backend: str) -> None:
+    program = replace(parse(LATER), route=Route(route))
+    assert judged(program, backend) == ("agree", "")
+    saved = parse(LATER.replace("neg_(v0)", "neg_(v1)"))
+    verdict, why = judged(replace(saved, route=Route(route)), backend)
+    assert (verdict, "modified by an inplace operation" in why) == ("rejected", True)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("returns(v0)\n", ""), "reads leaves and outputs, not v0"),
+        (("backward(v1, cot", "returns(v3)\nbackward(v1, cot"), "gives nothing that is returned, such as v3"),
+        (("returns(v0)\nbackward(v1", "v5 = sin(v1)\nreturns(v0)\nbackward(v5"), "stands at the end of a program"),
+        (('"autograd"', '"vjp"'), "route vjp cannot hold a region between"),
+        (('"autograd"', '"accumulate"'), "route accumulate cannot hold a region between"),
+    ],
+)
+def test_what_comes_between_stands_at_the_end_and_reads_what_is_there(change: tuple[str, str], told: str) -> None:
+    text = LATER.replace(*change)
+    if "v5" in text:
+        text = text.replace("    v4 = neg_(v0)\n", "")
+    with pytest.raises(UsageError, match=told):
+        route_of(parse(text))

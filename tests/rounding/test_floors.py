@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fuzzer.language import interpret, routes
-from fuzzer.language.program import Program
+from fuzzer.language.program import Program, between
 from fuzzer.language.text import show
 from fuzzer.rounding.floors import FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model
 from fuzzer.rounding.record import Recorder
@@ -70,7 +70,7 @@ def _apart(value: torch.Tensor, reference: torch.Tensor, limit: torch.Tensor) ->
 def test_eager_lies_inside_its_own_floor(block: int) -> None:
     told, looked = [], 0
     numbers = range(block * PROGRAMS // 5, (block + 1) * PROGRAMS // 5)
-    for program in drawn([f"floor/{number}" for number in numbers]):
+    for program in (p for p in drawn([f"floor/{number}" for number in numbers]) if not between(p)):
         with suppress(Unreplayable):
             suspects = outside(program)
             looked += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Program, Region, Route, statements
-from fuzzer.language.regions import REGIONS, ambient_region
+from fuzzer.language.regions import REGIONS, ambient_region, check_between
 from fuzzer.language.routes.spec import Call, Compile, Results, RouteSpec, gradient_leaves, no_compile, no_phase
 from fuzzer.language.settings import Setting
 
@@ -82,6 +82,7 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
         if isinstance(region, Region) and region.kind in REGIONS and region.kind not in spec.regions:
             raise UnknownRoute(f"route {program.route.name} cannot hold a region {region.kind}")
     ambient_region(program)
+    check_between(program)
     return spec, {**spec.options, **options}
 
 

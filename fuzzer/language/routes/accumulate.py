@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from fuzzer.language.program import Program
-from fuzzer.language.regions import indented
+from fuzzer.language.program import BETWEEN, Program
+from fuzzer.language.regions import REGIONS, indented
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
 from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
@@ -33,6 +33,7 @@ ROUTE = RouteSpec(
     weight=0.08,
     options={"dynamic": False},
     inert=(CUDA_GRAPHS,),
+    regions=tuple(kind for kind in REGIONS if kind != BETWEEN),  # a second forward would not find what the first did
     writes_leaves=False,
     times=2,
 )

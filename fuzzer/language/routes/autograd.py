@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 
 from fuzzer.language.program import Program
-from fuzzer.language.regions import indented, write_call
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, differentiated_outputs, gradient_leaves
-from fuzzer.language.routes.writing import Script, compiled_f, input_names, write_results
+from fuzzer.language.routes.writing import Script, compiled_f, input_names, write_forward, write_results
 
 
 def run(call: Call) -> Results:
     call.phase("forward")
     with call.ambient():
         outputs = call.compile(call.function)(*call.leaves.values())
+    call.between(outputs)
     call.phase("backward")
     names = gradient_leaves(call.program)
     leaves = [call.leaves[name] for name in names]
@@ -30,7 +30,7 @@ def write(program: Program) -> list[str]:
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
     text = [
         f"def gradients({', '.join(['f', *names])}):",
-        *indented(write_call(program, f"{', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})")),
+        *write_forward(program),
     ]
     if wanted and seeded:
         given = f"[{', '.join(seeded)}], [{', '.join(wanted)}], [{', '.join(names[len(leaves) :])}]"

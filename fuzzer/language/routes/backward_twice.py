@@ -21,6 +21,7 @@ def run(call: Call) -> Results:
         call.phase("forward")
         with call.ambient():
             outputs = call.compile(call.function)(*call.leaves.values())
+        call.between(outputs)
         call.phase("backward")
         for _ in range(2):
             torch.autograd.backward(

@@ -25,6 +25,7 @@ def run(call: Call) -> Results:
         call.phase("forward")
         with call.ambient():
             outputs = (call.function if eager else call.compile(call.function))(*call.leaves.values())
+        call.between(outputs)
         call.phase("backward")
         torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
     return accumulated(call, outputs)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from fuzzer.language.interpret import run_between
 from fuzzer.language.program import Attributes, Program
 from fuzzer.language.regions import REGIONS, ambient
 from fuzzer.language.routes.writing import Script
@@ -48,6 +49,11 @@ class Call:
         """What is in force while the function is called, and nowhere else."""
         device = next((leaf.device.type for leaf in self.leaves.values()), "cpu")
         return ambient(self.program, device)
+
+    def between(self, outputs: Sequence[torch.Tensor]) -> None:
+        """What the program does once its function has returned these, before the backward."""
+        names = [output.value for output in self.program.outputs]
+        run_between(self.program, self.leaves | dict(zip(names, outputs, strict=True)))
 
     def once(self, make: Callable[[Call], _T]) -> _T:
         """make(self) the first time, then what it gave: a second run finds the same function, and that compiled."""

@@ -8,14 +8,14 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from fuzzer.language.program import Program
+from fuzzer.language.program import BETWEEN, Program
 from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, gradient_leaves
 from fuzzer.language.routes.writing import input_names, write_results
 
 # torch.func has no saved-tensor hooks, which checkpoint is made of, and dynamo no vjp of control flow.
-# What is in force while `step` is called would be so for both directions.
-REGIONS_HELD = tuple(kind for kind in REGIONS if kind not in ("checkpoint", "ambient_autocast", *CONTROL))
+# What is in force while `step` is called would be so for both directions, and nothing comes between them.
+REGIONS_HELD = tuple(kind for kind in REGIONS if kind not in ("checkpoint", "ambient_autocast", BETWEEN, *CONTROL))
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

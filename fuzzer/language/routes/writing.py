@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fuzzer.language.interpret import written
-from fuzzer.language.program import Program, written_leaves
+from fuzzer.language.interpret import write_between, written
+from fuzzer.language.program import Program, function_body, written_leaves
 from fuzzer.language.regions import indented, write_call
 
 WIDTH = 110
@@ -42,7 +42,7 @@ def input_names(program: Program) -> list[str]:
 def write_function(program: Program) -> list[str]:
     """`f`, of the leaves; it returns the outputs."""
     outputs = [output.value for output in program.outputs]
-    found = written(program.body, outputs)
+    found = written(function_body(program), outputs)
     body = [f"    {_as_written(line)}" for line in found.lines]
     last = f"    {outputs[0]} = "
     if len(outputs) == 1 and body and body[-1].startswith(last):
@@ -69,6 +69,13 @@ def write_results(program: Program, wanted: list[str]) -> str:
     return "{\n" + "".join(f"        {pair},\n" for pair in pairs) + "    }"
 
 
+def write_forward(program: Program) -> list[str]:
+    """The lines of `gradients` that call the function, and what comes before the backward."""
+    outputs, leaves = [o.value for o in program.outputs], [leaf.name for leaf in program.leaves]
+    late = [_as_written(line) for line in write_between(program)]
+    return indented([*write_call(program, f"{', '.join(outputs)} = f({', '.join(leaves)})"), *late])
+
+
 def write_into_grad(program: Program, name: str, run: Callable[[list[str], str], list[str]]) -> list[str]:
     """A function of f and the inputs that leaves the gradients in `.grad`; run(lines of the forward, backward) gives
     its lines."""
@@ -76,7 +83,7 @@ def write_into_grad(program: Program, name: str, run: Callable[[list[str], str],
     leaves = [leaf.name for leaf in program.leaves]
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
-    call = indented(write_call(program, f"{', '.join(o.value for o in program.outputs)} = f({', '.join(leaves)})"))
+    call = write_forward(program)
     pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
     lines = run(call, pull) if wanted and seeded else call
     if wanted and seeded:
