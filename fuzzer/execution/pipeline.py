@@ -23,6 +23,7 @@ from fuzzer.execution.observe import Side, observe
 from fuzzer.execution.units import NotBuilt
 from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.draft import Rejected
+from fuzzer.judgement.comparison import judge_tensors
 from fuzzer.judgement.oracles import about_bare, detectable, differing_tensors, errors_agree, verdicts
 from fuzzer.judgement.promise import promised_error
 from fuzzer.judgement.trial import PENDING, RAN, UNCOMPILED, Observation, Subject, Trial
@@ -30,7 +31,7 @@ from fuzzer.language import routes
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.infer import IllTyped, check_draws
 from fuzzer.language.private import output_code, reset_compiler, without_part
-from fuzzer.language.program import Attributes, Program
+from fuzzer.language.program import Attributes, Program, between, function_body
 from fuzzer.language.regions import UnknownRegion
 from fuzzer.language.settings import UnknownSetting, in_force, shown_before_code, without_choices
 from fuzzer.language.text import show
@@ -297,7 +298,21 @@ def report_refused(program: Program, task: Task, journal: Journal, error: Except
     trial = Trial(program, task.place, error.seen, Observation(PENDING), final=task.final)
     trial.subject = Compiled(program, task, journal).observe()
     found = errors_agree(trial)
-    return refused if found is None else replace(refused, rejected="", verdicts=(found,))
+    if found is None or (between(program) and _saved_otherwise(program, task, journal, trial.subject)):
+        return refused
+    return replace(refused, rejected="", verdicts=(found,))
+
+
+def _saved_otherwise(program: Program, task: Task, journal: Journal, seen: Observation) -> bool:
+    """Whether a side that ran has the gradients of the program without what that does before the backward: what it
+    saved is not what was overwritten, and so there was nothing to refuse."""
+    try:
+        trial = run_reference(replace(program, body=function_body(program)), task, journal)
+        trial.subject = replace(seen, written={})
+        with torch.no_grad():
+            return not any(judge_tensors(trial, [name for name in trial.targets if name.endswith(".grad")]))
+    except REFUSED:
+        return False
 
 
 def report_program(program: Program, task: Task, journal: Journal, on_judged: OnJudged = keep_report) -> Report:

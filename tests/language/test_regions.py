@@ -372,3 +372,22 @@ def test_what_comes_between_stands_at_the_end_and_reads_what_is_there(change: tu
         text = text.replace("    v4 = neg_(v0)\n", "")
     with pytest.raises(UsageError, match=told):
         route_of(parse(text))
+
+
+OVERWRITTEN = """program(1)
+route("autograd")
+x0 = leaf(f32[3, 3], requires_grad=False, seed=1)
+x1 = leaf(f32[3, 3], seed=2)
+v0 = mm(x0, x1)
+with between():
+    v1 = neg_(x0)
+backward(v0, cotangent(f32[3, 3], seed=3))
+"""
+
+
+def test_what_eager_refuses_is_told_where_the_compiled_gradient_is_of_what_was_written() -> None:
+    """pytorch #197887: a saved view of an input does not share its version. relu's backward needs a mask alone."""
+    assert judged(parse(OVERWRITTEN), "inductor") == ("raises", "")
+    masked = OVERWRITTEN.replace("mm(x0, x1)", "relu(x1)").replace("neg_(x0)", "neg_(v0)")
+    verdict, why = judged(parse(masked), "aot_eager_decomp_partition")
+    assert (verdict, "modified by an inplace operation" in why) == ("rejected", True)
