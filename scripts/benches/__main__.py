@@ -42,6 +42,7 @@ from benches.hostile import hostile_command
 from benches.injection import injection_command
 from benches.ledger import ledger_command
 from benches.pictures import pictures_command
+from benches.rates import rates_command
 from benches.scale import scale_command
 from fuzzer.campaign.plan import BLIND, STAGED
 from fuzzer.coverage.lines import recorded_share
@@ -446,6 +447,7 @@ def stages_command(
 
 main.add_command(reach.reach_command)
 main.add_command(cells_command)
+main.add_command(rates_command)
 main.add_command(derivatives_command)
 
 _TABLE = {"program": 22, "after": 6, "level": 5, "there": 5, "repro": 5, "theirs": 6, "ours": 5, "nodes": 5, "lines": 5,
