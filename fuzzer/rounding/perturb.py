@@ -43,7 +43,7 @@ from fuzzer.rounding.choices import shuffled, signed, tied, untied
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import Evaluation, Hidden, Kernel
 from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dtypes, representable, underflow
-from fuzzer.rounding.scalars import round_to
+from fuzzer.rounding.scalars import on_grid, round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
 
 
@@ -73,6 +73,8 @@ class Rounder:
         self.pivots_lost = seed % 8 == 1
         self.narrow_scalars = seed % 4 < 2  # read in the tensors' dtype
         self.order = {3: 1, 7: -1}.get(seed % 8, 0)  # of equal elements
+        # results are the nearest numbers of their dtype and nothing else moves: what rounding makes equal, or whole, is so
+        self.nearest = seed % 8 == 2 and not consistent
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 
     def noise(self, value: torch.Tensor) -> torch.Tensor:
@@ -93,6 +95,8 @@ class Rounder:
         row = kernel(step)
         if ties(step):
             return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator, step, self.order))
+        if self.nearest:
+            return args, kwargs
         if number in self.found.chains:
             args = self._one_of_many(number, step, args)
         if row.contracts and not self.consistent:
@@ -253,7 +257,7 @@ class Rounder:
 
     def _reread(self, row: Kernel, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """exp(x - max) / sum where a fused multiply-add rounds the first x otherwise than those of max and sum."""
-        if row.rereads is None or self.consistent:
+        if row.rereads is None or self.consistent or self.nearest:
             return values
         return [row.rereads(values[0], self.apart.nan_to_num(0.0, 0.0, 0.0))]
 
@@ -291,6 +295,8 @@ class Rounder:
         step_size = (size * unit).clamp_min(least)
         if normwise or isinstance(hidden, torch.Tensor) or hidden:
             step_size = step_size + hidden + normwise
+        if self.nearest:
+            return on_grid(value, ref.dtype)
         moved = value + step_size * self.scale * self._draw(value, ref.dtype)
         moved = torch.where(self._unmoved(step, ref, value, hidden, alone), value, moved)
         if normwise and self.pivots_lost:  # a pivot no larger than its error, of the operand and its own, may be 0

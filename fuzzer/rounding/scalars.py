@@ -20,6 +20,12 @@ def round_to(value: float, dtype: torch.dtype) -> float:
     return float(torch.tensor(value, dtype=torch.float64).to(dtype))
 
 
+def on_grid(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The nearest numbers of a dtype to those of a float64 tensor; itself where that is beyond the dtype's range."""
+    rounded = value.to(dtype).double()
+    return torch.where(torch.isfinite(rounded) & ((rounded != 0) | (value == 0)), rounded, value)
+
+
 def eager_reading(step: Step, value: float, dtype: torch.dtype, devices: Sequence[str]) -> torch.dtype | None:
     """The dtype in which the kernel reads this scalar beside tensors of `dtype`: that or float32.
 

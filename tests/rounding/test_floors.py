@@ -15,6 +15,7 @@ from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Unreplayable
 from tests.drawn import drawn
 from tests.rounding.modelled import (
+    BF16,
     F32,
     FINAL_REPLICAS,
     FIRST_FACTOR,
@@ -107,6 +108,20 @@ def test_a_position_of_many_equal_elements_is_not_judged_and_one_alone_is() -> N
     spread = model.spread(8)
     lacking = spread.lack(0, torch.arange(300.0).double() - 300)  # nowhere
     assert lacking.tolist() == [True] + [False] * 299
+
+
+def test_what_rounding_makes_equal_or_whole_is_so_in_a_replica() -> None:
+    """Equal maxima share a gradient, a number equals the one that was rounded to it, a base has a whole power."""
+    x = torch.full((54,), 1e-4, dtype=BF16).cumsum(0)
+    for run in (
+        gradient(lambda t: torch.nn.functional.logsigmoid(t).amax()),
+        lambda t: [(t + 1 == torch.ones_like(t)).float()],
+        lambda t: [torch.full_like(t, -2.0).pow(t + 1)],
+    ):
+        model, seen = modelled(run, x)
+        spread = model.spread(8, scale=SCALE)
+        for value, r, limit in zip(seen, spread.reference, spread.floor(FIRST_FACTOR), strict=True):
+            assert not bool(_apart(value.double(), r, limit).any())
 
 
 def test_no_floor_of_a_later_look_is_lower() -> None:
