@@ -117,7 +117,7 @@ class Forward:
         """The derivative by forward-mode AD; None where an operation has none."""
         with forward_ad.dual_level():
             initial = {n: widened(flat) for n, flat in self.trace.initial.items()}
-            initial |= {n: forward_ad.make_dual(initial[n].clone(), d) for n, d in direction.items()}
+            initial |= {n: forward_ad.make_dual(initial[n].clone(), d.clone()) for n, d in direction.items()}
             replay = Replay(replace(self.trace, initial=initial), device=self.device)
             try:
                 tangents = [forward_ad.unpack_dual(replay.run().value(out)).tangent for out in self.outputs[:1]]

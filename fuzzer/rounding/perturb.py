@@ -73,7 +73,7 @@ class Rounder:
         self.pivots_lost = seed % 8 == 1
         self.narrow_scalars = seed % 4 < 2  # read in the tensors' dtype
         self.order = {3: 1, 7: -1}.get(seed % 8, 0)  # of equal elements
-        # results are the nearest numbers of their dtype and nothing else moves: what rounding makes equal, or whole, is so
+        # results are the nearest numbers of their dtype and nothing else moves: what rounding makes equal is so
         self.nearest = seed % 8 == 2 and not consistent
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 

@@ -282,3 +282,13 @@ def test_quotients_that_contradict_each_other_do_not_settle() -> None:
     assert settled([float(i % 2) for i in range(13)], (2, 4), 0.0).error >= 0.5
     assert settled([math.nan] * 13, (2, 4), 0.0).error == math.inf
     assert settled([3.0] * 13, (1, 2), 0.0) == settled([3.0] * 13, (2, 4), 0.0)
+
+
+def test_what_is_written_in_place_leaves_the_direction_as_it_was() -> None:
+    """The tangent of a copy that forward-mode AD takes for a view is written, too."""
+    case = recorded(lambda x: torch.Tensor.sinc_(torch.view_copy(x, ())), torch.tensor(1.0))
+    along = direction(case.trace, case.trace.given["x0"], torch.tensor(1.0))
+    before = along[case.trace.given["x0"].storage].clone()
+    slopes = [case.forward.slope(along) for _ in range(2)]
+    assert torch.equal(along[case.trace.given["x0"].storage], before)
+    assert all(agrees(slope, float(case.gradients[0])) for slope in slopes)

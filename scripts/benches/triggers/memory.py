@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benches.triggers.kinds import Trigger
 from benches.triggers.sketch import EXPANDERS, RESHAPERS, Sketch
-from fuzzer.language.program import Node
+from fuzzer.language.program import BETWEEN, Node
 
 READS = frozenset("index index_select getitem take take_along_dim gather".split())
 SCATTERS = frozenset(
@@ -14,6 +14,7 @@ SCATTERS = frozenset(
     index_copy index_fill index_put masked_scatter""".split()
 )
 _PARTS = frozenset("narrow slice select diagonal".split())
+_PRODUCTS = ("mm", "matmul", "bmm", "linear", "addmm", "einsum")  # that save a view of an operand
 
 
 def _later_writes(s: Sketch, after: Node, storage: str) -> Iterator[Node]:
@@ -179,6 +180,13 @@ def part_of_an_input_written(s: Sketch) -> bool:
     return False
 
 
+def written_before_the_backward(s: Sketch) -> bool:
+    """What a product reads, whose gradient needs it, is written between forward and backward."""
+    late = s.inside(BETWEEN)
+    written = {s.storage(target) for node, target in s.written() if node.outs[0] in late}
+    return any(s.storage(name) in written for node in s.of(*_PRODUCTS) for name in node.uses)
+
+
 TABLE: dict[int, Trigger] = {
     174074: written_back_through_repeated_indices,
     114464: exchanged_within_a_reshaped_clone,
@@ -194,4 +202,5 @@ TABLE: dict[int, Trigger] = {
     175791: put_into_an_expansion_of_an_input,
     184088: expanded_output,
     94960: part_of_an_input_written,
+    197887: written_before_the_backward,
 }
