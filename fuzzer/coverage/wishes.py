@@ -126,11 +126,10 @@ class Wishes:
         return any(not self.asked[layout] for layout in self._layouts(spec, places))
 
     def _layouts(self, spec: OpSpec, places: Sequence[int]) -> list[tuple[str, ...]]:
-        """What may be asked of how these operands lie; nothing of one that is written, which is chosen otherwise."""
+        """What may be asked of how these operands lie."""
         return [
             (spec.name, "layout", str(place), kind)
             for place in places
-            if not (spec.effects and place == 0)
             for kind in possible_layouts(spec.operands[place]) or LAYOUTS
         ]
 

@@ -222,8 +222,11 @@ def _wished_shape(draft: Draft, operand: Operand, d: Draw, alike: TensorType | N
     for _ in range(TRIES):
         shape = operand.shape(d) if operand.shape is not None else _fresh_shape(draft, operand, d, draft.dtype)
         if can_lie(shape, layout):
-            break
-    return shape
+            return shape
+    # a row that draws matrices may take stacks of them, which alone can lie so
+    stacked = (draft.rng.randint(1, 3), draft.rng.randint(2, 3), *shape[-2:])
+    t = TensorType(draft.dtype, stacked, contiguous(stacked))
+    return stacked if operand.shape is None and can_lie(stacked, layout) and operand.admits(d, t, None) else shape
 
 
 def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
@@ -273,15 +276,16 @@ def _draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
     """The name of a value that an in-place op may write, or of a new leaf for it."""
     rng = draft.rng
     candidates = [name for name, t in draft.readable() if operand.admits(d, t, None) and draft.may_write(name)]
-    own = draft.wish is not None and draft.may_write_leaves and rng.random() < 0.5  # a leaf, which holds what suits it
+    asked = bool(draft.wish and draft.wish.layout_at(0))
+    own = draft.wish is not None and draft.may_write_leaves and (asked or rng.random() < 0.5)  # a leaf that suits it
     if candidates and not own and (draft.anchor in candidates or rng.random() < 0.9 or not draft.may_write_leaves):
         weights = [_preference(draft, name) for name in candidates]
         return draft.anchor if draft.anchor in candidates else rng.choices(candidates, weights)[0]
     if not draft.may_write_leaves:
         raise Rejected("no value may be written in place")
-    dtype = _operand_dtype(draft, operand, d)
-    shape = _fresh_shape(draft, operand, d, dtype)
-    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values), written=True)
+    dtype, layout = _operand_dtype(draft, operand, d), draft.wish.layout_at(0) if draft.wish else ""
+    shape = _wished_shape(draft, operand, d, None, layout)
+    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values), written=True, layout=layout)
 
 
 def _preference(draft: Draft, name: str) -> float:
