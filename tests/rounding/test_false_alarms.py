@@ -16,6 +16,11 @@ ELEMENTS = 2**16  # judged in one program, at most: sixteen tensors of the large
 REACH = SCALE * FACTOR  # the floor in largest deviations of single units
 
 
+def moving(look: int) -> int:
+    """Of a look's replicas, those that move at random: one in eight takes the nearest numbers."""
+    return look * 7 // 8
+
+
 def tail(sigmas: float) -> float:
     """P(Z > sigmas) of a standard normal Z."""
     return math.erfc(sigmas / math.sqrt(2)) / 2
@@ -42,7 +47,8 @@ def missed_flip(replicas: int) -> float:
 
 
 def test_the_final_look_has_the_fewest_replicas_that_keep_the_promise() -> None:
-    def kept(replicas: int) -> bool:
+    def kept(look: int) -> bool:
+        replicas = moving(look)
         elements = ELEMENTS * max(missed_sum(replicas), missed_rounding(replicas))
         return elements + missed_flip(replicas) <= ALARM
 
@@ -50,7 +56,7 @@ def test_the_final_look_has_the_fewest_replicas_that_keep_the_promise() -> None:
 
 
 def test_the_second_look_makes_a_suspect_of_noise_in_less_than_one_program_in_a_thousand() -> None:
-    replicas = SECOND_LOOK[0]
+    replicas = moving(SECOND_LOOK[0])
     rate = ELEMENTS * max(missed_sum(replicas), missed_rounding(replicas)) + missed_flip(replicas)
     assert ELEMENTS * missed_sum(replicas // 2) > 1e-3 > rate
 
