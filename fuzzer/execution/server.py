@@ -20,7 +20,8 @@ from fuzzer.execution.folders import Folder
 from fuzzer.language.devices import ROWS
 
 # What changes a compile from outside the program's text.
-HIDDEN = ("TORCHINDUCTOR_", "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
+HIDDEN = ("TORCHINDUCTOR_", "_TORCHINDUCTOR_",
+          "TORCHDYNAMO_", "TORCH_COMPILE", "TORCH_LOGS", "TORCH_TRACE", "TRITON_", "AOT_", "AOTI_",
           "TORCH_BISECT", "PYTORCH_", "TORCH_FX", "FUNCTORCH_", "OMP_", "MKL_",
           *(start for device in ROWS for start in device.hidden))  # fmt: skip
 WORKER_ENVIRONMENT = {
