@@ -199,8 +199,8 @@ class Rounder:
         for at, (moving, ref, value) in enumerate(zip(moves, refs, values, strict=True)):
             if moving:
                 off = hidden[at] + self._summed(number, step, next(sums, None))
-                value = self._result_of_any(number, step, ref, value, off)
-                value = self._spilled(number, step, value, next(sizes, None))
+                inside = self._result_of_any(number, step, ref, value, off)
+                value = self._spilled(number, step, value, inside, next(sizes, None))
             moved.append(value)
         return moved
 
@@ -216,18 +216,20 @@ class Rounder:
                 values = [torch.where(row.reached(step, args, odd), math.nan, values[0])]
         return self._squared(row, step, args, values)
 
-    def _spilled(self, number: int, step: Step, value: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
-        """A sum whose partial sums may overflow, though it does not: all positive summands may come first.
+    def _spilled(
+        self, number: int, step: Step, value: torch.Tensor, inside: torch.Tensor, sizes: torch.Tensor | None
+    ) -> torch.Tensor:
+        """A sum whose partial sums may overflow, whatever it comes to: all positive summands may come first.
 
         With p of the positive and n of the negative ones, p + n are the sizes and p - n the value; no order has a
-        partial sum beyond p or n.
+        partial sum beyond p or n. `inside` is the sum as it is where none overflows, infinite if itself out of range.
         """
         if sizes is None or self.seed % 2 == 0 or value.is_complex():
-            return value
+            return inside
         sizes = sizes * (1 + self.scale * accumulator(step) * self.found.growth(number, step))
         over, under = (sizes + value > 2 * reach(step)), (sizes - value > 2 * reach(step))
         spilled = torch.where(over & under, math.nan, torch.where(over, math.inf, -math.inf))
-        return torch.where(over | under, spilled, value)
+        return torch.where(over | under, spilled, inside)
 
     def _squared(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """Functions of a complex modulus, whose square may underflow or overflow though the modulus does not."""

@@ -411,6 +411,14 @@ def test_a_partial_sum_kept_in_float16_may_overflow_though_the_sum_does_not(
     assert bool((limit[beside] < 16 * 2.0**-10 * 40000).all())
 
 
+def test_partial_sums_may_overflow_upwards_though_the_sum_leaves_the_range_downwards() -> None:
+    x = torch.finfo(F32).max * torch.tensor([1.0, 1.0, -1.0, -1.0, -0.75, -0.75])
+    one_by_one = torch.tensor(float("inf")) - 1
+    model, eager = modelled(lambda x: [x.cumsum(0).tanh()], x)
+    assert eager[0].tolist()[-1] == -1 != one_by_one.tanh()  # the CPU adds up in float64
+    assert bool(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0][-1].isinf())
+
+
 def test_a_sum_kept_in_float32_does_not_overflow_as_float16() -> None:
     assert floor(lambda x: [x.sum()], torch.tensor([60000.0, 60000.0, -60000.0], dtype=F16)) == 0
 
@@ -570,6 +578,42 @@ def test_an_intermediate_of_one_kernel_may_overflow_though_its_result_does_not()
         limit = floors(run, x)[0]
         assert bool(limit[0].isinf())
         assert float(limit[1:].max()) < 0.01
+
+
+def test_the_powers_that_renorm_adds_up_may_overflow() -> None:
+    x = torch.tensor([[1e30, 1e30], [3.0, 4.0]])
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        return [x.renorm(2.0, 0, 1.0)]
+
+    model, eager = modelled(run, x)
+    assert eager[0][0].tolist() == [0, 0]
+    assert float(model.reference[0][0, 0]) == pytest.approx(0.5**0.5, rel=1e-6)
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool(limit[0].isinf().all())
+    assert float(limit[1].max()) < 1e-5
+
+
+def test_a_sample_of_fractional_pooling_at_an_edge_is_rounded_as_its_dtype_is() -> None:
+    x = torch.arange(1, 11, dtype=F16).reshape(1, 10, 1)
+
+    def pooled(sample: float) -> Run:
+        samples = torch.full((1, 1, 2), sample, dtype=F16)
+        return lambda x: [F.fractional_max_pool2d(x, 1, (8, 1), _random_samples=samples)]
+
+    # (5 + s) 9 / 7 = 7 at s = 4 / 9
+    at_the_edge, beside = (floors(pooled(s), x)[0].flatten().tolist() for s in (4 / 9, 0.6))
+    assert at_the_edge[5] >= 1
+    assert max(beside) < 0.1
+
+
+def test_a_multivariate_gamma_function_beside_a_pole_is_off_by_what_the_difference_is() -> None:
+    x = torch.tensor([2e-4, 3.5])
+    model, eager = modelled(lambda x: [x.mvlgamma(5)], x)
+    off = (eager[0].double() - model.reference[0]).abs()
+    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    assert bool((off <= limit).all())
+    assert float(limit[1]) < 1e-4 < float(limit[0])
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fuzzer.rounding.kernels.bounds import in_units
 from fuzzer.rounding.kernels.row import COMPOUND, PRIMITIVE, Evaluation, Kernel, Kind, each
 from fuzzer.rounding.precision import epsilon
 from fuzzer.rounding.scalars import round_to
@@ -79,6 +80,13 @@ def _dropped(step: Step) -> tuple[Ref, float]:
     return step.outs[1], 1 / (1 - chance) if chance < 1 else 0.0
 
 
+def _beside_poles(e: Evaluation) -> list[torch.Tensor]:
+    """The sum of lgamma(x - j / 2), j < p: a difference is off by a unit of itself, lgamma by digamma times that."""
+    x, p = e.args
+    differences = x.unsqueeze(-1) - torch.arange(p, dtype=x.dtype) / 2
+    return [(differences * torch.digamma(differences)).abs().nan_to_num(0, 0, 0).sum(-1)]
+
+
 TABLE = (
     Kernel("add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True),
     *each("sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
@@ -120,6 +128,7 @@ TABLE = (
     Kernel("erf", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("erfc", PRIMITIVE, units=(5.0, 4.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("lgamma", units=(4.5, 7.0, 0.5)),  # its zeros cancel
+    Kernel("mvlgamma", cancels=in_units(_beside_poles)),
     Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded
     Kernel("hypot", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient

@@ -123,7 +123,15 @@ def _wanted(sizes: list[torch.Tensor], mask: list[bool]) -> list[torch.Tensor]:
     return [size for size, wanted in zip(sizes, mask, strict=True) if wanted]
 
 
+def _powers_of_slices(args: Any) -> torch.Tensor:
+    """What the norms that `renorm` bounds are roots of, at each element of their slices."""
+    x, p, dim = args[:3]
+    summed = [d for d in range(x.dim()) if d != dim % x.dim()]
+    return (x.abs() if p == math.inf else x.abs().pow(p)).sum(summed, keepdim=True).expand_as(x)
+
+
 TABLE = (
+    Kernel("renorm", intermediate=_powers_of_slices),
     Kernel("native_layer_norm", wide=True, cancels=_of_each(_layer_norm)),
     Kernel("native_group_norm", wide=True, cancels=_of_each(_group_norm)),
     Kernel("native_batch_norm", cancels=_of_each(_batch_norm)),

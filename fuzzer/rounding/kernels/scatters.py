@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from fuzzer.rounding.kernels.row import ACCUMULATION, EXACT, Kernel, Kind, each
+from fuzzer.rounding.kernels.row import ACCUMULATION, EXACT, Kernel, Kind, Noise, each
+from fuzzer.rounding.precision import epsilon
 from fuzzer.rounding.trace import Step, is_rounded
 
 
@@ -30,7 +31,16 @@ def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
     return op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
 
 
+def _sampled(step: Step, args: Any, noise: Noise, scale: float) -> Any:
+    """Samples of fractional pooling, off by what (i + sample) alpha loses in their own dtype, window i of so many: half
+    a unit each of the sum, of alpha and of the product (`generate_intervals`, ATen/native/FractionalMaxPooling.h)."""
+    *_, windows, samples = args
+    unit = 1.5 * scale * epsilon(step.args[3].dtype)
+    return (*args[:3], samples + noise(samples) * unit * (max(windows) + 1))
+
+
 TABLE = (
+    *each("fractional_max_pool2d fractional_max_pool3d", rounds_first=_sampled),
     *each("scatter_add index_add index_put _index_put_impl put", ACCUMULATION, terms=_met_by_indices, narrow=True),
     *each(
         "scatter_reduce index_reduce",
