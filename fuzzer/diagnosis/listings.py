@@ -39,13 +39,18 @@ _TYPE = re.compile(r"\w+(\[[^\]]*\])(\[[^\]]*\])?")
 def node_op(graphs: Iterable[str], name: str) -> str:
     """The overload that the node of this name calls ("aten.mm.default"); "" where no graph has it."""
     calls = (m for graph in graphs for line in graph.splitlines() if (m := _NODE.match(line)))
-    return next((m["op"] for m in calls if m["name"] == name), "")
+    return next((_overload(m["op"]) for m in calls if m["name"] == name), "")
 
 
 def aten_ops(graph: str) -> list[str]:
     """The ATen overloads that a graph calls, each once, those that only view left out."""
-    called = [m["op"] for line in graph.splitlines() if (m := _NODE.match(line))]
+    called = [_overload(m["op"]) for line in graph.splitlines() if (m := _NODE.match(line))]
     return [op for op in dict.fromkeys(called) if op.startswith("aten.") and not _views(op)]
+
+
+def _overload(op: str) -> str:
+    """A node of a pass of inductor's may call an operator by its name alone ("aten.clone"): it means the default."""
+    return f"{op}.default" if op.count(".") == 1 else op
 
 
 def _views(op: str) -> bool:

@@ -107,6 +107,12 @@ def test_a_node_is_found_by_name_and_the_operations_that_compute_are_listed() ->
     assert aten_ops(GRAPH) == ["aten.slice_scatter.default", "aten.mul.Tensor"]
 
 
+def test_a_node_that_calls_an_operator_by_its_name_alone_calls_the_default_overload() -> None:
+    graph = "    clone: \"f32[3][1]\" = torch.ops.aten.clone(mul)\n    clone_1 = torch.ops.aten.clone.default(mul)"
+    assert aten_ops(graph) == ["aten.clone.default"]
+    assert node_op([graph], "clone") == "aten.clone.default"
+
+
 @pytest.mark.parametrize(
     ("kind", "shared"),
     [
