@@ -108,7 +108,7 @@ def test_a_node_is_found_by_name_and_the_operations_that_compute_are_listed() ->
 
 
 def test_a_node_that_calls_an_operator_by_its_name_alone_calls_the_default_overload() -> None:
-    graph = "    clone: \"f32[3][1]\" = torch.ops.aten.clone(mul)\n    clone_1 = torch.ops.aten.clone.default(mul)"
+    graph = '    clone: "f32[3][1]" = torch.ops.aten.clone(mul)\n    clone_1 = torch.ops.aten.clone.default(mul)'
     assert aten_ops(graph) == ["aten.clone.default"]
     assert node_op([graph], "clone") == "aten.clone.default"
 
