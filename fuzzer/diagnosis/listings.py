@@ -50,7 +50,7 @@ def aten_ops(graph: str) -> list[str]:
 
 def _overload(op: str) -> str:
     """A node of a pass of inductor's may call an operator by its name alone ("aten.clone"): it means the default."""
-    return f"{op}.default" if op.count(".") == 1 else op
+    return f"{op}.default" if re.fullmatch(r"aten\.\w+", op) else op
 
 
 def _views(op: str) -> bool:

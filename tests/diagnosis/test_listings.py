@@ -111,6 +111,7 @@ def test_a_node_that_calls_an_operator_by_its_name_alone_calls_the_default_overl
     graph = '    clone: "f32[3][1]" = torch.ops.aten.clone(mul)\n    clone_1 = torch.ops.aten.clone.default(mul)'
     assert aten_ops(graph) == ["aten.clone.default"]
     assert node_op([graph], "clone") == "aten.clone.default"
+    assert node_op(["    m = torch.ops.higher_order.while_loop(x)"], "m") == "higher_order.while_loop"
 
 
 @pytest.mark.parametrize(

@@ -124,10 +124,13 @@ def _wanted(sizes: list[torch.Tensor], mask: list[bool]) -> list[torch.Tensor]:
 
 
 def _powers_of_slices(args: Any) -> torch.Tensor:
-    """What the norms that `renorm` bounds are roots of, at each element of their slices."""
+    """The sums of powers that the norms which `renorm` bounds are roots of, at each element of their slices; of the
+    largest element (p = inf) there is none."""
     x, p, dim = args[:3]
+    if p == math.inf:
+        return x
     summed = [d for d in range(x.dim()) if d != dim % x.dim()]
-    return (x.abs() if p == math.inf else x.abs().pow(p)).sum(summed, keepdim=True).expand_as(x)
+    return x.abs().pow(p).sum(summed, keepdim=True).expand_as(x)
 
 
 TABLE = (

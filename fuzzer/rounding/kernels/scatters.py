@@ -34,9 +34,9 @@ def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
 def _sampled(step: Step, args: Any, noise: Noise, scale: float) -> Any:
     """Samples of fractional pooling, off by what (i + sample) alpha loses in their own dtype, window i of so many: half
     a unit each of the sum, of alpha and of the product (`generate_intervals`, ATen/native/FractionalMaxPooling.h)."""
-    *_, windows, samples = args
+    x, window, windows, samples = args
     unit = 1.5 * scale * epsilon(step.args[3].dtype)
-    return (*args[:3], samples + noise(samples) * unit * (max(windows) + 1))
+    return x, window, windows, samples + noise(samples) * unit * (max(windows) + 1)
 
 
 TABLE = (
