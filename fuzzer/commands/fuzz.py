@@ -28,6 +28,7 @@ from fuzzer.commands.options import (
     db_option,
     device_option,
     json_option,
+    known_option,
     workers_option,
 )
 from fuzzer.commands.waiting import starting
@@ -132,13 +133,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 @also_option
 @db_option
 @json_option
-@click.option(
-    "--known",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Another ledger, whose faults count as known, too; it is only read (repeatable).",
-)
+@known_option
 @click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new fault.")
 @click.option(
     "--on-finding",

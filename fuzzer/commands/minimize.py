@@ -13,7 +13,15 @@ import click
 
 from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.group import main
-from fuzzer.commands.options import Sides, db_option, json_option, references_argument, sides_options, workers_option
+from fuzzer.commands.options import (
+    Sides,
+    db_option,
+    json_option,
+    known_option,
+    references_argument,
+    sides_options,
+    workers_option,
+)
 from fuzzer.commands.reference import finding_task, load_program
 from fuzzer.commands.waiting import Waiting, starting
 from fuzzer.findings.checkout import regressions
@@ -25,21 +33,41 @@ from fuzzer.judgement.verdict import FINDINGS
 @sides_options
 @workers_option
 @db_option
+@known_option
+@click.option(
+    "--unless-known", is_flag=True, help="Do not shrink what one or two runs show to be a known fault: name the fault."
+)
 @json_option
 @exit_codes
-def minimize(references: Sequence[str], sides: Sides, workers: int | None, db: Path, as_json: bool) -> None:
+def minimize(
+    references: Sequence[str],
+    sides: Sides,
+    workers: int | None,
+    db: Path,
+    known: tuple[Path, ...],
+    unless_known: bool,
+    as_json: bool,
+) -> None:
     """Shrink programs that differ; verify and store what comes out. Prints the minimal program.
 
-    Exit codes: 0 minimized; 2 a program agrees, could not run or did not reproduce; 3 this machine cannot run it; 130
-    interrupted.
+    Exit codes: 0 minimized, or known; 2 a program agrees, could not run or did not reproduce; 3 this machine
+    cannot run it; 130 interrupted.
     """
-    rows = [_minimize_one(reference, sides, workers, db, as_json) for reference in references]
+    rows = [_minimize_one(name, sides, workers, db, known, unless_known, as_json) for name in references]
     if as_json:
         click.echo(json.dumps(rows))
     sys.exit(0 if all(row["finding"] for row in rows) else COULD_NOT_RUN)
 
 
-def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, quiet: bool) -> dict[str, Any]:
+def _minimize_one(
+    reference: str,
+    sides: Sides,
+    workers: int | None,
+    db: Path,
+    known: tuple[Path, ...],
+    unless_known: bool,
+    quiet: bool,
+) -> dict[str, Any]:
     start = starting()
     from fuzzer.campaign.interestingness import CandidateCache
     from fuzzer.campaign.plan import Plan, environment_of
@@ -59,6 +87,7 @@ def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, q
         db=db,
         corpus=regressions(db),
         command=f"backfuzz minimize {reference}",
+        known=known,
     )
     plan.folder.mkdir(parents=True, exist_ok=True)
     start.stop()
@@ -69,17 +98,19 @@ def _minimize_one(reference: str, sides: Sides, workers: int | None, db: Path, q
     ):
         report = examine_all(pool, [(task, text)])[0]
         row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
-        row |= {"finding": None, "minimal": None, "queries": 0}
-        found = None
+        row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}
+        found, shrunk = None, True
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(text, report.verdicts[0].signature)
-            outcome = triage_suspect(suspect, plan, CandidateCache(pool, task), environment_of(task), recognised=False)
+            cache, place = CandidateCache(pool, task), environment_of(task)
+            outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
             found, reduction = outcome.finding, outcome.reduction
+            shrunk = reduction is not None
             row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
-            row["note"] = outcome.note
+            row["note"], row["fault"] = outcome.note, outcome.fault
             row["queries"] = reduction.queries if reduction else 0
     if found is not None and not quiet:
-        click.echo(describe(found))
+        click.echo(describe(found) if shrunk else f"{label}: not shrunk, it {row['note']}; that is\n{describe(found)}")
     row["seconds"] = round(time.monotonic() - started, 1)
     if row["finding"] is None and not quiet:
         click.echo(f"{label}: {row['class']}; nothing to store ({row['note'] or 'it agrees'})")

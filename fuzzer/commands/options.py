@@ -117,6 +117,13 @@ workers_option = click.option(
 corpus_option = click.option(
     "--corpus", type=click.Path(path_type=Path), default=Path(".backfuzz/corpus"), show_default=True, help="Its folder."
 )
+known_option = click.option(
+    "--known",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Another ledger, whose faults count as known, too; it is only read (repeatable).",
+)
 references_argument = click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
 
 

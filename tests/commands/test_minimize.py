@@ -32,6 +32,16 @@ def test_a_planted_fault_is_minimized_stored_shown_and_exported(tmp_path: Path) 
     assert row["minimal"].count("relu(") == 1
     assert "neg(" not in row["minimal"]
     assert row["finding"] in call("list", "--db", "new.db").stdout
+    assert row["queries"] > 0
+    (tmp_path / "again.prog").write_text(PLANTED.replace("v0 = relu(x0)", "v1 = exp(x0)\nv0 = relu(v1)"))
+    again = call(
+        "minimize", "again.prog", "--device", "cpu", "--db", "other.db", "--known", "new.db", "--unless-known", "--json"
+    )
+    assert again.exit_code == 0, again.output
+    [met] = json.loads(again.stdout)
+    assert (met["finding"], met["queries"]) == (row["finding"], 0), "it is not shrunk"
+    assert met["fault"].endswith(" of new.db")
+    assert not Path("other.db").exists(), "what is known is not stored again"
     assert call("replay", row["finding"], "--db", "new.db", "--workers", "1").exit_code == 1
     script = json.loads(call("export", row["finding"], "--db", "new.db", "--json").stdout)["files"][0]
     assert subprocess.run([sys.executable, script], capture_output=True).returncode == 1
