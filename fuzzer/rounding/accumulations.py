@@ -128,8 +128,9 @@ def _ends_repeat(operand: torch.Tensor, terms: float, unit: float) -> bool:
 
 def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The sizes of the step's results if its largest operand ended half-way, along one dimension or the other."""
-    given = zip(step.inputs, tensors_in((args, kwargs)), strict=True)
-    whole = max((t for ref, t in given if is_rounded(ref) and ref not in step.writes), key=torch.Tensor.numel)
+    given = [(ref, t) for ref, t in zip(step.inputs, tensors_in((args, kwargs)), strict=True) if is_rounded(ref)]
+    read = [t for ref, t in given if ref not in step.writes]
+    whole = max(read or [t for _, t in given], key=torch.Tensor.numel)  # cumsum_ reads what it writes alone
     sums: list[torch.Tensor] = []
     for dim, size in enumerate(whole.shape):
         if size == 1:

@@ -48,6 +48,7 @@ SUMS: dict[str, Run] = {
     "sum over rows": lambda x: x.reshape(-1, 4).sum(0),
     "mean": lambda x: x.mean(),
     "cumsum": lambda x: x.cumsum(0)[-8:],
+    "cumsum_": lambda x: x.clone().cumsum_(0)[-8:],  # reads what it writes alone
     "logcumsumexp": lambda x: x.logcumsumexp(0)[-8:],
     "logsumexp": lambda x: x.logsumexp(0),
     "cumprod": lambda x: (1 + x / x.numel()).cumprod(0)[-4:],

@@ -102,9 +102,16 @@ def _as_last(value: torch.Tensor, dims: int) -> torch.Tensor:
     return value.reshape(*value.shape[: value.ndim - dims], -1)
 
 
-def _position(name: str, value: torch.Tensor) -> torch.Tensor:
-    """Of the first extreme element, NaN being the most extreme, as inductor's own comparison says."""
-    return getattr(torch, name)(value.to(torch.uint8) if value.dtype == torch.bool else value, -1)
+def _position(name: str, value: torch.Tensor, index: torch.Tensor | None = None) -> torch.Tensor:
+    """Of the first extreme element, NaN being the most extreme, as inductor's own comparison says. index: where each
+    element stands in the tensor, when the loops run through it in another order (on a GPU, since 2.11)."""
+    value = value.to(torch.uint8) if value.dtype == torch.bool else value
+    at = getattr(torch, name)(value, -1)
+    if index is None:
+        return at
+    most = value.gather(-1, at.unsqueeze(-1))
+    alike = (value == most) | (value.isnan() & most.isnan())
+    return torch.where(alike, index, torch.iinfo(index.dtype).max).amin(-1)
 
 
 def _moments(value: torch.Tensor) -> Tensors:

@@ -83,6 +83,8 @@ def test_the_first_of_equal_extremes_is_named_and_nan_is_the_most_extreme() -> N
     x = torch.tensor([[1.0, 5.0, 5.0], [float("nan"), 9.0, float("nan")]])
     assert reduced("argmax", torch.int64, (x,), 1)[0].tolist() == [[1], [0]]
     assert reduced("argmin", torch.int64, (-x,), 1)[0].tolist() == [[1], [0]]
+    index = torch.tensor([[2, 1, 0], [2, 0, 1]])  # loops that run through the elements in another order
+    assert reduced("argmax", torch.int64, (x, index), 1)[0].tolist() == [[0], [1]]
 
 
 def test_moments_in_parts_join_to_those_of_the_whole() -> None:
