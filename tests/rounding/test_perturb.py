@@ -581,6 +581,12 @@ def test_an_intermediate_of_one_kernel_may_overflow_though_its_result_does_not()
         assert float(limit[1:].max()) < 0.01
 
 
+def test_a_probability_that_is_rounded_beyond_1_is_not_refused() -> None:
+    ones, targets = torch.ones(64), torch.full((64,), 0.5)
+    (limit,) = floors(lambda x: [F.binary_cross_entropy(x, targets, reduction="none")], ones)
+    assert bool((limit > 0).all())
+
+
 def test_the_powers_that_renorm_adds_up_may_overflow() -> None:
     x = torch.tensor([[1e30, 1e30], [3.0, 4.0]])
 

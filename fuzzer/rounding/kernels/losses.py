@@ -34,7 +34,13 @@ def _of_these_distances(step: Step, given: Any, moved: Any) -> Any:
     return (moved[0], *points, p, found)
 
 
+def _of_probabilities(op: Any, args: Any, kwargs: Any) -> Any:
+    """What a replica rounds beyond 1 is still a probability: the kernel refuses any other number."""
+    return op(args[0].clamp(0, 1), *args[1:], **kwargs)
+
+
 TABLE = (
+    Kernel("binary_cross_entropy", mended=_of_probabilities),
     Kernel("mse_loss", intermediate=lambda args: (args[0] - args[1]).square()),
     # a logit's log(1 + exp(x)) - t x
     Kernel("binary_cross_entropy_with_logits", cancels=by_largest_operands),
