@@ -21,6 +21,7 @@ from typing import Any
 from fuzzer.campaign.bounds import Room, compiler_of
 from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.heartbeat import Heartbeat, RotatingLog, free_bytes, now
+from fuzzer.campaign.patience import require_ledgers
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.progress import Progress
 from fuzzer.campaign.schedule import BySeed, Schedule
@@ -108,11 +109,7 @@ class Campaign:
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
         """Explore until the bound is met or it is stopped, then finish triage. Raises StoreError, UsageError early."""
         plan = self.plan
-        with open_store(plan.db) as store:  # a bad ledger is told before anything runs, not after
-            store.list()
-        for path in plan.known:
-            with open_store(path, create=False) as store:
-                store.list()
+        require_ledgers(plan)
         try:
             with alone(plan.folder, plan.command):
                 return self._run_alone(show_progress)
@@ -174,7 +171,7 @@ class Campaign:
         assert self.progress is not None
         self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
         if left := self.triage.leave():
-            self.say(f"{left} suspect(s) not minimized yet: backfuzz minimize {own}/suspect-*.prog")
+            self.say(f"{left} suspect(s) not minimized yet: backfuzz minimize --unless-known {own}/suspect-*.prog")
 
     def _end_exploring(self) -> None:
         """Count its time, where that is not done yet: a stop may cut short whatever it is at."""

@@ -14,6 +14,15 @@ RETRY_SECONDS = 2.0  # after the five that SQLite itself waits for a lock
 BESIDE = "findings.db"  # in the campaign's folder
 
 
+def require_ledgers(plan: Plan) -> None:
+    """Read the ledger and those that are only read: a bad one is told before anything runs. Raises StoreError."""
+    with open_store(plan.db) as store:
+        store.list()
+    for path in plan.known:
+        with open_store(path, create=False) as store:
+            store.list()
+
+
 def add_patiently(finding: Finding, plan: Plan, campaign: str, expired: Callable[[], bool]) -> bool:
     """Store a verified finding in the ledger, whenever that can be written; whether it was new. Raises StoreError once
     there is no time left. It is in a ledger in the campaign's folder first, for `backfuzz merge` where that of the

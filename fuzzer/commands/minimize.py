@@ -70,6 +70,7 @@ def _minimize_one(
 ) -> dict[str, Any]:
     start = starting()
     from fuzzer.campaign.interestingness import CandidateCache
+    from fuzzer.campaign.patience import require_ledgers
     from fuzzer.campaign.plan import Plan, environment_of
     from fuzzer.campaign.suspect import Suspect, triage_suspect
     from fuzzer.campaign.triage import describe
@@ -89,6 +90,7 @@ def _minimize_one(
         command=f"backfuzz minimize {reference}",
         known=known,
     )
+    require_ledgers(plan)
     plan.folder.mkdir(parents=True, exist_ok=True)
     start.stop()
     started = time.monotonic()
@@ -99,18 +101,19 @@ def _minimize_one(
         report = examine_all(pool, [(task, text)])[0]
         row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
         row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}
-        found, shrunk = None, True
+        found = reduction = None
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(text, report.verdicts[0].signature)
             cache, place = CandidateCache(pool, task), environment_of(task)
             outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
             found, reduction = outcome.finding, outcome.reduction
-            shrunk = reduction is not None
             row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
             row["note"], row["fault"] = outcome.note, outcome.fault
             row["queries"] = reduction.queries if reduction else 0
     if found is not None and not quiet:
-        click.echo(describe(found) if shrunk else f"{label}: not shrunk, it {row['note']}; that is\n{describe(found)}")
+        click.echo(
+            describe(found) if reduction else f"{label}: not shrunk, it {row['note']}; that is\n{describe(found)}"
+        )
     row["seconds"] = round(time.monotonic() - started, 1)
     if row["finding"] is None and not quiet:
         click.echo(f"{label}: {row['class']}; nothing to store ({row['note'] or 'it agrees'})")

@@ -260,7 +260,7 @@ def test_suspects_that_there_was_no_time_for_are_kept_as_programs(
     left = sorted((plan.folder / "campaigns").glob("*/suspect-*.prog"))
     assert 1 <= len(left) <= triages.MOST_WAITING
     assert all(parse(path.read_text()).nodes == parse(PROGRAM).nodes for path in left)
-    assert any(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize" in line for line in said)
+    assert any(f"{len(left)} suspect(s) not minimized yet: backfuzz minimize --unless-known" in line for line in said)
 
 
 def test_a_ledger_that_fails_to_the_end_is_reported_and_the_suspect_kept(

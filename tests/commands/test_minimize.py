@@ -13,7 +13,7 @@ import pytest
 
 from fuzzer.findings.store import open_store
 from fuzzer.language.text import parse
-from tests.commands.calls import EAGER, FINDING, PLANTED, ROOT, SEED, call, wait_until
+from tests.commands.calls import EAGER, FINDING, PLANTED, ROOT, SEED, call, refused, wait_until
 
 
 def test_minimize_of_an_agreeing_program_stores_nothing_and_exits_2() -> None:
@@ -21,6 +21,12 @@ def test_minimize_of_an_agreeing_program_stores_nothing_and_exits_2() -> None:
     assert done.exit_code == 2
     assert "agree; nothing to store" in done.stdout
     assert not Path("new.db").exists()
+
+
+def test_a_ledger_that_is_not_there_is_told_before_anything_runs() -> None:
+    told = refused(call("minimize", SEED, *EAGER, "--db", "new.db", "--known", "nowhere.db"))
+    assert "nowhere.db" in told
+    assert not Path(".backfuzz").exists()
 
 
 @pytest.mark.slow

@@ -104,7 +104,8 @@ def _as_last(value: torch.Tensor, dims: int) -> torch.Tensor:
 
 def _position(name: str, value: torch.Tensor, index: torch.Tensor | None = None) -> torch.Tensor:
     """Of the first extreme element, NaN being the most extreme, as inductor's own comparison says. index: where each
-    element stands in the tensor, when the loops run through it in another order (on a GPU, since 2.11)."""
+    element stands in the tensor, when the loops run through it in another order (since torch 2.11 on a GPU,
+    since 2.13 on the CPU too)."""
     value = value.to(torch.uint8) if value.dtype == torch.bool else value
     at = getattr(torch, name)(value, -1)
     if index is None:
