@@ -36,8 +36,6 @@ for name in PACKAGES:
 if TYPE_CHECKING:
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan
-    from fuzzer.execution.check import check, program_of, run
-    from fuzzer.execution.messages import Task
     from fuzzer.generation.strategies import programs
     from fuzzer.judgement.trial import Place, Subject
     from fuzzer.judgement.verdict import Verdict
@@ -46,13 +44,15 @@ if TYPE_CHECKING:
     from fuzzer.language.program import Program
     from fuzzer.language.text import parse, show
     from fuzzer.language.transcribe import Inexpressible
+    from fuzzer.trial.check import check, program_of, run
+    from fuzzer.workers.messages import Task
 
 # Where each public name is; it is imported when it is first asked for, because most of them need torch.
 _PUBLIC = {
     "fuzzer.campaign.loop": "Campaign",
     "fuzzer.campaign.plan": "Plan",
-    "fuzzer.execution.check": "check program_of run",
-    "fuzzer.execution.messages": "Task",
+    "fuzzer.trial.check": "check program_of run",
+    "fuzzer.workers.messages": "Task",
     "fuzzer.generation.strategies": "programs",
     "fuzzer.judgement.trial": "Place Subject",
     "fuzzer.judgement.verdict": "Verdict",

@@ -92,7 +92,7 @@ class Programs:
 
     def result(self, test: ProgramTest) -> Any:
         """What became of a test's program."""
-        from fuzzer.commands.replayed import replayed, unreadable
+        from fuzzer.commands.shared.replayed import replayed, unreadable
 
         if test not in self.running:
             self._begin(test)
@@ -103,10 +103,10 @@ class Programs:
 
     def _begin(self, test: ProgramTest) -> None:
         """Hand the programs of all tests to the pool; where xdist spreads these over processes, this one's alone."""
-        from fuzzer.commands.options import Sides
         from fuzzer.commands.replay import ask
-        from fuzzer.execution.explore import examine
+        from fuzzer.commands.shared.options import Sides
         from fuzzer.language.errors import NoMachine, UsageError
+        from fuzzer.trial.tasks import examine
 
         alone = hasattr(self.config, "workerinput")
         tests = [test] if alone else [item for item in test.session.items if isinstance(item, ProgramTest)]
@@ -123,8 +123,8 @@ class Programs:
             pytest.exit(f"--backfuzz: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
 
     def _open(self, devices: list[str], most: int) -> Any:
-        from fuzzer.execution.capacity import default_workers
-        from fuzzer.execution.pool import Pool
+        from fuzzer.workers.capacity import default_workers
+        from fuzzer.workers.pool import Pool
 
         return Pool(min(self.option("workers") or default_workers(devices), most), devices)
 

@@ -3,10 +3,6 @@ from pathlib import Path
 
 from fuzzer.campaign.loop import Campaign as Campaign
 from fuzzer.campaign.plan import Plan as Plan
-from fuzzer.execution.check import check as check
-from fuzzer.execution.check import program_of as program_of
-from fuzzer.execution.check import run as run
-from fuzzer.execution.messages import Task as Task
 from fuzzer.generation.strategies import programs as programs
 from fuzzer.judgement.trial import Place as Place
 from fuzzer.judgement.trial import Subject as Subject
@@ -20,6 +16,10 @@ from fuzzer.language.program import Program as Program
 from fuzzer.language.text import parse as parse
 from fuzzer.language.text import show as show
 from fuzzer.language.transcribe import Inexpressible as Inexpressible
+from fuzzer.trial.check import check as check
+from fuzzer.trial.check import program_of as program_of
+from fuzzer.trial.check import run as run
+from fuzzer.workers.messages import Task as Task
 
 FOLDER: Path  # with the packages
 

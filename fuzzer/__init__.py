@@ -9,8 +9,8 @@ To begin with:
 fuzzer.language.text.parse         a Program from its text; `show` writes one
 fuzzer.language.ops.OPS            the operations that programs are made of
 fuzzer.judgement.oracles.ORACLES   what is claimed of every program's run
-fuzzer.execution.pool.Pool         worker processes, in which programs run
-fuzzer.findings.store.open_store   the ledger: findings that reproduced
+fuzzer.workers.pool.Pool         worker processes, in which programs run
+fuzzer.ledger.store.open_store   the ledger: findings that reproduced
 fuzzer.campaign.loop.Campaign      the loop: draw, run, judge, minimize, verify, store
 fuzzer.commands.main               the command `backfuzz`, which is also `python -m backfuzz`
 """

@@ -1,6 +1,6 @@
 """Neighbours of a program: those that one change makes of it, along AXES.
 
-Which of them show a fault is its scope (`fuzzer.findings.scope`). An axis proposes, as a reducer does; only what types
+Which of them show a fault is its scope (`fuzzer.ledger.scope`). An axis proposes, as a reducer does; only what types
 is a neighbour. A new axis is one function here and one line in AXES.
 """
 

@@ -11,7 +11,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from fuzzer.execution.server import environment, server_environment
+from fuzzer.workers.server import environment, server_environment
 
 SECONDS = 500
 
@@ -26,7 +26,7 @@ def run(folder: Path, text: str, *arguments: str, fresh: bool = False) -> Comple
         command = [sys.executable, "repro.py", *arguments]
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["backfuzz", "fuzzer.execution.preload"])
+    context.set_forkserver_preload(["backfuzz", "fuzzer.workers.preload"])
     with environment(server_environment()):  # as pools start it: whoever is first decides for all
         forkserver.ensure_running()
     process = context.Process(target=_main, args=(str(folder), arguments))

@@ -19,9 +19,6 @@ import torch
 from benches.__main__ import main as bench
 
 from fuzzer.commands import main
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program
 from fuzzer.generation.draft import Draft
 from fuzzer.generation.nodes import draw_node
 from fuzzer.judgement.expectation import expected
@@ -31,6 +28,9 @@ from fuzzer.language.infer import check_cotangents, infer
 from fuzzer.language.ops import matmul
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.text import parse, show
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.test_style import ORDER, imported, modules, place
 
 ROOT = Path(__file__).parent.parent

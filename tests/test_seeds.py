@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.verify import examine_all
 from fuzzer.judgement.expectation import expected
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.program import Program
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.text import parse, show
+from fuzzer.trial.verify import examine_all
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "seeds"
 SEEDS = {path.stem: parse(path.read_text()) for path in sorted(CORPUS.glob("*.prog"))}

@@ -17,17 +17,18 @@ ROOT = Path(__file__).parent.parent
 ORDER = (
     "fuzzer.language",
     "fuzzer.generation",
+    "fuzzer.stages",
     "fuzzer.rounding",
-    "fuzzer.judgement",
     "fuzzer.coverage",
-    "fuzzer.planted",
-    "fuzzer.execution",
+    "fuzzer.judgement",
     "minimizer",
-    "fuzzer.findings",
+    "fuzzer.workers",
+    "fuzzer.ledger",
+    "fuzzer.trial",
+    "fuzzer.export",
     "fuzzer.diagnosis",
     "fuzzer.campaign",
     "fuzzer.guidance",
-    "fuzzer.report",
     "fuzzer.commands",
     "benches",
 )
@@ -118,14 +119,14 @@ def test_every_folder_of_tests_is_a_folder_of_what_they_test() -> None:
 
 
 def test_the_program_and_its_text_know_no_torch() -> None:
-    modules = "fuzzer.language.program, fuzzer.language.text, fuzzer.judgement.verdict, fuzzer.findings.store"
+    modules = "fuzzer.language.program, fuzzer.language.text, fuzzer.judgement.verdict, fuzzer.ledger.store"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 # Where torch's own modules that are not public may be imported; each says in its docstring which, and on what they were
 # tried.
-PRIVATE = ("fuzzer.language.private", "fuzzer.language.tuning", "fuzzer.execution.stages.", "benches.insides")
+PRIVATE = ("fuzzer.language.private", "fuzzer.language.tuning", "fuzzer.stages.", "benches.insides")
 
 
 def imports_private_torch(path: Path) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.store import open_store
 
 ROOT = Path(__file__).parent.parent
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()

@@ -18,7 +18,7 @@ import pytest
 
 import backfuzz
 from fuzzer.campaign.canaries import CANARIES
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.store import open_store
 
 ROOT = Path(__file__).parent.parent
 TOP = ("backfuzz.py", "backfuzz_pytest.py")
@@ -125,7 +125,7 @@ def test_what_is_declared_is_what_the_product_imports() -> None:
 def test_what_the_benches_and_documents_declare_is_what_they_import() -> None:
     assert set(EXTRAS) == USERS | DEVELOPERS
     of_product = named(PROJECT["dependencies"])
-    benches = set(imported("scripts/benches", "fuzzer/report/plots.py"))  # they draw as a report does
+    benches = set(imported("scripts/benches", "fuzzer/export/plots.py"))  # they draw as a report does
     assert named(EXTRAS["bench"]) == benches - of_product - {"benches"}
     site = runpy.run_path(str(ROOT / "docs" / "conf.py"))
     extensions = {name.partition(".")[0].replace("_", "-") for name in (*site["extensions"], site["html_theme"])}
@@ -138,7 +138,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in sources}
     programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
     typed = {"backfuzz-stubs/__init__.pyi", "fuzzer/py.typed", "minimizer/py.typed"}
-    assert found == modules | programs | typed | {*TOP, "fuzzer/report/page.html"}
+    assert found == modules | programs | typed | {*TOP, "fuzzer/export/page.html"}
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 

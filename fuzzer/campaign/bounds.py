@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzzer.campaign.heartbeat import free_bytes
-from fuzzer.execution.trouble import TROUBLE
+from fuzzer.campaign.told.logs import free_bytes
 from fuzzer.judgement.trial import Subject
 from fuzzer.language.devices import HOST, device_row
+from fuzzer.workers.trouble import TROUBLE
 
 if TYPE_CHECKING:  # it needs torch
-    from fuzzer.execution.messages import Report
+    from fuzzer.workers.messages import Report
 
 # Below this nothing new begins: what runs, and what the campaign itself writes, has room left.
 LEAST_FREE_BYTES = 256 * 2**20

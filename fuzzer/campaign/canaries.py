@@ -1,7 +1,7 @@
 """CANARIES: for every oracle, planted faults that it must flag, beside the benign run of the same program.
 
 An oracle is trusted only after it rang for its canary and every oracle stayed silent for the twin: the same program
-with nothing planted. The faults themselves stand in `fuzzer.planted`, the programs in corpus/canaries.
+with nothing planted. The faults themselves stand in `fuzzer.judgement.planted`, the programs in corpus/canaries.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
 from fuzzer.judgement.oracles import ASKED
 from fuzzer.judgement.trial import TIMED_OUT, Place, Subject
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import DEADLINE_SECONDS, Pool
 
 PROGRAMS = Path(__file__).with_name("canary_programs")  # in the source, a link to corpus/canaries
 # A worker that sleeps is killed after this; its program takes 3 s to compile on one idle core, 8 s on a busy one.

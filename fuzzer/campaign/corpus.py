@@ -13,11 +13,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from fuzzer.campaign.written import append_line, replace_file
+from fuzzer.campaign.told.written import append_line, replace_file
 from fuzzer.coverage.frontier import Frontier, KeptProgram, packed, set_cover
-from fuzzer.execution.messages import Report
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import identify, parse
+from fuzzer.workers.messages import Report
 
 INDEX_FILE, STATE_FILE = "index.jsonl", "state.json"
 # So many programs are kept, each with its features in some 8 KiB of memory and 9 of disk (`bench slopes` on an H200):

@@ -20,27 +20,28 @@ from typing import Any
 
 from fuzzer.campaign.bounds import Room, compiler_of
 from fuzzer.campaign.canaries import run_canaries
-from fuzzer.campaign.heartbeat import Heartbeat, RotatingLog, free_bytes, now
-from fuzzer.campaign.patience import require_ledgers
+from fuzzer.campaign.deaths_in_drawing import Undrawn
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.progress import Progress
 from fuzzer.campaign.schedule import BySeed, Schedule
-from fuzzer.campaign.shelf import Shelf
-from fuzzer.campaign.suspect import Suspect
-from fuzzer.campaign.totals import Totals
-from fuzzer.campaign.triage import Triage
-from fuzzer.campaign.undrawn import Undrawn
-from fuzzer.execution.batch import left_over
-from fuzzer.execution.capacity import cores
-from fuzzer.execution.folders import alone, remove_own
-from fuzzer.execution.interface import Stopped, stop_all
-from fuzzer.execution.messages import Report
-from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
-from fuzzer.execution.worker import INTERNAL_ERROR
-from fuzzer.findings.store import CampaignRecord as Record
-from fuzzer.findings.store import StoreError, open_store
+from fuzzer.campaign.suspects.patience import require_ledgers
+from fuzzer.campaign.suspects.queue import Triage
+from fuzzer.campaign.suspects.shelf import Shelf
+from fuzzer.campaign.suspects.suspect import Suspect
+from fuzzer.campaign.told.logs import Heartbeat, Progress, RotatingLog, free_bytes
+from fuzzer.campaign.told.totals import Totals
+from fuzzer.campaign.told.written import now
 from fuzzer.judgement.verdict import FINDINGS, without_paths
 from fuzzer.language.errors import NoMachine
+from fuzzer.ledger.errors import StoreError
+from fuzzer.ledger.store import CampaignRecord as Record
+from fuzzer.ledger.store import open_store
+from fuzzer.trial.batch import left_over
+from fuzzer.workers.capacity import cores
+from fuzzer.workers.folders import alone, remove_own
+from fuzzer.workers.interface import Stopped, stop_all
+from fuzzer.workers.messages import Report
+from fuzzer.workers.pool import DEADLINE_SECONDS, Pool
+from fuzzer.workers.worker import INTERNAL_ERROR
 
 # After a campaign is stopped: when the programs that still run are given up (nothing about them is stored yet), when no
 # triage is waited for, when workers are killed, whatever waits for them, and when it has ended.

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fuzzer.campaign.bounds import Bounds
-from fuzzer.execution.cluster import Cluster
 from fuzzer.language.devices import HOST, device_row
+from fuzzer.workers.cluster import Cluster
 
 if TYPE_CHECKING:
-    from fuzzer.execution.messages import Task
+    from fuzzer.workers.messages import Task
 
 # Programs by their numbers alone: as they come, or each asked for cells.
 BLIND = "blind"
@@ -82,7 +82,7 @@ def environment_of(task: Task) -> dict[str, str]:
     """The place and the versions it runs with, as a finding stores them."""
     import torch
 
-    from fuzzer.execution.accelerator import device_name
+    from fuzzer.workers.accelerator import device_name
 
     place = task.place
     found = {

@@ -15,13 +15,13 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.coverage.features import LINES, TRACE_FAMILIES
 from fuzzer.coverage.frontier import STALL_PROGRAMS
 from fuzzer.coverage.structure import COMPILED_FAMILIES
-from fuzzer.execution.batch import Batch, explore_batch
-from fuzzer.execution.explore import explore
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.language.errors import UsageError
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.settings import parse_assignment
+from fuzzer.trial.batch import Batch, explore_batch
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 
 class Schedule(Protocol):

@@ -3,6 +3,6 @@
 A new verb is one new module here, whose function is decorated with `@main.command()`.
 """
 
-from fuzzer.commands.group import main
+from fuzzer.commands.shared.group import main
 
 __all__ = ["main"]

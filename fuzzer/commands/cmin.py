@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import corpus_option, json_option
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import corpus_option, json_option
 
 
 @main.command()

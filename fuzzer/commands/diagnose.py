@@ -10,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import Sides, db_option, json_option, where_option, workers_option
-from fuzzer.commands.reference import finding_task, runs_here
-from fuzzer.commands.waiting import Waiting, starting
-from fuzzer.findings.faults import Fault
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import Sides, db_option, json_option, where_option, workers_option
+from fuzzer.commands.shared.reference import finding_task, runs_here
+from fuzzer.commands.shared.waiting import Waiting, starting
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.faults import Fault
 
 
 @main.command()
@@ -34,8 +34,8 @@ def diagnose(references: Sequence[str], device: str | None, workers: int | None,
     Exit codes: 0 diagnosed; 2 a finding does not show here, or there is no such finding or ledger; 3 this machine
     cannot run it; 130 interrupted.
     """
-    from fuzzer.findings.rows import encode
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.rows import encode
+    from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
         findings = [store.get(reference) for reference in references]
@@ -60,11 +60,11 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     """The finding with a new diagnosis; None where it does not show."""
     start = starting()
     from fuzzer.diagnosis.diagnose import diagnose
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.explore import examine
-    from fuzzer.execution.pool import Pool
-    from fuzzer.execution.verify import RUNS, examine_all, matching
-    from fuzzer.execution.work import told
+    from fuzzer.trial.tasks import examine
+    from fuzzer.trial.verify import RUNS, examine_all, matching
+    from fuzzer.workers.at_work import told
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     task = finding_task(finding, Sides(device))
     devices = task.place.devices
@@ -99,9 +99,9 @@ def _note_gone(finding: Finding, device: str | None, db: Path) -> None:
     another release or device."""
     import torch
 
-    from fuzzer.findings.diagnosed import is_current, shows_no_more
-    from fuzzer.findings.faults import release
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.diagnosed import is_current, shows_no_more
+    from fuzzer.ledger.faults import release
+    from fuzzer.ledger.store import open_store
 
     found, here = finding.place.get("device", "cpu"), release(torch.__version__)
     if is_current(finding) or (device or found) != found or here != release(finding.place.get("torch", "")):
@@ -113,10 +113,10 @@ def _note_gone(finding: Finding, device: str | None, db: Path) -> None:
 def brought_up_to_date(finding: Finding, fault: Fault, db: Path, device: str | None = None) -> tuple[Finding, Fault]:
     """The finding and its fault, diagnosed again and stored where an older version of the diagnosis looked at it, or
     none; as they are where it cannot run or does not show here. One line on stderr says what is done."""
-    from fuzzer.findings import diagnosed
-    from fuzzer.findings.errors import StoreError
-    from fuzzer.findings.faults import release
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger import diagnosed
+    from fuzzer.ledger.errors import StoreError
+    from fuzzer.ledger.faults import release
+    from fuzzer.ledger.store import open_store
 
     if diagnosed.is_current(finding) or not runs_here(finding, device):
         return finding, fault
@@ -143,7 +143,7 @@ def brought_up_to_date(finding: Finding, fault: Fault, db: Path, device: str | N
 
 def diagnosis_lines(finding: Finding) -> list[str]:
     """What is at fault, for the terminal."""
-    from fuzzer.findings.diagnosed import DIAGNOSER, TRACEBACK, VERSION, diagnosed_by
+    from fuzzer.ledger.diagnosed import DIAGNOSER, TRACEBACK, VERSION, diagnosed_by
 
     if not finding.diagnosis:
         return ["not diagnosed yet: backfuzz diagnose " + finding.id]

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import click
 
-from fuzzer.commands.exits import DIFFERS, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import device_option, json_option, workers_option
-from fuzzer.commands.waiting import Waiting, starting
-from fuzzer.execution.place import make_task
+from fuzzer.commands.shared.exits import DIFFERS, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import device_option, json_option, workers_option
+from fuzzer.commands.shared.waiting import Waiting, starting
+from fuzzer.trial.places import make_task
 
 
 @main.command()
@@ -30,13 +30,13 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     """
     start = starting()
     from fuzzer.campaign.canaries import CANARIES, run_canaries, runs_of
-    from fuzzer.campaign.doctor import silent_families
     from fuzzer.campaign.plan import environment_of
+    from fuzzer.campaign.self_check import silent_families
     from fuzzer.coverage.lines import recorded_share
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.pool import Pool
-    from fuzzer.execution.work import told as told_of
     from fuzzer.language.settings import SETTINGS, exists
+    from fuzzer.workers.at_work import told as told_of
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     task = make_task(device, "inductor", None)
     place = task.place.subject.device

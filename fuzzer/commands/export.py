@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from fuzzer.commands.diagnose import brought_up_to_date
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, no_diagnose_option, where_option
-from fuzzer.commands.reference import runs_here
-from fuzzer.findings.demonstration import Demonstration
-from fuzzer.findings.scope import Scope
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, no_diagnose_option, where_option
+from fuzzer.commands.shared.reference import runs_here
+from fuzzer.export.demonstration import Demonstration
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.scope import Scope
 
 
 @main.command()
@@ -49,8 +49,8 @@ def export(
     Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
     no such finding, or the ledger cannot be read or the folder written; 3 this machine cannot run it.
     """
-    from fuzzer.findings.issue import issue
-    from fuzzer.findings.store import open_store
+    from fuzzer.export.issue import issue
+    from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
@@ -88,7 +88,7 @@ def _on(finding: Finding, device: str | None) -> Finding:
 def _grown(finding: Finding, device: str | None, db: Path) -> Finding:
     """The finding with its natural program, which is stored; as it is where it does not show here."""
     from fuzzer.commands.grow import grow_one
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.store import open_store
 
     click.echo(f"{finding.id}: growing its minimal program", err=True)
     found = grow_one(finding, device, None)
@@ -102,7 +102,7 @@ def _grown(finding: Finding, device: str | None, db: Path) -> Finding:
 def _scope(finding: Finding, device: str | None, db: Path, measures: bool) -> Scope | None:
     """The newest scope of the finding on this device; where there is none, it is measured and stored if `measures`."""
     from fuzzer.commands.vary import vary_one
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.store import open_store
 
     own = (device or finding.place.get("device", "cpu")).split(":")[0]
     with open_store(db, create=False) as store:
@@ -119,7 +119,7 @@ def _scope(finding: Finding, device: str | None, db: Path, measures: bool) -> Sc
 
 def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstration | None, str]:
     """(the scripts by file name, what the first was seen to do, this machine's versions)."""
-    from fuzzer.findings.script import repro
+    from fuzzer.export.script import repro
 
     grown, minimal = finding.grown, repro(finding)
     # as people write it; then of the trial's very numbers
@@ -138,8 +138,8 @@ def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstratio
 
 def _require_elsewhere(finding: Finding, seen: Demonstration) -> None:
     """Raise ExportError for a script that shows nothing on the torch and the device where its fault was found."""
-    from fuzzer.findings.faults import release
-    from fuzzer.findings.script import ExportError
+    from fuzzer.export.script import ExportError
+    from fuzzer.ledger.faults import release
 
     found = finding.place.get("torch", "")
     if release(found) == release(seen.torch) and seen.device == finding.place.get("device", "cpu"):

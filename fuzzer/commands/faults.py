@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, state_option
-from fuzzer.findings.faults import Fault
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, state_option
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
+from fuzzer.ledger.faults import Fault
 
 
 @main.command()
@@ -32,8 +32,8 @@ def faults(
 
     Exit codes: 0 listed, be it none; 2 the ledger is missing or cannot be read.
     """
-    from fuzzer.findings.query import Wanted
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.query import Wanted
+    from fuzzer.ledger.store import open_store
 
     wanted = Wanted(text=" ".join(text), state=state or "", lives_on=lives_on or "")
     with open_store(db, create=False) as store:
@@ -54,8 +54,8 @@ def encode_fault(fault: Fault) -> dict[str, Any]:
 
 def print_faults(found: Sequence[Fault]) -> None:
     """The faults as a table, the most urgent first, those of what torch does not promise apart."""
-    from fuzzer.commands.table import Console, fault_table
-    from fuzzer.findings.listing import by_promise, urgency
+    from fuzzer.commands.shared.table import Console, fault_table
+    from fuzzer.ledger.listing import by_promise, urgency
 
     console = Console()
     promised, apart = by_promise(sorted(found, key=urgency))

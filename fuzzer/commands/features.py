@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, device_option, json_option, references_argument, workers_option
-from fuzzer.commands.reference import load_program
-from fuzzer.execution.place import make_task
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, device_option, json_option, references_argument, workers_option
+from fuzzer.commands.shared.reference import load_program
+from fuzzer.trial.places import make_task
 
 
 @main.command()
@@ -28,9 +28,9 @@ def features(references: Sequence[str], device: str | None, workers: int | None,
 
     Exit codes: 0 printed; 2 a program could not run; 3 this machine cannot run it; 130 interrupted.
     """
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.explore import report_words
-    from fuzzer.execution.pool import Pool
+    from fuzzer.trial.tasks import report_words
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     loaded = [load_program(reference, db) for reference in references]
     task = make_task(device, "inductor", None, fresh=True)

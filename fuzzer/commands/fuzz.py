@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from fuzzer.campaign.plan import BLIND, CELLS, STAGED
-from fuzzer.commands.config import command_line
-from fuzzer.commands.exits import DIFFERS, INTERRUPTED, UNREAD, Refusal, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import (
+from fuzzer.commands.shared.config import command_line
+from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD, Refusal, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import (
     DURATION,
     SIZE,
     TIME,
@@ -31,12 +31,12 @@ from fuzzer.commands.options import (
     known_option,
     workers_option,
 )
-from fuzzer.commands.waiting import starting
-from fuzzer.execution.cluster import LOCAL, RAY, Cluster
-from fuzzer.execution.place import make_task
-from fuzzer.findings.checkout import regressions
+from fuzzer.commands.shared.waiting import starting
 from fuzzer.guidance import CHOSEN_FROM, CODE, NAMES, UNBUILT
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.checkout import regressions
+from fuzzer.trial.places import make_task
+from fuzzer.workers.cluster import LOCAL, RAY, Cluster
 
 
 def _named_ops(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -193,13 +193,13 @@ def fuzz(
     from fuzzer.campaign.bounds import Bounds
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan
-    from fuzzer.campaign.view import Lines, Live
-    from fuzzer.commands.source import find_source, share_of_lines
-    from fuzzer.execution.batch import usual_batch
-    from fuzzer.execution.capacity import default_workers
+    from fuzzer.campaign.told.view import Lines, Live
+    from fuzzer.commands.shared.source import find_source, share_of_lines
     from fuzzer.language import settings
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
+    from fuzzer.trial.batch import usual_batch
+    from fuzzer.workers.capacity import default_workers
 
     minutes = _minutes(minutes, duration)
     if until_plateau and (unguided or again):

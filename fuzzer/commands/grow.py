@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, where_option, workers_option
-from fuzzer.commands.reference import Sides, finding_task, load_program
-from fuzzer.commands.waiting import Waiting
-from fuzzer.judgement.trial import UsageError
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, where_option, workers_option
+from fuzzer.commands.shared.reference import Sides, finding_task, load_program
+from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.errors import UsageError
 
 
 @main.command()
@@ -46,8 +46,8 @@ def grow(
     Takes about a minute a finding. Exit codes: 0 grown; 2 a finding, or --program, does not show here, or there is no
     such finding, file or ledger; 3 this machine cannot run it; 130 interrupted.
     """
-    from fuzzer.findings.rows import encode_natural
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.rows import encode_natural
+    from fuzzer.ledger.store import open_store
 
     if program is not None and len(references) > 1:
         raise UsageError(f"--program is of one finding, and there are {len(references)}")
@@ -80,11 +80,11 @@ def grow_one(
 
     text   the program that a person wrote; "" where one is to be grown.
     """
-    from fuzzer.campaign.natural import grow_finding, with_program
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.pool import Pool
-    from fuzzer.execution.verify import examine_all, matching
-    from fuzzer.execution.work import told
+    from fuzzer.campaign.suspects.growing import grow_finding, with_program
+    from fuzzer.trial.verify import examine_all, matching
+    from fuzzer.workers.at_work import told
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     task: Any = finding_task(finding, Sides(device))
     folder = Path(".backfuzz")

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
 from fuzzer.language.errors import UsageError
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, state_option
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, state_option
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
 
 _COLUMNS = "id, fault, oracle, class, direction, pattern, unsupported, place"
@@ -34,9 +34,9 @@ def list_findings(text: Sequence[str], db: Path, as_json: bool, **filters: str |
 
     Exit codes: 0 listed, be it none; 2 the ledger is missing or cannot be read.
     """
-    from fuzzer.findings.query import Wanted
-    from fuzzer.findings.rows import encode
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.query import Wanted
+    from fuzzer.ledger.rows import encode
+    from fuzzer.ledger.store import open_store
 
     wanted = Wanted(text=" ".join(text), **{name: value or "" for name, value in filters.items()})
     with open_store(db, create=False) as store:
@@ -62,7 +62,7 @@ def list_findings(text: Sequence[str], db: Path, as_json: bool, **filters: str |
 def _print_tables(
     promised: list[dict[str, Any]], apart: list[dict[str, Any]], title: str, states: dict[str, str]
 ) -> None:
-    from fuzzer.commands.table import Console, finding_table
+    from fuzzer.commands.shared.table import Console, finding_table
 
     console = Console()
     for some, heading in ((promised, ""), ([row | {"class": UNSUPPORTED} for row in apart], f"\n{title}")):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
 from fuzzer.commands.faults import encode_fault
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, workers_option
-from fuzzer.commands.waiting import Waiting
-from fuzzer.findings.faults import GONE, SHOWS, Fault
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, workers_option
+from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.faults import GONE, SHOWS, Fault
 
 if TYPE_CHECKING:
     from fuzzer.diagnosis.matrix import Asked
@@ -51,8 +51,8 @@ def matrix(
     Exit codes: 0 run; 2 nothing could run, no such fault, ledger or environment; 130 interrupted.
     """
     from fuzzer.diagnosis.matrix import ask_of
-    from fuzzer.execution.place import pick_device, runs_here
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.store import open_store
+    from fuzzer.trial.places import pick_device, runs_here
 
     if every == bool(references):
         raise UsageError("matrix takes the ids of faults, or --all")
@@ -76,9 +76,9 @@ def run_under(
     python: Path, asked: Asked, db: Path, workers: int | None, done: Callable[[], int] = int, total: int | None = None
 ) -> list[dict[str, Any]]:
     """Run faults under a Python and store where they live: a row for each. done of total: how far this is, to show."""
-    from fuzzer.commands.triage import now
+    from fuzzer.campaign.told.written import now
     from fuzzer.diagnosis.matrix import release_of, together, where_live
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.store import open_store
 
     release, rows = release_of(python), list[dict[str, Any]]()
     with Waiting(f"torch {release}: {len(asked)} fault(s)", done=done, total=total):
@@ -109,8 +109,8 @@ def find_pythons(releases: Sequence[str], pythons: Sequence[Path]) -> list[Path]
 
 
 def _print(found: Sequence[Fault], rows: list[dict[str, Any]], as_json: bool) -> None:
-    from fuzzer.diagnosis.matrix import span
-    from fuzzer.findings.listing import devices
+    from fuzzer.ledger.listing import devices
+    from fuzzer.ledger.releases import span
 
     spans = {fault.id: {device: span(fault, device) for device in devices(fault)} for fault in found}
     if as_json:

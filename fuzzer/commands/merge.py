@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option
 
 
 @main.command()
@@ -25,7 +25,7 @@ def merge(others: Sequence[Path], db: Path, as_json: bool) -> None:
 
     Exit codes: 0 merged, be it nothing new; 2 a ledger is missing or cannot be read or written.
     """
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.store import open_store
 
     rows = []
     with open_store(db) as store:

@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import (
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import (
     Sides,
     db_option,
     json_option,
@@ -22,10 +22,10 @@ from fuzzer.commands.options import (
     sides_options,
     workers_option,
 )
-from fuzzer.commands.reference import finding_task, load_program
-from fuzzer.commands.waiting import Waiting, starting
-from fuzzer.findings.checkout import regressions
+from fuzzer.commands.shared.reference import finding_task, load_program
+from fuzzer.commands.shared.waiting import Waiting, starting
 from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.ledger.checkout import regressions
 
 
 @main.command()
@@ -69,15 +69,15 @@ def _minimize_one(
     quiet: bool,
 ) -> dict[str, Any]:
     start = starting()
-    from fuzzer.campaign.interestingness import CandidateCache
-    from fuzzer.campaign.patience import require_ledgers
     from fuzzer.campaign.plan import Plan, environment_of
-    from fuzzer.campaign.suspect import Suspect, triage_suspect
-    from fuzzer.campaign.triage import describe
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.pool import Pool
-    from fuzzer.execution.verify import examine_all
-    from fuzzer.execution.work import told
+    from fuzzer.campaign.suspects.interestingness import CandidateCache
+    from fuzzer.campaign.suspects.patience import require_ledgers
+    from fuzzer.campaign.suspects.queue import describe
+    from fuzzer.campaign.suspects.suspect import Suspect, triage_suspect
+    from fuzzer.trial.verify import examine_all
+    from fuzzer.workers.at_work import told
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     label, text, finding = load_program(reference, db)
     text = finding.original if finding is not None else text

@@ -17,15 +17,15 @@ from typing import Any
 import click
 
 from fuzzer.campaign.plan import Plan
-from fuzzer.commands.config import read_config
-from fuzzer.commands.exits import DIFFERS, Refusal, exit_codes
-from fuzzer.commands.group import main
 from fuzzer.commands.matrix import find_pythons, run_under
-from fuzzer.commands.options import db_option, json_option, workers_option
 from fuzzer.commands.recheck import outcome_line, run_again
-from fuzzer.commands.waiting import Waiting
-from fuzzer.findings.changes import Changes, change_lines, changes, encode_changes
+from fuzzer.commands.shared.config import read_config
+from fuzzer.commands.shared.exits import DIFFERS, Refusal, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, workers_option
+from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.changes import Changes, change_lines, changes, encode_changes
 
 REPORT_FILE = Plan.folder / "nightly.json"
 _BOUNDS = {"--minutes", "--duration", "--programs", "--until-plateau"}
@@ -61,10 +61,10 @@ def nightly(
     Exit codes: 0 no fault came back or is new, or this torch was left; 1 one did, or is; 2 usage, or a ledger that
     cannot be read; 3 this machine cannot run it; 130 interrupted.
     """
-    from fuzzer.commands.triage import now
+    from fuzzer.campaign.told.written import now
     from fuzzer.diagnosis.matrix import release_of
-    from fuzzer.findings.faults import release as numbered
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.faults import release as numbered
+    from fuzzer.ledger.store import open_store
 
     words = campaign_words(options, db, workers, f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
     _require_page(out)
@@ -108,10 +108,10 @@ def run_missing(pythons: Sequence[Path], db: Path, workers: int | None) -> list[
     """Run what is not closed under each Python, on the devices of this machine, where the ledger does not know yet
     whether it shows there: a row for each."""
     from fuzzer.diagnosis.matrix import ask_of, release_of
-    from fuzzer.execution.place import runs_here
-    from fuzzer.findings.faults import OPEN
-    from fuzzer.findings.faults import release as numbered
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.faults import OPEN
+    from fuzzer.ledger.faults import release as numbered
+    from fuzzer.ledger.store import open_store
+    from fuzzer.trial.places import runs_here
 
     rows: list[dict[str, Any]] = []
     for python in pythons:
@@ -198,9 +198,9 @@ def _require_page(out: Path | None) -> None:
 
 def _write_page(out: Path, told: Changes, night: Mapping[str, Any], db: Path) -> None:
     from fuzzer.commands.report import made
-    from fuzzer.findings.store import open_store
-    from fuzzer.report.gather import of_ledger
-    from fuzzer.report.page import page
+    from fuzzer.export.gather import of_ledger
+    from fuzzer.export.page import page
+    from fuzzer.ledger.store import open_store
 
     with open_store(db) as store:
         contents = replace(of_ledger(store), title=f"torch {night['torch']}: what changed", changes=told)

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, DIFFERS, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, workers_option
-from fuzzer.findings.faults import GONE, OPEN, SHOWS
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, DIFFERS, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, workers_option
+from fuzzer.ledger.faults import GONE, OPEN, SHOWS
 
 
 @main.command()
@@ -37,11 +37,11 @@ def recheck(workers: int | None, db: Path, as_json: bool) -> None:
 def run_again(db: Path, workers: int | None) -> tuple[str, list[dict[str, Any]], int]:
     """Run every open or fixed fault of a ledger here and store what came of it: the release of this torch, a row for
     each fault, and how many are of other devices."""
-    from fuzzer.commands.triage import now
+    from fuzzer.campaign.told.written import now
     from fuzzer.diagnosis.matrix import ask_of, moved, release_of, together, where_live
-    from fuzzer.execution.place import runs_here
-    from fuzzer.findings.faults import release as numbered
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.faults import release as numbered
+    from fuzzer.ledger.store import open_store
+    from fuzzer.trial.places import runs_here
 
     with open_store(db, create=False) as store:
         faults = {fault.id: fault for fault in store.faults() if fault.state.name in (*OPEN, "fixed")}

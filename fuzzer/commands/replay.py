@@ -14,10 +14,10 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, DIFFERS, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import Sides, db_option, json_option, sides_options, workers_option
-from fuzzer.commands.reference import finding_task, load_program, with_files_below
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, DIFFERS, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import Sides, db_option, json_option, sides_options, workers_option
+from fuzzer.commands.shared.reference import finding_task, load_program, with_files_below
 from fuzzer.judgement.verdict import CLASSES
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import ParseError, parse
@@ -50,7 +50,7 @@ def replay(
     Exit codes: 0 all agree (with --expect: show what they may); 1 some differ; 2 some could not run, or are no
     program; 3 this machine cannot run it; 130 interrupted.
     """
-    from fuzzer.commands.replayed import Replayed
+    from fuzzer.commands.shared.replayed import Replayed
 
     asked = [ask(reference, sides, db, expect, natural) for reference in with_files_below(references)]
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds").removesuffix("+00:00")
@@ -96,10 +96,10 @@ def ask(reference: str, sides: Sides, db: Path, expect: bool, natural: bool = Fa
 
 def _run(asked: Sequence[Asked], workers: int | None) -> Iterator[Any]:
     """What becomes of the programs, in order, each as soon as it is known."""
-    from fuzzer.commands.replayed import replayed, unreadable
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.pool import Pool
-    from fuzzer.execution.verify import examine_each
+    from fuzzer.commands.shared.replayed import replayed, unreadable
+    from fuzzer.trial.verify import examine_each
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     able = [one for one in asked if one.refused is None]
     if not able:
@@ -114,7 +114,7 @@ def _run(asked: Sequence[Asked], workers: int | None) -> Iterator[Any]:
 
 def _summary(found: Sequence[Any]) -> str:
     """How many showed what."""
-    from fuzzer.commands.replayed import UNREADABLE
+    from fuzzer.commands.shared.replayed import UNREADABLE
 
     counts = Counter(one.shown for one in found)
     told = ", ".join(f"{counts[name]} {name}" for name in (*CLASSES, UNREADABLE) if counts[name])
@@ -125,7 +125,7 @@ def _summary(found: Sequence[Any]) -> str:
 
 def _write_junit(path: Path, found: Sequence[Any], asked: Sequence[Asked], started: str) -> None:
     from fuzzer.campaign.plan import environment_of
-    from fuzzer.commands.junit import junit
+    from fuzzer.commands.shared.junit import junit
 
     task = next((one.task for one in asked if one.task is not None), None)
     path.write_bytes(junit(found, environment_of(task) if task is not None else {}, started))

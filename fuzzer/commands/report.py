@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.exits import Refusal, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option
+from fuzzer.commands.shared.exits import Refusal, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option
 
 _NEEDED = ("jinja2", "matplotlib")
 
@@ -30,9 +30,9 @@ def report(campaign: str | None, out: Path, db: Path, as_json: bool) -> None:
     Exit codes: 0 written; 2 no such campaign, matplotlib is missing, or the ledger cannot be read or the page written.
     """
     require_plots()
-    from fuzzer.findings.store import open_store
-    from fuzzer.report.gather import of_campaign, of_ledger
-    from fuzzer.report.page import page
+    from fuzzer.export.gather import of_campaign, of_ledger
+    from fuzzer.export.page import page
+    from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
         contents = of_campaign(store, campaign) if campaign else of_ledger(store)
@@ -52,6 +52,6 @@ def made() -> str:
     """When a page is made, and by what."""
     from importlib.metadata import version
 
-    from fuzzer.commands.triage import now
+    from fuzzer.campaign.told.written import now
 
     return f"{now()[:16].replace('T', ' ')} UTC by backfuzz {version('backfuzz')}"

@@ -10,14 +10,14 @@ from pathlib import Path
 import click
 
 from fuzzer.commands.diagnose import brought_up_to_date, diagnosis_lines
-from fuzzer.commands.exits import exit_codes
 from fuzzer.commands.faults import encode_fault
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option, json_option, no_diagnose_option
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option, json_option, no_diagnose_option
 from fuzzer.commands.vary import scope_lines
-from fuzzer.findings.faults import Fault
-from fuzzer.findings.scope import Scope
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.faults import Fault
+from fuzzer.ledger.scope import Scope
 
 
 @main.command()
@@ -33,9 +33,9 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
 
     Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
     """
-    from fuzzer.findings.rows import encode
-    from fuzzer.findings.scope import encode_scope
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.rows import encode
+    from fuzzer.ledger.scope import encode_scope
+    from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
@@ -74,8 +74,8 @@ def print_tables(finding: Finding, fault: Fault, scopes: Sequence[Scope]) -> Non
     from rich.syntax import Syntax
     from rich.text import Text
 
-    from fuzzer.commands.table import Console, named_table
-    from fuzzer.findings.diagnosed import VERSION
+    from fuzzer.commands.shared.table import Console, named_table
+    from fuzzer.ledger.diagnosed import VERSION
 
     console = Console()
     promised = "" if finding.verdict == finding.signature.verdict else f" ({finding.verdict}: {finding.unsupported})"

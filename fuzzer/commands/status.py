@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import corpus_option, json_option
-from fuzzer.judgement.trial import UsageError
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import corpus_option, json_option
+from fuzzer.language.errors import UsageError
 
 
 @main.command()
@@ -25,17 +25,16 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
 
     Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
     """
-    from fuzzer.campaign import heartbeat
+    from fuzzer.campaign.audit import audit, audit_totals, cell_lines, filled, report_lines
     from fuzzer.campaign.corpus import Corpus, load_corpus
-    from fuzzer.campaign.filled import cell_lines, filled
-    from fuzzer.campaign.unreached import audit, audit_totals, report_lines
+    from fuzzer.campaign.told import logs
 
     own = max((corpus.parent / "campaigns").glob("*"), default=corpus)
-    beat = heartbeat.last_beat(own)
+    beat = logs.last_beat(own)
     if prometheus:
         if beat is None:
             raise UsageError(f"no campaign beside {corpus} has told how it is")
-        click.echo("\n".join(heartbeat.prometheus(beat)))
+        click.echo("\n".join(logs.prometheus(beat)))
         return
     found = load_corpus(corpus, Corpus)
     state = found.state()
@@ -57,7 +56,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
     place = ", ".join(f"{name} {value}" for name, value in found.place.items())
     click.echo(f"{corpus}: {seen.programs} programs, {len(found.kept)} kept ({place})")
     if beat:
-        click.echo(f"  {own.name} {heartbeat.told(beat)}")
+        click.echo(f"  {own.name} {logs.told(beat)}")
     for name, family in families.items():
         click.echo(f"  {name:9} {family['features']:6} features, the last new one with program {family['last_new']}")
     for line in cell_lines(told):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import getpass
 from pathlib import Path
 
 import click
 
-from fuzzer.commands.exits import exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import db_option
-from fuzzer.findings.faults import STATES, State
+from fuzzer.campaign.told.written import now
+from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import db_option
+from fuzzer.commands.shared.screen import user
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.faults import STATES, State
 
 
 @main.command()
@@ -41,10 +41,10 @@ def triage(
 
     Exit codes: 0 set, or left as it was; 2 no such fault, the state lacks what it needs, or usage; 130 interrupted.
     """
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.store import open_store
 
     if reference is None:
-        from fuzzer.commands.screen import go_through
+        from fuzzer.commands.shared.screen import go_through
 
         return go_through(db)
     if state is None:
@@ -65,13 +65,3 @@ def require_complete(state: State) -> None:
     option = NEEDS.get(state.name)
     if option and not needed[option]:
         raise UsageError(f"{state.name} needs {option}")
-
-
-def now() -> str:
-    """The time, to the second, as it stands in the ledger."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def user() -> str:
-    """Who is at the keyboard, as the machine calls them."""
-    return getpass.getuser()

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.exits import COULD_NOT_RUN, exit_codes
-from fuzzer.commands.group import main
-from fuzzer.commands.options import (
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.options import (
     Number,
     Sides,
     db_option,
@@ -21,10 +21,10 @@ from fuzzer.commands.options import (
     where_option,
     workers_option,
 )
-from fuzzer.commands.reference import finding_task, load_program
-from fuzzer.commands.waiting import Waiting
-from fuzzer.findings.scope import Scope
+from fuzzer.commands.shared.reference import finding_task, load_program
+from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.judgement.verdict import FINDINGS, Finding
+from fuzzer.ledger.scope import Scope
 
 _SECONDS = 90.0  # 40 programs at a stage take 20 s of CPU time, what is built 3 s each
 
@@ -52,8 +52,8 @@ def vary(
     Takes about a minute a program. Exit codes: 0 measured; 2 a program differs nowhere here, or there is no such
     finding, file or ledger; 3 this machine cannot run it; 130 interrupted.
     """
-    from fuzzer.findings.scope import encode_scope
-    from fuzzer.findings.store import open_store
+    from fuzzer.ledger.scope import encode_scope
+    from fuzzer.ledger.store import open_store
 
     rows = []
     for reference in references:
@@ -78,12 +78,12 @@ def vary_one(
     varied: Finding | str, device: str | None, workers: int | None = None, seconds: float = _SECONDS
 ) -> Scope | None:
     """The scope of a finding's fault, or of the worst that a program's text shows; None where there is none here."""
-    from fuzzer.campaign.vary import other_devices, vary
-    from fuzzer.commands.triage import now
-    from fuzzer.execution.capacity import default_workers
-    from fuzzer.execution.pool import Pool
-    from fuzzer.execution.verify import examine_all
-    from fuzzer.execution.work import told
+    from fuzzer.campaign.suspects.varying import other_devices, vary
+    from fuzzer.campaign.told.written import now
+    from fuzzer.trial.verify import examine_all
+    from fuzzer.workers.at_work import told
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
 
     task: Any = finding_task(None if isinstance(varied, str) else varied, Sides(device))
     devices = [*task.place.devices, *other_devices(task.place)]
@@ -103,7 +103,7 @@ def vary_one(
 
 def scope_lines(scope: Scope) -> list[str]:
     """A scope for the terminal: its summary, a line for each neighbour, the shape table."""
-    from fuzzer.findings.scope import SCOPE_HEAD, scope_rows, shape_head, shape_rows
+    from fuzzer.ledger.scope import SCOPE_HEAD, scope_rows, shape_head, shape_rows
 
     where = f"torch {scope.torch}, {scope.device}" + (f", at the stage {scope.stage}" if scope.stage else "")
     lines = [f"{scope.summary} ({where})", *_aligned(SCOPE_HEAD, scope_rows(scope))]

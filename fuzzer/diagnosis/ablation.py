@@ -6,9 +6,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fuzzer.execution.messages import Report, Task
-from fuzzer.findings.cause import LEFT, RESET
-from fuzzer.findings.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
 from fuzzer.judgement.trial import UNCOMPILED, Place, Subject
 from fuzzer.language.devices import device_row
 from fuzzer.language.ops import OPS
@@ -17,6 +14,9 @@ from fuzzer.language.program import Attributes, Program, Value, contiguous
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
+from fuzzer.ledger.cause import LEFT, RESET
+from fuzzer.ledger.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
+from fuzzer.workers.messages import Report, Task
 
 # torch.compile's pipeline, each adding one stage to the one before: tracing, decomposition and partition, lowering.
 # In pipeline order, and what the first that differs tells: what it adds to those before it.

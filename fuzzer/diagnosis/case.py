@@ -13,15 +13,15 @@ from fuzzer.diagnosis.ablation import STAGES, Ablation, outcome_text, stages
 from fuzzer.diagnosis.dissect import compile_only, describe_and_decide, describe_difference, run_bisector
 from fuzzer.diagnosis.evidence import Evidence
 from fuzzer.diagnosis.side import told_side
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.verify import matching
-from fuzzer.findings.diagnosed import NO_TIME, TOO_LONG
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, without_paths
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.text import parse
+from fuzzer.ledger.diagnosed import NO_TIME, TOO_LONG
+from fuzzer.trial.tasks import examine
+from fuzzer.trial.verify import matching
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 # Wall seconds that a piece may take. At a stage a program takes 0.2 to 0.5 s on a free core, built 2 to 5 s, and a
 # campaign goes on beside: 40 variants at a stage; a closer look at one built program; 20 runs of the bisector (5

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from fuzzer.execution.server import server_environment
-from fuzzer.findings.demonstration import Compared, Demonstration
+from fuzzer.export.demonstration import Compared, Demonstration
 from fuzzer.judgement.verdict import Finding
+from fuzzer.workers.server import server_environment
 
 _TIMEOUT = 300.0  # a script compiles one program; those of crashes and hangs wait longer themselves
 _VERSIONS_TIMEOUT = 120.0

@@ -12,14 +12,14 @@ from fuzzer.diagnosis.ablation import Ablation, all_off, by_kind, changes, order
 from fuzzer.diagnosis.case import Case
 from fuzzer.diagnosis.evidence import DIFFERENCE
 from fuzzer.diagnosis.memcheck import memcheck
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
-from fuzzer.findings.cause import LEFT, cause_of
-from fuzzer.findings.diagnosed import VERSION, keep_earlier, version_line
-from fuzzer.findings.switches import gone
 from fuzzer.judgement.verdict import Finding, without_paths
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
+from fuzzer.ledger.cause import LEFT, cause_of
+from fuzzer.ledger.diagnosed import VERSION, keep_earlier, version_line
+from fuzzer.ledger.switches import gone
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 
 PROGRAMS, CPU_SECONDS = "programs run", "their CPU seconds"  # those of the bisector count as one
 # What a diagnosis holds, in the order in which a person asks.

@@ -14,10 +14,6 @@ import torch
 
 from fuzzer.diagnosis.listings import shared, tidy_code, tidy_graph
 from fuzzer.diagnosis.side import side_of, who_raised
-from fuzzer.execution.explore import examine, run_trial
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import Refused
-from fuzzer.findings.diagnosed import TRACEBACK
 from fuzzer.judgement.comparison import TensorVerdict, judge_tensors
 from fuzzer.judgement.pattern import elements, mask_text, ratio
 from fuzzer.judgement.trial import RAN, Trial
@@ -27,6 +23,10 @@ from fuzzer.language.program import Attributes
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
+from fuzzer.ledger.diagnosed import TRACEBACK
+from fuzzer.trial.pipeline import Refused
+from fuzzer.trial.tasks import examine, run_trial
+from fuzzer.workers.messages import Report, Task
 
 
 def describe_and_decide(task: Task, text: str) -> Report:

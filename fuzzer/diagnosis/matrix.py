@@ -6,19 +6,19 @@ The whole judgement runs there. What came of it is SHOWS, GONE, or a reason.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-from fuzzer.execution.server import server_environment
-from fuzzer.findings import checkout
-from fuzzer.findings.cause import VALUES, raised
-from fuzzer.findings.faults import GONE, OPEN, SHOWS, Fault, State
-from fuzzer.judgement.verdict import Finding, Signature, follows, parse_signature, strip_digits
+from fuzzer.judgement.verdict import VALUES, Finding, Signature, follows, parse_signature, strip_digits
+from fuzzer.ledger import checkout
+from fuzzer.ledger.cause import raised
+from fuzzer.ledger.faults import GONE, OPEN, SHOWS, Fault, State
+from fuzzer.ledger.releases import numbers
+from fuzzer.workers.server import server_environment
 
 _EACH = 60.0  # seconds that a finding may take: caches are off, and a compile takes 2 to 5 s on a free core
 _START = 120.0  # and torch to be imported, in processes that wait for each other
@@ -187,37 +187,6 @@ def _same(finding: Finding, shown: Signature, detail: str) -> bool:
 
 
 # ---------------------------------------------------------------- what follows
-
-
-@dataclass(frozen=True)
-class Span:
-    """Over the releases that were tried: the first and the last that show a fault, and the first without it after."""
-
-    first_bad: str = ""
-    last_bad: str = ""
-    fixed_in: str = ""
-
-
-_BEFORE = {"dev": 0, "a": 1, "b": 2, "rc": 3}  # what comes before a release, oldest first
-
-
-def numbers(release: str) -> tuple[int, ...]:
-    """A release as numbers, to be ordered by. A nightly build (`2.14.0.dev20261122`) comes before its release."""
-    found = re.match(r"(\d+(?:\.\d+)*)(?:\.?(dev|a|b|rc)(\d*))?", release)
-    if found is None:
-        return ()
-    parts = [*map(int, found[1].split(".")), 0, 0]
-    return *parts[:3], _BEFORE.get(found[2], len(_BEFORE)), int(found[3] or 0)
-
-
-def span(fault: Fault, device: str) -> Span:
-    """Where a fault lives on one device."""
-    bad, good = (
-        sorted((place.split(" ")[0] for place in places if place.split(" ")[1] == device), key=numbers)
-        for places in (fault.lives_on, fault.gone_on)
-    )
-    after = [release for release in good if not bad or numbers(release) > numbers(bad[-1])]
-    return Span(bad[0] if bad else "", bad[-1] if bad else "", after[0] if bad and after else "")
 
 
 def moved(fault: Fault, release: str, device: str, outcome: str) -> State | None:

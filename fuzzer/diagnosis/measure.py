@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import torch
 
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import report_program
 from fuzzer.judgement.comparison import judge_tensors, ratios
 from fuzzer.judgement.trial import Trial
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
 
 
 def measure(task: Task, text: str) -> Report:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from fuzzer.execution.obituary import heap_words
-from fuzzer.execution.server import clean_environment
-from fuzzer.findings.checks import DEADLINES
-from fuzzer.findings.script import ExportError, repro
+from fuzzer.export.checks import DEADLINES
+from fuzzer.export.script import ExportError, repro
 from fuzzer.judgement.verdict import EAGER_DIES, Finding, side_by_class
 from fuzzer.language.devices import HOST, Device, device_row
+from fuzzer.workers.obituary import heap_words
+from fuzzer.workers.server import clean_environment
 
 _EXIT_CODES = (0, 1)  # exit codes of a script that could run; the tool hands them on
 _TIMEOUT = 300.0  # the tool slows kernels down about tenfold

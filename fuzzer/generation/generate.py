@@ -16,12 +16,12 @@ import torch
 from fuzzer.generation.add import KEPT, add_node, add_write, has_eager_gradient, prepare_write
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
+from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.history import draw_between, draw_history
 from fuzzer.generation.knobs import USUAL, Knobs
-from fuzzer.generation.layouts import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
-from fuzzer.generation.regions import draw_regions
 from fuzzer.generation.rejoin import joining, meeting
+from fuzzer.generation.shapes import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.ops import OPS, REAL

@@ -18,9 +18,9 @@ import torch
 from fuzzer.generation.add import OVERWRITTEN, add_node, add_write
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.dry_run import eager_gradients, eager_values
-from fuzzer.generation.layouts import draw_shape
 from fuzzer.generation.nodes import draw_values, new_leaf, same_value
 from fuzzer.generation.rejoin import fits
+from fuzzer.generation.shapes import draw_shape
 from fuzzer.language.infer import type_of
 from fuzzer.language.interpret import apply
 from fuzzer.language.ops.spec import Draw, Limits, OpSpec, writable

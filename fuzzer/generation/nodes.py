@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fuzzer.generation.draft import Draft, Rejected
-from fuzzer.generation.layouts import draw_layout, draw_long_shape, draw_shape, wished_layout
+from fuzzer.generation.shapes import draw_layout, draw_long_shape, draw_shape, wished_layout
 from fuzzer.generation.wish import TRIES, can_lie
 from fuzzer.language.classes import main_operand
 from fuzzer.language.infer import type_of

@@ -10,7 +10,6 @@ from typing import Any
 
 from fuzzer.coverage.features import LINES, TRACE_FAMILIES
 from fuzzer.coverage.structure import COMPILED_FAMILIES
-from fuzzer.execution.messages import Report
 from fuzzer.generation.knobs import Knobs, choices
 from fuzzer.guidance.bandit import (
     Bandit,
@@ -28,6 +27,7 @@ from fuzzer.guidance.mutate import MUTATOR_NAMES as MUTATORS
 from fuzzer.guidance.names import CODE
 from fuzzer.guidance.parents import CountingCorpus
 from fuzzer.language.ops import OPS
+from fuzzer.workers.messages import Report
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,6 @@ import time
 from dataclasses import dataclass, replace
 
 from fuzzer.coverage.features import feature_ids
-from fuzzer.execution.exercise import trial_words
-from fuzzer.execution.explore import draw_program, program_task, write_down
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import REFUSED, is_detectable, record_reference, refusal, report_program, report_trial
-from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.guidance.mutate import mutate
@@ -23,6 +17,12 @@ from fuzzer.language.ops import OPS
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse, show
 from fuzzer.rounding.replay import Unreplayable
+from fuzzer.trial.draw import draw_program, program_task, write_down
+from fuzzer.trial.exercise import trial_words
+from fuzzer.trial.pipeline import REFUSED, is_detectable, record_reference, refusal, report_program, report_trial
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.usage import cpu_seconds
 
 CANDIDATES = 4  # measured: docs/guidance.md
 

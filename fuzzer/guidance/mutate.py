@@ -14,10 +14,10 @@ from dataclasses import replace
 import torch
 
 from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.generate import CLOSING, DTYPE_WEIGHTS, draw_cotangent
-from fuzzer.generation.layouts import broadcast_strides, draw_layout
 from fuzzer.generation.nodes import draw_values, weighted
-from fuzzer.generation.regions import draw_regions
+from fuzzer.generation.shapes import broadcast_strides, draw_layout
 from fuzzer.guidance.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.infer import infer

@@ -12,9 +12,9 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.frontier import KeptProgram
 from fuzzer.coverage.structure import LOOPS
-from fuzzer.execution.messages import Report
 from fuzzer.guidance.novelty import FeatureCounts
 from fuzzer.language.errors import UsageError
+from fuzzer.workers.messages import Report
 
 SEEN_FILE, SHOWN_FILE, BUILT_FILE = "seen", "shown", "built"
 _GOALS = 16  # features, the rarest of which is the goal of a mutation

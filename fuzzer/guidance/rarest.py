@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from fuzzer.coverage.features import Features
 from fuzzer.coverage.structure import LOOPS
-from fuzzer.execution.batch import Batch
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.sift import Sifted, explore_sifted
 from fuzzer.guidance.novelty import FeatureCounts, novelty
+from fuzzer.trial.batch import Batch
+from fuzzer.trial.sift import Sifted, explore_sifted
+from fuzzer.workers.messages import Report, Task
 
 
 class Asked(NamedTuple):

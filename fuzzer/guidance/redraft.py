@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuzzer.execution.explore import write_down
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.generate import draw_cotangent, without_dead_nodes
@@ -27,6 +26,7 @@ from fuzzer.language.program import (
     written_leaves,
 )
 from fuzzer.language.routes import ROUTES, acts, route_of
+from fuzzer.trial.draw import write_down
 
 
 def draft_of(program: Program, rng: random.Random, count: int | None = None) -> Draft:

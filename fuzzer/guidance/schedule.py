@@ -15,10 +15,6 @@ from typing import Any
 from fuzzer.campaign.corpus import resume_corpus
 from fuzzer.campaign.schedule import BySeedWithCorpus, WithoutFeedback, restore_drawing_settings
 from fuzzer.coverage.structure import LOOPS
-from fuzzer.execution.batch import Batch
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.sift import SiftedReport
 from fuzzer.generation.knobs import Knobs
 from fuzzer.guidance.arms import CandidateSource, Guidance
 from fuzzer.guidance.candidates import CandidateSpec, Choice, LoggedChoice, explore_logged, explore_most_novel
@@ -26,6 +22,10 @@ from fuzzer.guidance.cost import CostModel
 from fuzzer.guidance.parents import BuiltCorpus, CountingCorpus
 from fuzzer.guidance.rarest import Asked, explore_rarest
 from fuzzer.language.errors import UsageError
+from fuzzer.trial.batch import Batch
+from fuzzer.trial.sift import SiftedReport
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 SAVE_EVERY = 8  # programs: what is learned takes up to a megabyte
 LOG_FILE, CREDITS_FILE = "choices.jsonl", "credits.json"

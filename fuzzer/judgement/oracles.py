@@ -2,7 +2,7 @@
 
 The name states the claim. Numeric claims are decided by the rounding model (`fuzzer.rounding`), never by a tolerance.
 A detail that is about one tensor begins with its name. What an exported script looks at stands in
-`fuzzer.findings.checks`; for an oracle without a line there it compares values.
+`fuzzer.export.checks`; for an oracle without a line there it compares values.
 """
 
 from __future__ import annotations

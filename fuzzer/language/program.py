@@ -19,7 +19,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 Shape = tuple[int, ...]
 _T = TypeVar("_T")
@@ -229,12 +229,6 @@ class Program:
 
     def __post_init__(self) -> None:
         _check(self)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """How Hypothesis and IPython print it: the call that reads its text."""
-        from fuzzer.language.text import show
-
-        printer.text(f'parse("""\\\n{show(self)}""")')
 
     @property
     def nodes(self) -> tuple[Node, ...]:

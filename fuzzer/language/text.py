@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from fuzzer.language.errors import UsageError
 from fuzzer.language.program import (
@@ -78,6 +79,14 @@ def show(program: Program) -> str:
         else:
             lines.append(f"backward({output.value}, {_show_cotangent(output.cotangent)})")
     return "\n".join(lines) + "\n"
+
+
+def _print(program: Program, printer: Any, cycle: bool) -> None:
+    printer.text(f'parse("""\\\n{show(program)}""")')
+
+
+# How Hypothesis and IPython print a program: the call that reads its text. `program.py` knows no text.
+Program._repr_pretty_ = _print  # type: ignore[attr-defined]
 
 
 def identify(program: Program) -> str:

@@ -46,9 +46,6 @@ from benches.rates import rates_command
 from benches.scale import scale_command
 from fuzzer.campaign.plan import BLIND, STAGED
 from fuzzer.coverage.lines import recorded_share
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.messages import Task
-from fuzzer.execution.stages import STAGES
 from fuzzer.generation.sets import parse_ops
 from fuzzer.judgement.trial import Place, Subject, parse_subject
 from fuzzer.language.errors import NoMachine, UsageError
@@ -57,6 +54,9 @@ from fuzzer.language.program import DIFFERENTIABLE
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.settings import UnknownSetting, parse_assignment
 from fuzzer.language.text import ParseError
+from fuzzer.stages import STAGES
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Task
 
 
 def _task(device: str, backend: str, seed: int) -> Task:

@@ -1,7 +1,7 @@
 """How far the faults that the rule makes of a ledger agree with those that a person made of it.
 
 The person's are in `corpus/faults-by-inspection.json`, and are read here alone: the rule knows evidence only
-(`fuzzer.findings.cause`).
+(`fuzzer.ledger.cause`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 import click
 
-from fuzzer.findings.cause import Cause, cause_of, group
-from fuzzer.findings.query import Wanted
-from fuzzer.findings.recognise import STAGE, Known, kernels_of, known_fault, recognise
-from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.cause import Cause, cause_of, group
+from fuzzer.ledger.query import Wanted
+from fuzzer.ledger.recognise import STAGE, Known, kernels_of, known_fault, recognise
+from fuzzer.ledger.store import open_store
 
 ROOT = Path(__file__).parents[2]
 INSPECTED = ROOT / "corpus" / "faults-by-inspection.json"

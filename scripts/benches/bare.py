@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution.accelerator import context_is_usable
-from fuzzer.execution.usage import cpu_seconds
 from fuzzer.language import interpret, routes
 from fuzzer.language.devices import synchronise
 from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
+from fuzzer.workers.accelerator import context_is_usable
+from fuzzer.workers.usage import cpu_seconds
 
 
 def run_bare(text: str, backend: str, device: str) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 from fuzzer.campaign.loop import in_flight
 from fuzzer.campaign.schedule import submit_numbers
-from fuzzer.execution.batch import left_over
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.language.errors import UsageError
+from fuzzer.trial.batch import left_over
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 SIZES = "1,4,8,16"
 

@@ -21,16 +21,16 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution import explore as exploration
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import report_program
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.comparison import as_float64, first_spread, within_storage
 from fuzzer.judgement.trial import RAN, Trial
 from fuzzer.language.text import ParseError, parse
 from fuzzer.language.values import DTYPE_NAMES
 from fuzzer.rounding.floors import kind
+from fuzzer.trial import tasks as exploration
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 _HALF = ("bf16", "f16")
 BINS_PER_DECADE = 10

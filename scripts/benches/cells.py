@@ -21,14 +21,14 @@ from benches.reach import Tally, drawn_programs, reach_summary
 from benches.triggers import triggered
 from fuzzer.campaign.plan import BLIND, CELLS
 from fuzzer.coverage.cells import Possible, cells, possible_cells
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.classes import ORDERS, possible_classes, possible_dtypes, possible_layouts
 from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 _BATCH = 50  # draws a task
 _SHARES = (0.5, 0.9, 0.99, 1.0)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benches.calibrate import beyond_first_look, stream
-from fuzzer.execution import explore as exploration
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.usage import cpu_seconds
 from fuzzer.judgement.trial import Trial
+from fuzzer.trial import tasks as exploration
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.usage import cpu_seconds
 
 
 @dataclass(frozen=True)

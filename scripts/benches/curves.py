@@ -17,7 +17,7 @@ _Count = Callable[[Told, float], float]
 
 def picture(runs: Sequence[Told], seconds: float) -> str:
     """The SVG: left planted faults, right features; a line is an arm's median, a band its range."""
-    from fuzzer.report.plots import draw
+    from fuzzer.export.plots import draw
 
     def panel(title: str, count: _Count) -> Callable[[Any], None]:
         return lambda axes: _panel(axes, title, runs, seconds, count)

@@ -19,18 +19,18 @@ import torch
 from benches.calibrate import stream
 from benches.reach import drawn_programs
 from fuzzer.coverage.cells import Possible, cells, possible_cells
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import REFUSED, run_reference
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.judgement.derivatives import own_rule
 from fuzzer.judgement.oracles import gradients_are_derivatives
 from fuzzer.judgement.trial import Trial
 from fuzzer.language.text import show
 from fuzzer.rounding.replay import Unreplayable
+from fuzzer.trial.pipeline import REFUSED, run_reference
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.usage import cpu_seconds
 
 FAMILIES = ("op", "dtype", "layout")
 _BATCH = 20  # draws a task

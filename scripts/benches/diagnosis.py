@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from fuzzer.commands.diagnose import diagnose_one
-from fuzzer.commands.reference import runs_here
+from fuzzer.commands.shared.reference import runs_here
 from fuzzer.diagnosis.diagnose import CPU_SECONDS, PROGRAMS
-from fuzzer.findings.cause import cause_of
-from fuzzer.findings.store import Store, open_store
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.cause import cause_of
+from fuzzer.ledger.store import Store, open_store
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0  # seconds that a diagnosis may take on two quiet cores

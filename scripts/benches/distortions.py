@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benches.conditions import summed, two_equal_dims, value
-from fuzzer.planted.passes import insert_call
+from fuzzer.judgement.planted.passes import insert_call
 
 _aten, _prims = torch.ops.aten, torch.ops.prims
 

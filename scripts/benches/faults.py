@@ -26,11 +26,12 @@ from fuzzer.campaign.plan import BLIND, CELLS, STAGED, corpus_environment, envir
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
-from fuzzer.execution.batch import usual_batch
-from fuzzer.execution.explore import STAGE, explore
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.guidance import ARMS, CODE, UNBUILT, guided
+from fuzzer.trial.batch import usual_batch
+from fuzzer.trial.draw import STAGE
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 SLICE_SCATTER = (
     "slice_scatter"  # pytorch #180164, gone in torch 2.12: its meta kernel laid a result out like a broadcast

@@ -26,18 +26,18 @@ from fuzzer.coverage.features import TRACE_WORDS, feature_ids
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.coverage.structure import COMPILED_WORDS
 from fuzzer.coverage.watch import watch_inductor
-from fuzzer.execution.exercise import as_compiled
-from fuzzer.execution.explore import MAX_REDRAWS, draw_program
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import REFUSED, is_detectable, record_reference, report_trial
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.draft import Rejected
 from fuzzer.guidance.candidates import CANDIDATES, CandidateSpec, record_candidate
 from fuzzer.guidance.novelty import FeatureCounts
 from fuzzer.guidance.parents import CountingCorpus
 from fuzzer.judgement.trial import Trial
+from fuzzer.trial.draw import MAX_REDRAWS, draw_program
+from fuzzer.trial.exercise import as_compiled
+from fuzzer.trial.pipeline import REFUSED, is_detectable, record_reference, report_trial
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.usage import cpu_seconds
 
 WAYS = ("plain", "structure", "lines")
 SHARED = ("graphs", "values", "written", "numbers")  # what several families need

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from benches.calibrate import stream
-from fuzzer.execution import explore as exploration
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.comparison import as_float64, outside_floor, spread, within_storage
 from fuzzer.judgement.trial import RAN, Trial
 from fuzzer.language.text import identify, parse
 from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK
+from fuzzer.trial import tasks as exploration
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 # Planted errors are 2**-REACH to 2**REACH floors large, log-uniform; where the floor is 0, as many units of the value.
 _REACH = 4.0

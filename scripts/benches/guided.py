@@ -19,14 +19,14 @@ from typing import Any
 
 from fuzzer.coverage.features import TRACE_FAMILIES
 from fuzzer.coverage.structure import COMPILED_FAMILIES
-from fuzzer.execution.explore import MAX_REDRAWS, draw_program
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import REFUSED, is_detectable, record_reference, report_trial
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.usage import cpu_seconds
 from fuzzer.generation.draft import Rejected
 from fuzzer.guidance.novelty import FeatureCounts, novelty, trace_features
+from fuzzer.trial.draw import MAX_REDRAWS, draw_program
+from fuzzer.trial.pipeline import REFUSED, is_detectable, record_reference, report_trial
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.usage import cpu_seconds
 
 KS, POWERS = (2, 4, 8, 16), (0.0, 0.5, 1.0)
 _SHARE = 4  # blind compiles one of so many of the programs

@@ -15,12 +15,12 @@ import click
 from benches import parts
 from benches.parts import LEVELS, PARTS, Row, rows_on
 from benches.stages import at_stage
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 
 def canary(name: str) -> str:

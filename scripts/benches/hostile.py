@@ -19,9 +19,9 @@ from typing import Any
 
 import click
 
-from fuzzer.findings.errors import StoreError
-from fuzzer.findings.store import open_store
 from fuzzer.language.text import ParseError, parse, show
+from fuzzer.ledger.errors import StoreError
+from fuzzer.ledger.store import open_store
 
 _TOO_LONG = 1.0
 _FINDINGS = 3  # of a ledger whose bytes are flipped: most of its pages are then read

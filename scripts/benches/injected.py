@@ -20,20 +20,20 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.campaign import bounds, loop
-from fuzzer.campaign import triage as triages
 from fuzzer.campaign.bounds import Bounds
 from fuzzer.campaign.corpus import Corpus, resume_corpus
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.patience import add_patiently
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeedWithCorpus
-from fuzzer.campaign.suspect import Suspect, TriageOutcome
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.server import server_pids
+from fuzzer.campaign.suspects import queue as triages
+from fuzzer.campaign.suspects.patience import add_patiently
+from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.server import server_pids
 
 FOLDER = Path(os.environ.get("INJECTED", "."))
 WRONG_EVERY = 20

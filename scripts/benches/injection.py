@@ -29,11 +29,11 @@ import click
 import psutil
 
 from fuzzer.campaign.bounds import LEAST_FREE_BYTES
-from fuzzer.campaign.patience import BESIDE
-from fuzzer.campaign.shelf import Shelf
-from fuzzer.findings.errors import StoreError
-from fuzzer.findings.store import open_store
+from fuzzer.campaign.suspects.patience import BESIDE
+from fuzzer.campaign.suspects.shelf import Shelf
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.errors import StoreError
+from fuzzer.ledger.store import open_store
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FLOWS = 5  # programs after which it flows again

@@ -20,9 +20,6 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program
 from fuzzer.judgement.oracles import verdicts
 from fuzzer.judgement.trial import RAISED, RAN, Observation, Place, Raised, Subject, Trial
 from fuzzer.judgement.verdict import Verdict
@@ -30,6 +27,9 @@ from fuzzer.language.private import preload, repro_inputs
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 from fuzzer.rounding.record import Recorder
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 
 _NOTHING = Program((), (), ())
 

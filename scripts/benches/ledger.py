@@ -13,12 +13,12 @@ import click
 from click.testing import CliRunner
 
 from fuzzer.commands import main
-from fuzzer.findings import faults, file
-from fuzzer.findings.diagnosed import DIAGNOSER, VERSION
-from fuzzer.findings.rows import encode, to_row
-from fuzzer.findings.scope import FAILS, PROGRAM, Row, Scope, encode_scope
-from fuzzer.findings.store import Store, open_store
 from fuzzer.judgement.verdict import SUMS, Finding, Natural, Signature
+from fuzzer.ledger import faults, file
+from fuzzer.ledger.diagnosed import DIAGNOSER, VERSION
+from fuzzer.ledger.rows import encode, to_row
+from fuzzer.ledger.scope import FAILS, PROGRAM, Row, Scope, encode_scope
+from fuzzer.ledger.store import Store, open_store
 
 _PROGRAM = """program(1)
 route("autograd")

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from benches import conditions
+from fuzzer.judgement.planted.fault import Fault
 from fuzzer.judgement.trial import Observation
 from fuzzer.language.private import (
     decomposition,
@@ -21,7 +22,6 @@ from fuzzer.language.private import (
     replaced_lowering,
 )
 from fuzzer.language.settings import in_effect
-from fuzzer.planted.fault import Fault
 
 _Note = Callable[[], None]
 Plant = Callable[[_Note], AbstractContextManager[Any]]

@@ -42,12 +42,12 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution.server import HIDDEN
-from fuzzer.findings import script as export
+from fuzzer.export import script as export
 from fuzzer.judgement.expectation import expected
 from fuzzer.judgement.verdict import FINDINGS, Finding, Signature
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
+from fuzzer.workers.server import HIDDEN
 
 _AFTER = ("dynamo", "aot")
 LEVELS = {"wrong": (4,), "raises": (2, 4)}  # those worth a try, by the fault's class: see above

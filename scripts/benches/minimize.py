@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from benches import minifier, planted
-from fuzzer.campaign.interestingness import CandidateCache, minimize_with, searches
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.verify import RUNS, matching
-from fuzzer.findings.script import repro
+from fuzzer.campaign.suspects.interestingness import CandidateCache, minimize_with, searches
+from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import FINDINGS, Finding, Verdict
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
+from fuzzer.trial.tasks import examine
+from fuzzer.trial.verify import RUNS, matching
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 from minimizer.same import DETERMINISTIC, Shown
 
 _PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"

@@ -17,11 +17,6 @@ from typing import Any
 
 import click
 
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.explore import explore
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.observe import observe
-from fuzzer.execution.pool import Pool
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.generate import generate
 from fuzzer.generation.nodes import draw_node, run_node
@@ -32,6 +27,11 @@ from fuzzer.language.ops.excluded import EXCLUDED
 from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import FLOATS
 from fuzzer.language.text import identify, parse
+from fuzzer.trial.observe import observe
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 HARVEST = Path(__file__).parents[2] / "corpus" / "opinfo.json"
 _SINGLE = Limits(max_nodes=1, max_numel=512)

@@ -19,8 +19,8 @@ from benches.insides import as_hyperbolic_cosine, in_method, in_own_pass, in_par
 from benches.mechanisms import Plant, in_formula, in_lowering, recorded
 from benches.miswritten import CODE
 from benches.stages import FULL
-from fuzzer.execution.stages import STAGES
-from fuzzer.planted.passes import insert_call
+from fuzzer.judgement.planted.passes import insert_call
+from fuzzer.stages import STAGES
 
 _aten = torch.ops.aten
 _CORPUS = Path(__file__).parents[2] / "corpus" / "rare"

@@ -14,9 +14,9 @@ from unittest import mock
 import click
 from rich.console import Console
 
-from fuzzer.campaign import view
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.panel import CampaignPanel
+from fuzzer.campaign.told import view
+from fuzzer.campaign.told.panel import CampaignPanel
 from fuzzer.commands import main
 from fuzzer.language.errors import NoMachine
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
 from fuzzer.language.infer import IllTyped, infer
 from fuzzer.language.interpret import value_recipes
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import FLOATS, Node, Program, TensorType, contiguous
 from fuzzer.language.text import parse
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
 
 _Types = Mapping[str, TensorType]
 _Fault = Callable[[Program, _Types], bool]

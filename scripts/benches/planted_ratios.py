@@ -18,15 +18,15 @@ import torch
 from benches.calibrate import Measured, Ratio, binned, largest, measured, stream
 from benches.sensitivity import KINDS
 from fuzzer.campaign.canaries import CANARIES, read_program
-from fuzzer.execution import explore as exploration
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import report_program
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.comparison import as_float64, first_spread
 from fuzzer.judgement.trial import RAN, Place, Subject, Trial
 from fuzzer.language.text import parse
 from fuzzer.language.values import DTYPE_NAMES
+from fuzzer.trial import tasks as exploration
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 _PLANTED = Path(__file__).parents[2] / "corpus" / "planted"
 _NUMERIC = ("no_new_nonfinite", "outputs_agree", "gradients_agree")

@@ -32,7 +32,7 @@ def columns(histograms: Iterable[dict[str, int]]) -> list[float]:
 
 def picture(legal: dict[str, Any], planted: dict[str, Any]) -> str:
     """The SVG of two JSON objects: of `calibrate` (its side on trial) and of `calibrate --planted`."""
-    from fuzzer.report.plots import draw
+    from fuzzer.export.plots import draw
 
     tensors = sum(sum(h.values()) for h in legal["ratios"]["subject"].values()), sum(planted["faults"].values())
     shown = (

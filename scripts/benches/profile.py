@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzzer.campaign.loop import in_flight
-from fuzzer.execution import exercise, explore, pipeline
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.language.private import compile_phases
 from fuzzer.language.program import Attributes
+from fuzzer.trial import exercise, pipeline
+from fuzzer.trial import tasks as explore
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 # Phases in the order in which they are told, and what is in them.
 PHASES = {

@@ -19,11 +19,11 @@ from typing import Any
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.coverage.features import TRACE_FAMILIES
 from fuzzer.coverage.structure import COMPILED_FAMILIES
-from fuzzer.execution.batch import left_over
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.trial.batch import left_over
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 CPU = "cpu"  # the phase of a Report that holds all of its CPU seconds
 SERIOUS = ("crashes", "hangs", "wrong", "raises")  # what counts where nothing planted explains it

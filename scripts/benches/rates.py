@@ -20,12 +20,13 @@ from scipy import stats
 from benches import rare
 from benches.calibrate import stream
 from fuzzer.campaign.plan import BLIND, CELLS
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.explore import STAGE, explore
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.trial.draw import STAGE
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 
 
 def measure_rates(task: Task, programs: int, workers: int) -> dict[str, Any]:

@@ -20,16 +20,16 @@ import click
 
 from benches.calibrate import stream
 from benches.triggers import TRIGGERS, triggered
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import REFUSED
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.verify import examine_all
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.program import Program
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.pipeline import REFUSED
+from fuzzer.trial.verify import examine_all
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "reach"
 SOON = 20_000

@@ -23,15 +23,15 @@ import click
 
 from benches.throughput import Pace, Side
 from fuzzer.campaign.schedule import BySeed
-from fuzzer.execution.accelerator import count_devices
-from fuzzer.execution.capacity import cores
-from fuzzer.execution.cluster import LOCAL, RAY, Cluster
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.devices import HOST, accelerator, device_row
 from fuzzer.language.errors import UsageError
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.workers.accelerator import count_devices
+from fuzzer.workers.capacity import cores
+from fuzzer.workers.cluster import LOCAL, RAY, Cluster
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 
 _ROOT = Path(__file__).resolve().parents[2]
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -20,11 +20,6 @@ import torch
 
 from benches.bound import Bounds
 from benches.smallest import Smallest, smallest, table
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import Refused, run_both
-from fuzzer.execution.pool import Pool
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import verdicts
 from fuzzer.judgement.trial import RAN, Trial
@@ -32,6 +27,11 @@ from fuzzer.language.infer import IllTyped
 from fuzzer.language.text import identify, parse, show
 from fuzzer.language.values import DTYPE_NAMES
 from fuzzer.rounding.replay import Unreplayable
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.pipeline import Refused, run_both
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 Corrupt = Callable[[torch.Tensor, random.Random], list[int]]  # changes a flat copy; says where, [] where it could not
 

@@ -31,11 +31,11 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeedWithCorpus
-from fuzzer.execution.batch import usual_batch
-from fuzzer.execution.capacity import cores
-from fuzzer.execution.messages import Task
-from fuzzer.execution.server import server_pids
-from fuzzer.execution.usage import resident_bytes
+from fuzzer.trial.batch import usual_batch
+from fuzzer.workers.capacity import cores
+from fuzzer.workers.messages import Task
+from fuzzer.workers.server import server_pids
+from fuzzer.workers.usage import resident_bytes
 
 _SAMPLES = 240
 _WARM_UP = 0.2  # the share of the run that is left out: first compiles, first features

@@ -1,6 +1,6 @@
 """What each stage costs and hears: fresh programs and stored findings at every stage, against the full compile.
 
-A stage stops inductor early (`fuzzer.execution.stages`). What it costs is the CPU time of the side on trial, compile
+A stage stops inductor early (`fuzzer.stages`). What it costs is the CPU time of the side on trial, compile
 and both runs, where the stage ran the program itself. What it hears is told by the full compile of the same program: a
 finding is *visible* where the stage shows the same class of verdict, or its own verdict `Faulty`; an *alarm* is a
 finding that the stage shows and the full compile does not. To count alarms alone, only what a stage shows is compiled
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from benches.calibrate import stream
-from fuzzer.execution.explore import explore
-from fuzzer.execution.journal import journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import report_program
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.stages import STAGES
-from fuzzer.execution.stages.cannot import Faulty
-from fuzzer.findings.store import open_store
 from fuzzer.judgement.trial import Place, Trial
 from fuzzer.judgement.verdict import FINDINGS, follows
 from fuzzer.language.text import parse
+from fuzzer.ledger.store import open_store
+from fuzzer.stages import STAGES
+from fuzzer.stages.cannot import Faulty
+from fuzzer.trial.pipeline import report_program
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 FULL = "full"
 ALL, SHOWN, NONE = "all", "shown", "none"  # the programs that the full compile is asked of

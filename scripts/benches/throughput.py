@@ -33,11 +33,12 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import in_flight
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule
 from fuzzer.coverage.lines import recorded_share
-from fuzzer.execution.accelerator import count_devices
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool, start_worker
-from fuzzer.execution.server import clean_environment, environment
 from fuzzer.language.errors import UsageError
+from fuzzer.workers.accelerator import count_devices
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.server import clean_environment, environment
+from fuzzer.workers.start import start_worker
 
 SHIPPED_ARM, UNGUIDED_ARM = "shipped", "unguided"
 _DEADLINE_SECONDS = 30.0  # shorter than a campaign's: every round waits for its last program

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from benches.agreement import ROOT, agreement, causes_of, compare, inspected
 
-from fuzzer.findings.cause import group
-from fuzzer.findings.query import Wanted
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.cause import group
+from fuzzer.ledger.query import Wanted
+from fuzzer.ledger.store import open_store
 
 LEDGER = ROOT / "findings.db"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from benches.batch import Arm, arm_named, batch_figures
 
-from fuzzer.execution.messages import Report
 from fuzzer.language.errors import UsageError
+from fuzzer.workers.messages import Report
 
 
 def report(cpu: float, **told: object) -> Report:

@@ -20,15 +20,15 @@ from benches.smallest import Smallest, bisected, smallest, table
 from benches.throughput import Bare, Pace, Side, pace
 
 from fuzzer.campaign.schedule import BySeed, WithoutFeedback
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import nonzero_gradients, run_both
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.oracles import verdicts
 from fuzzer.judgement.trial import Place, Subject, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import nonzero_gradients, run_both
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 

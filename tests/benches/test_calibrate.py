@@ -14,14 +14,14 @@ from benches.__main__ import main
 from benches.calibrate import Measured, Ratio, binned, calibration_summary, largest, measured
 from click.testing import CliRunner
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.observe import thread_count
-from fuzzer.execution.pipeline import report_program
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject, parse_subject
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import parse
+from fuzzer.trial.observe import thread_count
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 SIGMOID = """
@@ -124,7 +124,7 @@ def test_the_command_ends_when_the_time_is_up() -> None:
 def dies_on_the_second(task: Task, index: int) -> Report:
     import os
 
-    from fuzzer.execution.journal import journal
+    from fuzzer.workers.journal import journal
 
     if index == 1:
         journal().begin(SIGMOID)

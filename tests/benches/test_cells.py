@@ -11,10 +11,10 @@ from benches.cells import Filled, arm_summary, family_summary, fill, least_nodes
 from click.testing import CliRunner
 
 from fuzzer.coverage.cells import Possible
-from fuzzer.execution.messages import Task
 from fuzzer.generation.sets import SETS
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.language.ops.spec import Limits
+from fuzzer.workers.messages import Task
 
 
 def test_a_share_of_the_cells_is_met_after_so_many_draws_and_nodes() -> None:

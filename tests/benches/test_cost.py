@@ -10,11 +10,11 @@ from benches.__main__ import main
 from benches.cost import CostReport, cost_summary, priced
 from click.testing import CliRunner
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import report_program
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Report, Task
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 SIGMOID = """

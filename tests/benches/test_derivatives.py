@@ -6,7 +6,7 @@ import pytest
 from benches import derivatives
 from benches.derivatives import Tried, measure_derivatives, try_eager
 
-from fuzzer.execution.messages import Task
+from fuzzer.workers.messages import Task
 
 TASK = Task(seed=3, cells=True)
 

@@ -9,8 +9,8 @@ from benches import diagnosis
 from benches.diagnosis import one, summary
 
 from fuzzer.diagnosis.diagnose import CPU_SECONDS, PROGRAMS
-from fuzzer.findings.diagnosed import DIAGNOSER, VERSION
-from tests.findings.found import RELU, finding
+from fuzzer.ledger.diagnosed import DIAGNOSER, VERSION
+from tests.ledger.found import RELU, finding
 
 BEFORE = finding(RELU.replace("settings", "# settings"), diagnosis={"culprit": "of old"})
 

@@ -32,8 +32,8 @@ from click.testing import CliRunner
 from scipy import stats
 
 from fuzzer.coverage.frontier import Frontier
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.workers.messages import Report, Task
 
 WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "other"), "")
 

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from fuzzer.coverage.features import TRACE_FAMILIES
 from fuzzer.coverage.structure import COMPILED_FAMILIES
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import show
+from fuzzer.trial.draw import draw_program
+from fuzzer.workers.messages import Report, Task
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")), seed=4, final=False)
 

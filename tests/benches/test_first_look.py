@@ -10,13 +10,13 @@ from benches.__main__ import main
 from benches.first_look import Look, Looked, compared, first_look_summary, look_at_planted, looked
 from click.testing import CliRunner
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pipeline import report_program, run_both
 from fuzzer.judgement.comparison import spread
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import parse
 from fuzzer.rounding.floors import FIRST_LOOK
+from fuzzer.trial.pipeline import report_program, run_both
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Report, Task
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 KINKS = """

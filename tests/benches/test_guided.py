@@ -24,8 +24,8 @@ from benches.guided import (
 )
 
 from fuzzer.coverage.structure import COMPILED_FAMILIES
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.workers.messages import Report, Task
 
 FREE = PolicyCost(0.0, 0.0)
 

@@ -11,13 +11,13 @@ from benches.hearing import Heard, at_level, canary, figures, listen
 from benches.parts import LEVELS, PARTS, rows_on
 from benches.stages import FULL
 
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.stages import STAGES
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.text import parse
+from fuzzer.stages import STAGES
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 TASK = Task(Place(Subject("eager"), Subject("inductor")))
 WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "scattered"), "x0.grad[2]: compiled 0, eager 1")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benches.hostile import count, hostile
 
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING
 
 

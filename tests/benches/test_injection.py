@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from benches.injection import INJECTIONS, Running, can_mount, fill_disk, inject_each, kill_parent
 
-from fuzzer.campaign.shelf import Shelf
-from fuzzer.campaign.suspect import Suspect
-from fuzzer.findings.store import open_store
+from fuzzer.campaign.suspects.shelf import Shelf
+from fuzzer.campaign.suspects.suspect import Suspect
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING
 
 

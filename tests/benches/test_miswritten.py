@@ -11,16 +11,16 @@ import pytest
 from benches.miswritten import CODE
 from benches.rare import ALL
 
-from fuzzer.execution.batch import examine_batch
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Task
-from fuzzer.execution.observe import Side
-from fuzzer.execution.units import NotBuilt
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.private import cpp_kernels, reset_compiler
 from fuzzer.language.routes import no_phase
 from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
+from fuzzer.trial.batch import examine_batch
+from fuzzer.trial.kernel_units import NotBuilt
+from fuzzer.trial.observe import Side
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Task
 from tests.benches.test_rare import QUICK, text_of
 
 BOTH_GRAPHS = (("functorch.force_non_lazy_backward_lowering", True), ("inductor.force_disable_caches", True))

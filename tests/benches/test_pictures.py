@@ -5,9 +5,9 @@ from __future__ import annotations
 from benches.pictures import panel_svg
 
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.pace import Pace
 from fuzzer.campaign.plan import Plan
-from fuzzer.execution.messages import Task
+from fuzzer.campaign.told.totals import Pace
+from fuzzer.workers.messages import Task
 
 
 def test_the_picture_is_an_svg_of_the_panel_of_a_reasonable_size() -> None:

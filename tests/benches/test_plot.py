@@ -16,11 +16,11 @@ from benches.plot import columns, picture
 from benches.sensitivity import KINDS
 from click.testing import CliRunner
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 SIGMOID = """

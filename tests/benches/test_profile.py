@@ -6,10 +6,10 @@ import pytest
 from benches import profile
 from benches.profile import OURS, PHASES, Stopwatch, Timed, profile_summary, timing
 
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.routes import ANY_BACKEND
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")), seed=1, routes=("autograd", "vjp"))
 

@@ -15,13 +15,13 @@ from benches.faults import has_slice_scatter
 from benches.miswritten import CODE
 from benches.rare import ALL, PLANTS, RARE
 
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
+from fuzzer.judgement.planted import planted
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import private
 from fuzzer.language.text import parse, show
-from fuzzer.planted import planted
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "rare"
 QUICK = "tanh_of_a_broadcast_gradient"  # compiled in the quick tests, for all

@@ -13,10 +13,10 @@ from benches.reach import Tally, reach_summary, tally
 from benches.triggers import TRIGGERS, triggered
 from click.testing import CliRunner
 
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.messages import Task
 from fuzzer.language.infer import check_cotangents, infer
 from fuzzer.language.text import parse, show
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Task
 
 TEXTS = {path.stem: path.read_text() for path in sorted(reach.CORPUS.glob("*.prog"))}
 TABLE = (Path(__file__).parents[2] / "docs" / "reach.md").read_text()

@@ -32,8 +32,8 @@ from benches.slopes import (
 
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.triage import Triage
-from fuzzer.execution.messages import Task
+from fuzzer.campaign.suspects.queue import Triage
+from fuzzer.workers.messages import Task
 
 SECONDS = [7.5 * i for i in range(240)]
 

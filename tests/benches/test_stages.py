@@ -13,9 +13,9 @@ from benches.__main__ import main
 from benches.stages import FULL, Row, StageReport, figures
 from click.testing import CliRunner
 
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.workers.messages import Report, Task
 
 WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "scattered"), "x0.grad[2]: compiled 0, eager 1")
 OTHER = Verdict(Signature("gradients_agree", "wrong", "backward", "all zero"), "x0.grad[2]: compiled 0, eager 1")

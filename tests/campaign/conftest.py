@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign import loop
-from fuzzer.campaign import suspect as suspects
 from fuzzer.campaign.plan import Plan
-from fuzzer.execution.messages import Task
-from fuzzer.execution.verify import Verification
+from fuzzer.campaign.suspects import suspect as suspects
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.text import parse
+from fuzzer.trial.verify import Verification
+from fuzzer.workers.messages import Task
 from minimizer.reduce import Reduction
 from tests.campaign.fakes import EAGER, PROGRAM, as_natural
 

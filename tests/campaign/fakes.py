@@ -7,14 +7,14 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from fuzzer.campaign.interestingness import CandidateCache
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.suspect import Suspect, TriageOutcome, triage_suspect
-from fuzzer.campaign.totals import Totals
-from fuzzer.campaign.triage import Triage
-from fuzzer.execution.messages import Report, Task
+from fuzzer.campaign.suspects.interestingness import CandidateCache
+from fuzzer.campaign.suspects.queue import Triage
+from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome, triage_suspect
+from fuzzer.campaign.told.totals import Totals
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Natural, Signature, Verdict
+from fuzzer.workers.messages import Report, Task
 
 SIGNATURE = Signature("gradients_agree", "wrong", "backward", "other")
 OTHER = Signature("worker_survives", "crashes", "backward", "SIGSEGV")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuzzer.coverage.frontier import KeptProgram, packed
-from fuzzer.execution.messages import Report
+from fuzzer.workers.messages import Report
 
 HERE = {"torch": "2.13.0", "backend": "inductor", "device": "cpu"}
 

@@ -22,14 +22,14 @@ from fuzzer.campaign.canaries import (
     selected_canaries,
 )
 from fuzzer.campaign.plan import Plan
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.obituary import top_frame
-from fuzzer.execution.pool import DEADLINE_SECONDS, Pool
 from fuzzer.judgement.oracles import ASKED, ORACLES
+from fuzzer.judgement.planted import FAULTS, UnknownFault, planted
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED, Signature, Verdict
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.text import parse, show
-from fuzzer.planted import FAULTS, UnknownFault, planted
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.obituary import top_frame
+from fuzzer.workers.pool import DEADLINE_SECONDS, Pool
 from tests.campaign.fakes import FakePool
 
 HUNG = Report("", (Verdict(Signature("worker_survives", "hangs", "backward", "deadline"), "did not end in time"),))

@@ -11,10 +11,10 @@ import pytest
 from fuzzer.campaign.corpus import INDEX_FILE, STATE_FILE, Corpus, distil, index_row, load_corpus, resume_corpus
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.coverage.frontier import STALL_PROGRAMS
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import identify, parse
+from fuzzer.workers.messages import Report, Task
 from tests.campaign.kept import HERE, shown, text
 
 EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))

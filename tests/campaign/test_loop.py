@@ -15,27 +15,28 @@ from typing import Any, ClassVar
 
 import pytest
 
-from fuzzer.campaign import bounds, loop, patience
-from fuzzer.campaign import suspect as suspects
-from fuzzer.campaign import triage as triages
+from fuzzer.campaign import bounds, loop
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.progress import read_pairs, read_points
 from fuzzer.campaign.schedule import BySeed
-from fuzzer.campaign.suspect import Suspect, TriageOutcome
-from fuzzer.campaign.triage import Triage
-from fuzzer.execution.explore import explore
-from fuzzer.execution.interface import Stopped
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.trouble import TROUBLE
-from fuzzer.execution.worker import INTERNAL_ERROR
-from fuzzer.findings import file
-from fuzzer.findings.errors import LockedStore
-from fuzzer.findings.store import CampaignRecord, open_store
+from fuzzer.campaign.suspects import patience
+from fuzzer.campaign.suspects import queue as triages
+from fuzzer.campaign.suspects import suspect as suspects
+from fuzzer.campaign.suspects.queue import Triage
+from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.pairs import LEAF
 from fuzzer.language.text import parse
+from fuzzer.ledger import file
+from fuzzer.ledger.errors import LockedStore
+from fuzzer.ledger.progress import read_pairs, read_points
+from fuzzer.ledger.store import CampaignRecord, open_store
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.interface import Stopped
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.trouble import TROUBLE
+from fuzzer.workers.worker import INTERNAL_ERROR
 from minimizer.reduce import Reduction
 from tests.campaign.fakes import EAGER, OTHER, PROGRAM, SIGNATURE, TANH, FakePool, some_wrong, wrong
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 
 from fuzzer.campaign.plan import Plan, corpus_environment, environment_of
-from fuzzer.execution.messages import Task
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.workers.messages import Task
 
 TASK = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu", 8)))
 

@@ -12,10 +12,11 @@ from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus
-from fuzzer.execution.explore import draw_program, explore
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import show
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.messages import Report, Task
 
 EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))
 

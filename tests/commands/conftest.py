@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.findings.diagnosed import DIAGNOSER, diagnosed_by
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.diagnosed import DIAGNOSER, diagnosed_by
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING
 
 
@@ -25,13 +25,13 @@ def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 @pytest.fixture(autouse=True)
 def _diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
     """`show` and `export` find nothing to diagnose; a test that wants it says what comes of it (`outdated`)."""
-    monkeypatch.setattr("fuzzer.findings.diagnosed.is_current", lambda finding: True)
+    monkeypatch.setattr("fuzzer.ledger.diagnosed.is_current", lambda finding: True)
 
 
 @pytest.fixture
 def outdated(monkeypatch: pytest.MonkeyPatch, _diagnosed: None) -> None:
     """A finding is as current as its diagnosis says."""
-    monkeypatch.setattr("fuzzer.findings.diagnosed.is_current", lambda f: diagnosed_by(f) == DIAGNOSER)
+    monkeypatch.setattr("fuzzer.ledger.diagnosed.is_current", lambda f: diagnosed_by(f) == DIAGNOSER)
 
 
 @pytest.fixture

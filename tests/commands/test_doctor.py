@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.campaign import canaries, doctor
+from fuzzer.campaign import canaries
 from fuzzer.campaign.canaries import CanaryResult
-from fuzzer.execution.messages import Report
+from fuzzer.commands.doctor import doctor
+from fuzzer.workers.messages import Report
 from tests.commands.calls import call
 
 RANG = CanaryResult("gradient_all_zero", "gradients_agree", flagged=True, silent=True, detail="", seconds=0.1)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.findings.demonstration import Compared, Demonstration
-from fuzzer.findings.scope import Scope
-from fuzzer.findings.store import open_store
+from fuzzer.export.demonstration import Compared, Demonstration
 from fuzzer.judgement.verdict import Finding, Natural
+from fuzzer.ledger.scope import Scope
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, RELU, call, refused
-from tests.findings.varied import SHAPES, scope
+from tests.ledger.varied import SHAPES, scope
 
 WIDE = RELU.replace("[4]", "[3, 3]")
 NATURAL = replace(FINDING, natural=Natural(WIDE, FINDING.signature, "x0.grad[0, 0]: compiled 7, eager 1"))
@@ -136,7 +136,7 @@ def test_what_was_found_on_another_device_is_run_and_grown_on_the_one_that_is_na
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = replace(FINDING, place=FINDING.place | {"device": "cuda", "against": "eager@cuda"})
-    monkeypatch.setattr("fuzzer.findings.store.Store.get", lambda *_: elsewhere)
+    monkeypatch.setattr("fuzzer.ledger.store.Store.get", lambda *_: elsewhere)
     scripts, asked = Scripts(monkeypatch, True), list[Any]()
     monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *given: asked.append(given[1:]))
     done = call("export", FINDING.id, "--device", "cpu", "--db", db)

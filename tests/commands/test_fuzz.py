@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from fuzzer.campaign.heartbeat import HEARTBEAT_FILE
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import STAGED
-from fuzzer.campaign.totals import Totals
-from fuzzer.commands.exits import UNREAD
+from fuzzer.campaign.told.logs import HEARTBEAT_FILE
+from fuzzer.campaign.told.totals import Totals
 from fuzzer.commands.fuzz import _share_staged
-from fuzzer.execution import batch as execution_batch
-from fuzzer.execution.messages import Task
+from fuzzer.commands.shared.exits import UNREAD
 from fuzzer.guidance import CHOSEN_FROM, UNBUILT
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.trial import batch as execution_batch
+from fuzzer.workers.messages import Task
 from tests.commands.calls import EAGER, call, fuzz, wait_until
 
 KEYS = {

@@ -13,13 +13,13 @@ import torch
 
 from fuzzer.commands.grow import grow_one
 from fuzzer.diagnosis.demonstrate import demonstrate
-from fuzzer.execution.messages import Report
-from fuzzer.findings.script import repro
+from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import Comparison, Natural, Signature
 from fuzzer.language.text import parse
+from fuzzer.workers.messages import Report
 from minimizer.natural import Growth
 from tests.commands.calls import FINDING, RELU, call
-from tests.findings.found import finding
+from tests.ledger.found import finding
 
 WIDE = RELU.replace("[4]", "[3, 3]")
 
@@ -46,7 +46,8 @@ def test_grow_takes_the_program_that_a_person_wrote_for_one_finding(
     (tmp_path / "own.prog").write_text(WIDE)
     own = replace(FINDING, natural=Natural(WIDE, FINDING.signature, "x0.grad[0]: compiled 7, eager 1"))
     asked: list[str] = []
-    monkeypatch.setattr("fuzzer.campaign.natural.with_program", lambda found, text, *_: asked.append(text) or own)
+    growing = "fuzzer.campaign.suspects.growing.with_program"
+    monkeypatch.setattr(growing, lambda found, text, *_: asked.append(text) or own)
     done = call("grow", FINDING.id, "--program", tmp_path / "own.prog", "--workers", "1", "--db", db)
     assert (done.exit_code, asked) == (0, [WIDE])
     assert done.stdout.startswith(f"{FINDING.id}: as a person wrote it (1 programs asked)\n")
@@ -57,9 +58,9 @@ def test_grow_takes_the_program_that_a_person_wrote_for_one_finding(
 
 def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = db.read_bytes()
-    monkeypatch.setattr("fuzzer.execution.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
+    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
     nothing = Growth(parse(RELU), 0.0, (), 20)
-    monkeypatch.setattr("fuzzer.campaign.natural.grow_finding", lambda found, *_: (found, nothing))
+    monkeypatch.setattr("fuzzer.campaign.suspects.growing.grow_finding", lambda found, *_: (found, nothing))
     done = call("grow", FINDING.id, "--workers", "1", "--db", db)
     assert done.exit_code == 2
     assert f"{FINDING.id}: it does not show here" in done.stderr

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.findings.faults import GONE, SHOWS
-from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
+from fuzzer.ledger.faults import GONE, SHOWS
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, call, refused
 
 FAULT = f"F{FINDING.id[:7]}"
@@ -44,7 +44,7 @@ def test_a_fault_of_another_device_is_run_on_the_one_that_is_named(db: Path, mon
 
     monkeypatch.setattr("fuzzer.diagnosis.matrix.release_of", lambda python: "9.9.0+cpu")
     monkeypatch.setattr("fuzzer.diagnosis.matrix.run_there", run_there)
-    monkeypatch.setattr("fuzzer.execution.place.runs_here", lambda device: device == "cpu")
+    monkeypatch.setattr("fuzzer.trial.places.runs_here", lambda device: device == "cpu")
     options = ("--python", "some/python", "--db", db, "--json")
     told = json.loads(call("matrix", found.id, *options, "--device", "cpu", "--workers", "1").stdout)
     assert asked == [(FINDING.id, "cpu", 1)]  # of the same fault, and found there: it is asked first

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, RELU, call, refused
 
 

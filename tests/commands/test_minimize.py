@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.findings.store import open_store
 from fuzzer.language.text import parse
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import EAGER, FINDING, PLANTED, ROOT, SEED, call, refused, wait_until
 
 

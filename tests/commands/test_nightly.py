@@ -18,10 +18,10 @@ from click.testing import Result
 
 from fuzzer.commands import nightly
 from fuzzer.commands.nightly import campaign_words, run_campaign
-from fuzzer.findings.faults import GONE, SHOWS
-from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.faults import GONE, SHOWS
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, call, refused
 
 HERE, OTHER = "9.9.0.dev20261122", "9.8.0"

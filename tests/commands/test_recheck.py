@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.findings.faults import GONE, SHOWS, State
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.faults import GONE, SHOWS, State
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, call
 
 

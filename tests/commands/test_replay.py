@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fuzzer.commands.options import Sides
 from fuzzer.commands.replay import ask
-from fuzzer.execution.messages import Report
-from fuzzer.findings.store import open_store
+from fuzzer.commands.shared.options import Sides
 from fuzzer.judgement.verdict import Natural, Verdict
+from fuzzer.ledger.store import open_store
+from fuzzer.workers.messages import Report
 from tests.commands.calls import EAGER, FINDING, PLANTED, RELU, SEED, call
 
 
@@ -56,7 +56,7 @@ def test_a_program_runs_at_a_stage_and_one_that_it_cannot_run_is_built(monkeypat
     done = call("replay", SEED, *sides)
     assert (done.exit_code, done.stdout) == (0, f"{SEED}: agree\n"), done.output
     built = Report(RELU, built="route: aoti")
-    monkeypatch.setattr("fuzzer.execution.verify.examine_each", lambda pool, asked: [built])
+    monkeypatch.setattr("fuzzer.trial.verify.examine_each", lambda pool, asked: [built])
     assert call("replay", SEED, *sides).stdout == f"{SEED}: agree (built: route: aoti)\n"
 
 
@@ -64,7 +64,7 @@ def test_what_replay_exits_with_follows_from_the_reports(monkeypatch: pytest.Mon
     wrong = Report(RELU, (Verdict(FINDING.signature, "x0.grad[2]: compiled 0, eager 1"),))
     rejected = Report(RELU, rejected="no such op")
     for reports, code in (([Report(RELU)], 0), ([wrong], 1), ([Report(RELU), wrong, rejected], 2)):
-        monkeypatch.setattr("fuzzer.execution.verify.examine_each", lambda pool, asked, r=tuple(reports): list(r))
+        monkeypatch.setattr("fuzzer.trial.verify.examine_each", lambda pool, asked, r=tuple(reports): list(r))
         assert call("replay", *[SEED] * len(reports), *EAGER).exit_code == code
 
 
@@ -77,7 +77,7 @@ def test_replay_of_a_planted_fault_exits_1(tmp_path: Path) -> None:
 
 
 def test_a_finding_replays_where_it_was_found_unless_told_otherwise() -> None:
-    from fuzzer.commands.reference import finding_task
+    from fuzzer.commands.shared.reference import finding_task
 
     across = replace(FINDING, place={"backend": "eager", "against": "eager@cpu", "device": "cpu"})
     own = finding_task(across, Sides()).place

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from fuzzer.commands.show import print_tables
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, RELU, call
-from tests.findings.varied import SHAPES, scope
+from tests.ledger.varied import SHAPES, scope
 
 
 def test_show_prints_the_minimal_program_and_the_evidence(db: Path) -> None:

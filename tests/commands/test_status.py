@@ -10,14 +10,14 @@ import torch
 from click.testing import CliRunner, Result
 
 from fuzzer import commands
-from fuzzer.campaign import unreached as audit
+from fuzzer.campaign import audit
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.schedule import drawing_settings
 from fuzzer.coverage.cells import cells
 from fuzzer.coverage.features import feature_id, feature_ids
 from fuzzer.coverage.lines import line_word
-from fuzzer.execution.messages import Report, Task
 from fuzzer.language.text import parse
+from fuzzer.workers.messages import Report, Task
 from tests.campaign.module import SOURCE
 
 HERE = {"torch": torch.__version__, "backend": "inductor", "device": "cpu"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fuzzer.findings.store import open_store
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, call, refused
 
 URL = "https://github.com/pytorch/pytorch/issues/1"

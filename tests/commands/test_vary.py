@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fuzzer.commands.vary import vary_one
-from fuzzer.execution.messages import Report, Task
-from fuzzer.findings.store import open_store
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
+from fuzzer.ledger.store import open_store
+from fuzzer.workers.messages import Report, Task
 from tests.commands.calls import FINDING, RELU, call
-from tests.findings.varied import SHAPES, scope
+from tests.ledger.varied import SHAPES, scope
 
 SCOPE = scope(*SHAPES, finding=FINDING.id)
 
@@ -57,12 +57,12 @@ def test_vary_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, mo
 def test_a_programs_text_is_varied_by_the_worst_that_it_shows(verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Signature("gradients_agree", verdict, "backward", "other")
     report = Report(RELU, (Verdict(shown, "it is wrong"),))
-    monkeypatch.setattr("fuzzer.execution.verify.examine_all", lambda pool, asked: [report])
+    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [report])
     varied: list[Finding] = []
 
     def vary(finding: Finding, task: Task, pool: object, created: str, seconds: float) -> None:
         varied.append(finding)
 
-    monkeypatch.setattr("fuzzer.campaign.vary.vary", vary)
+    monkeypatch.setattr("fuzzer.campaign.suspects.varying.vary", vary)
     assert vary_one(RELU, "cpu", 1) is None
     assert [(found.program, found.signature) for found in varied] == ([(RELU, shown)] if verdict == "wrong" else [])

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from fuzzer.coverage.features import Words, feature_ids, layout_words
-from fuzzer.execution.exercise import trial_words
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_reference
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import parse
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.exercise import trial_words
+from fuzzer.trial.pipeline import run_reference
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 
 ROOT = Path(__file__).parents[2]
 EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")))

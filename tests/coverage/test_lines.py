@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from fuzzer.coverage import lines
-from fuzzer.execution.explore import program_task, report_words
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.trial.draw import program_task
+from fuzzer.trial.tasks import report_words
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 
 ROOT = Path(__file__).parents[2]
 MONITORED = sys.version_info >= (3, 12)

@@ -11,7 +11,7 @@ import torch
 from torch._inductor.virtualized import V
 
 from fuzzer.coverage.loops import Target, fit, kernel_words
-from tests.execution.stages.bodies import body
+from tests.stages.bodies import body
 
 F32, F64, F16 = torch.float32, torch.float64, torch.float16
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.campaign.doctor import silent_families
+from fuzzer.campaign.self_check import silent_families
 from fuzzer.coverage import watch
 from fuzzer.coverage.features import TRACE_FAMILIES
 from fuzzer.coverage.structure import COMPILED_FAMILIES
 from fuzzer.coverage.watch import watch_inductor
-from fuzzer.execution.explore import report_words
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import private
+from fuzzer.trial.tasks import report_words
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 
 INDUCTOR = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu")), fresh=True)
 SMALL = """program(1)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from fuzzer.diagnosis.diagnose import diagnose as diagnosed
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
 from fuzzer.language.text import parse, show
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
 
 TASK = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu")))
 SIGNATURE = Signature("gradients_agree", "wrong", "backward", "all-zero")

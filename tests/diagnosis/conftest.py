@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fuzzer.diagnosis.case import Case
-from fuzzer.execution.pool import Pool
+from fuzzer.workers.pool import Pool
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.verdict import Finding, Verdict
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
 from tests.diagnosis.cases import PROGRAM, SIGNATURE, FakePool, finding, run, wrong_if
 
 

@@ -12,7 +12,7 @@ import torch
 
 from fuzzer.diagnosis import demonstrate as demonstrates
 from fuzzer.diagnosis.demonstrate import demonstrate, versions
-from tests.findings.found import RELU, WORST, finding
+from tests.ledger.found import RELU, WORST, finding
 
 FOUND = finding(RELU, comparisons=(WORST,))
 ROW = {"compiled": 2.0, "eager": 1.0, "exact": 1.0, "off": 1, "total": 4}

@@ -15,14 +15,14 @@ from fuzzer.diagnosis.diagnose import FIELDS
 from fuzzer.diagnosis.diagnose import diagnose as diagnosed
 from fuzzer.diagnosis.evidence import Evidence
 from fuzzer.diagnosis.memcheck import EAGER_CORRUPTS
-from fuzzer.execution.explore import examine
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.pool import Pool
-from fuzzer.findings.diagnosed import DIAGNOSER, NO_TIME, TOO_LONG, diagnosed_by, is_current
-from fuzzer.findings.title import title
 from fuzzer.judgement.trial import Subject
 from fuzzer.judgement.verdict import CORRUPT_HEAP, DIES, EAGER_DIES, Finding, Signature, Verdict
 from fuzzer.language.text import parse, show
+from fuzzer.ledger.diagnosed import DIAGNOSER, NO_TIME, TOO_LONG, diagnosed_by, is_current
+from fuzzer.ledger.title import title
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
 from tests.diagnosis.cases import SIGNATURE, TASK, FakePool, finding, run, wrong_if
 
 # ---------------------------------------------------------------- stages and settings

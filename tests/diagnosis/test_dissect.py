@@ -12,10 +12,10 @@ import pytest
 from fuzzer.campaign.canaries import read_program
 from fuzzer.diagnosis import dissect as dissection
 from fuzzer.diagnosis.dissect import describe_difference, run_bisector
-from fuzzer.execution.messages import Report, Task
-from fuzzer.findings.diagnosed import TRACEBACK
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Verdict
+from fuzzer.ledger.diagnosed import TRACEBACK
+from fuzzer.workers.messages import Report, Task
 from tests.diagnosis.cases import PROGRAM, SIGNATURE
 
 LIGHT = Task(place=Place(Subject("eager", "cpu"), Subject("aot_eager", "cpu")))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from fuzzer.diagnosis.matrix import (
-    Span,
     ask_of,
     every_python,
     find_python,
@@ -18,12 +17,12 @@ from fuzzer.diagnosis.matrix import (
     numbers,
     release_of,
     run_there,
-    span,
     together,
     where_live,
 )
-from fuzzer.findings.faults import GONE, SHOWS, Fault, State
 from fuzzer.judgement.verdict import Finding, Natural, Signature
+from fuzzer.ledger.faults import GONE, SHOWS, Fault, State
+from fuzzer.ledger.releases import Span, span
 from tests.diagnosis.cases import finding
 
 FAULT = Fault("F1", "t", "wrong", "", "", "", "2026", 1, 1, State("new"), ("2.13.0 cpu", "2.11.0 cpu"), ("2.15.0 cpu",))
@@ -44,14 +43,14 @@ def row(name: str, verdict: str, *signatures: object, rejected: str = "") -> dic
 
 
 def test_environments_are_found_where_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzzer.findings.checkout.ROOT", None)
+    monkeypatch.setattr("fuzzer.ledger.checkout.ROOT", None)
     monkeypatch.chdir(tmp_path)
     assert (find_python("2.15.0"), every_python()) == (None, [])
     here = environment(tmp_path, "2.15.0", "echo 2.15.0+cpu")
     there = environment(tmp_path / "elsewhere", "2.11.0", "exit 1")
     assert find_python("2.15.0") == here
     assert find_python("2.11.0", [tmp_path / "elsewhere"]) == there
-    monkeypatch.setattr("fuzzer.findings.checkout.ROOT", tmp_path)
+    monkeypatch.setattr("fuzzer.ledger.checkout.ROOT", tmp_path)
     assert every_python() == [here]
     assert (release_of(here), release_of(there), release_of(tmp_path / "none")) == ("2.15.0+cpu", "", "")
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.diagnosis.measure import measure
-from fuzzer.execution.messages import Task
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.workers.messages import Task
 from tests.diagnosis.cases import PROGRAM
 
 LIGHT = Task(place=Place(Subject("eager", "cpu"), Subject("aot_eager", "cpu")))

@@ -10,13 +10,13 @@ import torch
 
 from fuzzer.diagnosis.dissect import describe_and_decide
 from fuzzer.diagnosis.side import combine, decide, told_side, who_raised
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_reference
 from fuzzer.judgement.comparison import judge_tensors
 from fuzzer.judgement.trial import RAN, Observation, Place, Raised, Subject, Trial
 from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNASKED, UNDECIDED, Signature
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import run_reference
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.diagnosis.cases import finding
 
 Change = Callable[[torch.Tensor], torch.Tensor]

@@ -10,9 +10,6 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from fuzzer.execution.explore import explore
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.generate import CLOSING, generate, without_dead_nodes
 from fuzzer.judgement.trial import Place, Subject
@@ -22,6 +19,9 @@ from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import FLOATS, Cotangent, Program, contiguous, extent
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import GENERAL, RECIPES, SPECIAL
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 from tests.drawn import drawn
 
 DRAWN = 550

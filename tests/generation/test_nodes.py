@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_both
 from fuzzer.judgement.oracles import verdicts
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.interpret import apply
@@ -20,6 +17,9 @@ from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import FLOATS, Node, Program
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import TORCH_DTYPES, fill, neighbours
+from fuzzer.trial.pipeline import run_both
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.drawn import drawn
 
 DRAWN = 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.messages import Task
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.sets import SETS, parse_ops
+from fuzzer.trial.draw import draw_program
+from fuzzer.workers.messages import Task
 
 
 def test_programs_of_a_set_hold_no_other_op() -> None:

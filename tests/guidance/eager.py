@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign.loop import Campaign
-from fuzzer.execution.messages import Report, Task
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.workers.messages import Report, Task
 
 SIDE = Subject("eager", "cpu")
 EAGER = Task(place=Place(SIDE, SIDE), seed=11, routes=("autograd", "vjp"), features=True)

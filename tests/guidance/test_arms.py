@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.execution.messages import Report
 from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.guidance.arms import ARMS, KNOWN_WINDOW, CandidateSource, Guidance
 from fuzzer.guidance.bandit import MIN_TRIES
@@ -19,6 +18,7 @@ from fuzzer.guidance.candidates import CandidateSpec, CandidateStats, Choice
 from fuzzer.guidance.mutate import MUTATOR_NAMES
 from fuzzer.guidance.parents import CountingCorpus
 from fuzzer.language.program import FLOATS
+from fuzzer.workers.messages import Report
 
 TEXT = """program(1)
 route("autograd")

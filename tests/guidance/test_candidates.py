@@ -9,10 +9,6 @@ from typing import Any
 import pytest
 
 from fuzzer.coverage import watch
-from fuzzer.execution import pipeline
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import Refused, record_reference, rerun_reference
 from fuzzer.generation.knobs import Knobs
 from fuzzer.generation.sets import SETS
 from fuzzer.guidance import candidates
@@ -27,6 +23,10 @@ from fuzzer.guidance.novelty import SLOTS, FeatureCounts
 from fuzzer.judgement.trial import Place, Subject, Trial
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
+from fuzzer.trial import pipeline
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.pipeline import Refused, record_reference, rerun_reference
+from fuzzer.workers.messages import Task
 from tests.guidance.eager import EAGER
 
 FRESH = (CandidateSpec(),) * CANDIDATES

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fuzzer.campaign.corpus import STATE_FILE, load_corpus, resume_corpus
-from fuzzer.execution.messages import Report
 from fuzzer.guidance.parents import SEEN_FILE, SHOWN_FILE, CountingCorpus
 from fuzzer.language.errors import UsageError
+from fuzzer.workers.messages import Report
 
 HERE = {"torch": "2.13.0", "backend": "inductor", "device": "cpu"}
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from fuzzer.coverage.structure import LOOPS
-from fuzzer.execution.batch import Batch
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.sift import Choose, SiftedReport
 from fuzzer.guidance import rarest
 from fuzzer.guidance.novelty import FeatureCounts
 from fuzzer.guidance.rarest import Asked, choose_rarest, explore_rarest
+from fuzzer.trial.batch import Batch
+from fuzzer.trial.sift import Choose, SiftedReport
+from fuzzer.workers.messages import Report, Task
 
 EQUAL = (1.0, 0.0)  # all programs take as long
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.execution.journal import DIED_DRAWING, Journal, read_journal
 from fuzzer.generation.draft import Rejected
 from fuzzer.guidance.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Node, Output, Program
 from fuzzer.language.text import parse
+from fuzzer.workers.journal import DIED_DRAWING, Journal, read_journal
 
 HEAD = 'program(1)\nroute("autograd")\n'
 CHAIN = parse(
@@ -26,7 +26,7 @@ CHAIN = parse(
 def test_what_runs_in_eager_is_written_down_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that dies in it leaves its text."""
     log = Journal(tmp_path / "journal")
-    monkeypatch.setattr("fuzzer.execution.explore.journal", lambda: log)
+    monkeypatch.setattr("fuzzer.trial.draw.journal", lambda: log)
     node = append_node(draft_of(CHAIN, random.Random(1)), OPS["mul"], "v1")
     text, phase = read_journal((tmp_path / "journal").read_text())
     assert parse(text).nodes[-1] == node

@@ -17,9 +17,6 @@ from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import restore_drawing_settings
 from fuzzer.coverage.structure import LOOPS
-from fuzzer.execution.explore import draw_program
-from fuzzer.execution.messages import Report, Task
-from fuzzer.execution.sift import SiftedReport
 from fuzzer.generation.knobs import Knobs
 from fuzzer.guidance import CODE, candidates
 from fuzzer.guidance.arms import ARMS, CandidateSource
@@ -48,6 +45,9 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import show
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.sift import SiftedReport
+from fuzzer.workers.messages import Report, Task
 from tests.guidance.eager import EAGER, texts
 
 

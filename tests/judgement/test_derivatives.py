@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_reference
 from fuzzer.judgement.derivatives import own_rule
 from fuzzer.judgement.oracles import gradients_are_derivatives
 from fuzzer.judgement.trial import RAISED, Observation, Raised, Trial
 from fuzzer.judgement.verdict import EAGER, side_by_class
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import run_reference
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 
 SMOOTH = """x0 = leaf(f32[4, 5], seed=1)
 x1 = leaf(f32[4, 5], seed=2)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch._dynamo.utils import same
 
-from fuzzer.findings.checks import CHECKS
+from fuzzer.export.checks import CHECKS
 from fuzzer.judgement.oracles import (
     ASKED,
     COMPILE_SECONDS,
@@ -260,7 +260,7 @@ def names_in(tree: ast.AST) -> set[str]:
 
 
 def test_nobody_names_an_oracle_but_itself_its_canaries_and_its_check() -> None:
-    tables = {"fuzzer/judgement/oracles.py", "fuzzer/campaign/canaries.py", "fuzzer/findings/checks.py"}
+    tables = {"fuzzer/judgement/oracles.py", "fuzzer/campaign/canaries.py", "fuzzer/export/checks.py"}
     for path in [path for package in ("fuzzer", "minimizer") for path in sorted((ROOT / package).rglob("*.py"))]:
         found = names_in(ast.parse(path.read_text()))
         assert not found or str(path.relative_to(ROOT)) in tables, f"{path} names {found}"

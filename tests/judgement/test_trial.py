@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_both, without_settings
-from fuzzer.judgement.comparison import FIRST_LOOK, judge_tensors, spread
+from fuzzer.judgement.comparison import judge_tensors, spread
 from fuzzer.judgement.trial import Place, Subject, parse_subject
 from fuzzer.language.errors import UsageError
 from fuzzer.language.settings import SAME_DRAWS
 from fuzzer.language.text import parse
+from fuzzer.rounding.floors import FIRST_LOOK
+from fuzzer.trial.pipeline import run_both, without_settings
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.judgement.trials import ROUNDED, trial
 
 

@@ -17,7 +17,7 @@ from fuzzer.judgement.verdict import (
     parse_signature,
     without_paths,
 )
-from tests.findings.found import RELU, finding
+from tests.ledger.found import RELU, finding
 
 
 @pytest.mark.parametrize(

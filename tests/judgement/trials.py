@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_both
 from fuzzer.judgement.comparison import looks, spread
 from fuzzer.judgement.trial import RAN, Place, Subject, Trial
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import run_both
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 
 HEAD = 'program(1)\nroute("autograd")\n'
 ROUNDED = """x0 = leaf(f32[8, 12], seed=1)

@@ -8,9 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program, run_reference
 from fuzzer.generation.dry_run import eager_values
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.infer import IllTyped, check_cotangents, infer, type_of
@@ -20,6 +17,9 @@ from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import write_function
 from fuzzer.language.text import ParseError, parse, show
+from fuzzer.trial.pipeline import report_program, run_reference
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from minimizer.reduce import reduce
 from minimizer.same import Answer
 

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from fuzzer.execution.server import HIDDEN, WORKER_ENVIRONMENT
 from fuzzer.judgement.trial import parse_subject
 from fuzzer.language.devices import DEVICES, HOST, accelerator, device_row, devices_with_code, is_device, synchronise
 from fuzzer.language.routes import acts
 from fuzzer.language.settings import SETTINGS
+from fuzzer.workers.server import HIDDEN, WORKER_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
 ACCELERATORS = [name for name in DEVICES if name != HOST.type]
 # Where else the name of a type may stand, and why.
 EXCEPTIONS = {
     "fuzzer/language/devices.py": "the rows",
-    "fuzzer/planted/runtime.py": "a fault planted in memory that only CUDA's array interface hands out",
+    "fuzzer/judgement/planted/runtime.py": "a fault planted in memory that only CUDA's array interface hands out",
 }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fuzzer.findings.errors import StoreError
-from fuzzer.findings.script import ExportError
+from fuzzer.export.script import ExportError
 from fuzzer.language.errors import UnknownOp, UsageError
 from fuzzer.language.infer import IllTyped
 from fuzzer.language.regions import UnknownRegion
@@ -13,6 +12,7 @@ from fuzzer.language.routes import UnknownRoute
 from fuzzer.language.settings import UnknownSetting
 from fuzzer.language.text import ParseError, parse
 from fuzzer.language.values import UnknownRecipe
+from fuzzer.ledger.errors import StoreError
 
 FOR_PEOPLE = (ExportError, IllTyped, ParseError, StoreError, UnknownOp, UnknownRecipe, UnknownRegion, UnknownRoute,
               UnknownSetting)  # fmt: skip

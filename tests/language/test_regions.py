@@ -9,11 +9,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fuzzer.execution.explore import draw_program, examine
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program, run_reference
-from fuzzer.execution.pool import Pool
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.errors import UsageError
@@ -24,6 +19,12 @@ from fuzzer.language.program import Program, Region, Route, statements, walk, wr
 from fuzzer.language.regions import REGIONS, UnknownRegion, ambient_settings
 from fuzzer.language.routes import ROUTES, UnknownRoute, route_of
 from fuzzer.language.text import parse, show
+from fuzzer.trial.draw import draw_program
+from fuzzer.trial.pipeline import report_program, run_reference
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 from minimizer.reduce import reduce
 from minimizer.same import Answer
 

@@ -17,12 +17,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from fuzzer.execution import stages
-from fuzzer.execution.capacity import default_workers
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pool import Pool
-from fuzzer.execution.stages.kernels import KERNELS
-from fuzzer.execution.verify import examine_all
+from fuzzer import stages
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import text
 from fuzzer.language.interpret import cotangents, materialise, to_function
@@ -30,6 +25,11 @@ from fuzzer.language.private import output_code, reset_compiler
 from fuzzer.language.program import Attributes, Program, Route, Value
 from fuzzer.language.routes import ROUTES, Call
 from fuzzer.language.settings import SETTINGS, Setting, exists, in_force
+from fuzzer.stages.kernels import KERNELS
+from fuzzer.trial.verify import examine_all
+from fuzzer.workers.capacity import default_workers
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
 from tests.language.witnesses import PROGRAMS, SHOWN_BY
 
 UNCACHED: Attributes = (("inductor.force_disable_caches", True),)

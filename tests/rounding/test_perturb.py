@@ -8,14 +8,14 @@ from fractions import Fraction
 import pytest
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import record_reference
 from fuzzer.judgement.trial import RAN, Observation, Place, Subject, Trial
 from fuzzer.language.text import parse
 from fuzzer.rounding.floors import FACTOR, SCALE, Model
 from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Replay
+from fuzzer.trial.pipeline import record_reference
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.rounding.modelled import (
     BF16,
     F16,

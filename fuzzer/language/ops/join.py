@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuzzer.language.ops.spec import FLOATS, SAME, Attribute, Draw, Operand, OpSpec, choice, computed, dim, replaced
-from fuzzer.language.program import Shape, TensorType, Value
+from fuzzer.language.ops.spec import SAME, Attribute, Draw, Operand, OpSpec, choice, computed, dim, replaced
+from fuzzer.language.program import FLOATS, Shape, TensorType, Value
 
 FAMILY = "join"
 

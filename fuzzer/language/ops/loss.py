@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fuzzer.language.ops.spec import (
-    FLOATS,
     INDEX,
     SAME,
     WIDE,
@@ -24,7 +23,7 @@ from fuzzer.language.ops.spec import (
     real,
     replaced,
 )
-from fuzzer.language.program import Recipe, Shape, Value
+from fuzzer.language.program import FLOATS, Recipe, Shape, Value
 
 FAMILY = "loss"
 

@@ -12,11 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 
-from fuzzer.execution.explore import explore
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program, run_both
-from fuzzer.findings.script import repro
+from fuzzer.export.script import repro
 from fuzzer.generation.strategies import programs
 from fuzzer.generation.vocabulary import complex_form, vocabulary
 from fuzzer.judgement.comparison import looks, spread
@@ -33,6 +29,10 @@ from fuzzer.language.text import parse, show
 from fuzzer.language.values import as_data, fill
 from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Replay
+from fuzzer.trial.pipeline import report_program, run_both
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from minimizer.order import cost
 from minimizer.passes import REDUCERS
 from minimizer.rewrite import Types

@@ -8,10 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program, run_both
-from fuzzer.findings.script import repro
+from fuzzer.export.script import repro
 from fuzzer.generation.generate import generate
 from fuzzer.judgement.oracles import detectable, verdicts
 from fuzzer.judgement.trial import Place, Subject
@@ -23,6 +20,9 @@ from fuzzer.language.text import parse, show
 from fuzzer.rounding.floors import FACTOR, SCALE, Model
 from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Replay
+from fuzzer.trial.pipeline import report_program, run_both
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.drawn import drawn
 
 EAGER = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))

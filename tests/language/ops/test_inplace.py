@@ -8,9 +8,6 @@ import random
 import pytest
 import torch
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import run_both
 from fuzzer.generation.add import add_node
 from fuzzer.generation.draft import Draft
 from fuzzer.judgement.oracles import detectable, verdicts
@@ -21,6 +18,9 @@ from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import WRITES, Limits
 from fuzzer.language.program import Leaf, Node, Program, between, needed_by_outputs, writes, written_leaves
 from fuzzer.language.text import ParseError, parse, show
+from fuzzer.trial.pipeline import run_both
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from minimizer.passes import REDUCERS, isolate_node, out_of_place
 from minimizer.rewrite import Types
 from tests.drawn import drawn

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from fuzzer.execution.messages import Task
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import interpret
 from fuzzer.language.program import Program
@@ -17,6 +16,7 @@ from fuzzer.language.routes import (
     no_compile,
     route_of,
 )
+from fuzzer.workers.messages import Task
 
 EAGER = Subject("eager", "cpu")
 HEAD = 'program(1)\nroute("autograd")\n'

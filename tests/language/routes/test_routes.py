@@ -18,9 +18,6 @@ from functorch.compile import make_boxed_func
 from hypothesis import given, settings
 from torch._dynamo.backends.common import aot_autograd
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.messages import Task
-from fuzzer.execution.pipeline import report_program
 from fuzzer.generation.strategies import programs
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import interpret
@@ -32,6 +29,9 @@ from fuzzer.language.routes import (
     gradient_leaves,
 )
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.language.routes.runs import EAGER, FRESH, HEAD, HELD, run
 
 

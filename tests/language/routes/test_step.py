@@ -10,8 +10,6 @@ import pytest
 import torch
 from torch._inductor.utils import run_and_get_code
 
-from fuzzer.execution.journal import Journal
-from fuzzer.execution.pipeline import report_program
 from fuzzer.language.routes import (
     ROUTES,
     UnknownRoute,
@@ -19,6 +17,8 @@ from fuzzer.language.routes import (
 )
 from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
 from tests.language.routes.runs import FRESH, HELD, run
 
 

@@ -1,0 +1,111 @@
+"""A suspect held against the faults of the ledger, before it is minimized: one or two runs instead of sixty."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fuzzer.diagnosis.ablation import ablations, outcome_text, without_ops
+from fuzzer.judgement.verdict import Finding, Signature
+from fuzzer.language.program import Program
+from fuzzer.language.text import parse
+from fuzzer.ledger.cause import LEFT
+from fuzzer.ledger.errors import UnknownFinding
+from fuzzer.ledger.recognise import STAGE, Known, kernels_of, recognise
+from fuzzer.ledger.store import open_store
+from fuzzer.trial.verify import examine_all
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
+
+
+@dataclass(frozen=True)
+class Met:
+    """A suspect met as a known fault: its id (with the ledger's name where that is another), the finding that stands
+    for it, and how many experiments it took."""
+
+    fault: str
+    finding: Finding
+    experiments: int
+
+
+def met_as_known(
+    text: str, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
+) -> Met | None:
+    """The fault of a ledger, or of others that are only read, which explains a program of this signature.
+
+    No ledger is open while the experiments run.
+    """
+    with open_store(db) as store:
+        held = dict.fromkeys(store.known_faults(), db)
+    for path in others:
+        held |= {known: path for known in _faults_of(path) if known not in held}
+    fault, experiments = fault_shown(text, signature, held, task, pool)
+    if fault is None:
+        return None
+    path = next((path for known, path in held.items() if known.fault == fault), db)
+    with open_store(path, create=False) as store:
+        try:
+            finding = store.get(fault)
+        except UnknownFinding:  # it became one with another fault meanwhile; its id begins as that of a variant does
+            finding = store.get(fault.removeprefix("F"))
+    return Met(_named(fault, path, db), finding, experiments)
+
+
+def fault_elsewhere(finding: Finding, db: Path, others: Iterable[Path], same: bool = False) -> str:
+    """The fault of ledgers other than `db` that has this very finding or, unless `same`, that it would join there; ""
+    where there is none."""
+    for path in others:
+        with open_store(path, create=False) as store:
+            fault = None if same and finding.id not in {f.id for f in store.list()} else store.fault_alike(finding)
+        if fault is not None:
+            return _named(fault, path, db)
+    return ""
+
+
+@functools.cache
+def _faults_of(path: Path) -> tuple[Known, ...]:
+    """The faults of a ledger that is only read: once."""
+    with open_store(path, create=False) as store:
+        return store.known_faults()
+
+
+def _named(fault: str, path: Path, db: Path) -> str:
+    return fault if path == db else f"{fault} of {path.name}"
+
+
+def fault_shown(
+    text: str, signature: Signature, known: Iterable[Known], task: Task, pool: Pool
+) -> tuple[str | None, int]:
+    """The id of the fault that explains a program of this signature, None where none of these does; and how many
+    experiments were run."""
+    program, ran = parse(text), list[str]()
+    run, own = experimenter(program, signature, task, pool), STAGE + task.place.subject.backend
+
+    def answer(name: str) -> str:
+        told = run(name)
+        ran.extend([name] if told and name != own else [])
+        return told
+
+    return recognise(signature, kernels_of(text), known, answer), len(ran)
+
+
+def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:
+    """A function that runs the experiment of a name on the program and tells the class that it then shows. Under a task
+    with a stage on trial all of them run there, without building: then that stage itself shows the signature."""
+    fresh, own = replace(task, fresh=True), STAGE + task.place.subject.backend
+    single = {STAGE + a.name if a.table == "stage" else a.name: a for a in ablations(program, fresh)}
+
+    def answer(name: str) -> str:
+        """The class that the program shows under the experiment of this name; "" where there is none."""
+        if name.endswith(LEFT):
+            single.update({a.name: a for a in without_ops(program, fresh, [name.removesuffix(LEFT)])})
+        found = single.get(name)
+        if name == own:
+            return signature.verdict
+        if found is None or found.skipped:
+            return ""
+        return outcome_text(examine_all(pool, [(found.task, found.text)])[0], signature.verdict)
+
+    return answer

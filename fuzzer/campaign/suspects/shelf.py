@@ -1,0 +1,59 @@
+"""Suspects as files in the campaign's folder, from when they are queued until they are decided: a kill loses none."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from pathlib import Path
+
+from fuzzer.campaign.suspects.suspect import Suspect
+from fuzzer.campaign.told.written import replace_file
+from fuzzer.judgement.verdict import parse_signature
+
+_NAME, _SEEN_AT = "suspect-*.prog", "# seen at "
+
+
+class Shelf:
+    """The suspects in one folder: programs, each under a comment with its signature, for `backfuzz minimize` too."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def put(self, suspect: Suspect) -> None:
+        """Keep a suspect, whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        stage = f"{_SEEN_AT}{suspect.stage}\n" if suspect.stage else ""
+        replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{suspect.text}".encode())
+
+    def drop(self, suspect: Suspect) -> None:
+        """Keep it no longer: it is decided."""
+        self._path(suspect).unlink(missing_ok=True)
+
+    def suspects(self) -> list[Suspect]:
+        """Those that are kept, in no particular order."""
+        found = []
+        for path in sorted(self.folder.glob(_NAME)):
+            with contextlib.suppress(FileNotFoundError):  # decided meanwhile
+                found.append(_read(path.read_text()))
+        return found
+
+    def take_over(self, other: Shelf) -> list[Suspect]:
+        """Move another's suspects here; what they are."""
+        found = other.suspects()
+        for suspect in found:
+            self.put(suspect)
+            other.drop(suspect)
+        return found
+
+    def _path(self, suspect: Suspect) -> Path:
+        name = hashlib.sha256(f"{suspect.signature}\n{suspect.stage}\n{suspect.text}".encode()).hexdigest()[:12]
+        return self.folder / _NAME.replace("*", name)
+
+
+def _read(content: str) -> Suspect:
+    head, _, text = content.partition("\n")
+    stage = ""
+    if text.startswith(_SEEN_AT):
+        line, _, text = text.partition("\n")
+        stage = line.removeprefix(_SEEN_AT)
+    return Suspect(text, parse_signature(head.removeprefix("# ")), stage)

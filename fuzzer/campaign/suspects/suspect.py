@@ -1,0 +1,223 @@
+"""One suspect: minimized, verified, diagnosed, grown, stored."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.suspects.growing import grow_finding
+from fuzzer.campaign.suspects.interestingness import CandidateCache, minimize_with, searches
+from fuzzer.campaign.suspects.patience import add_patiently, write_patiently
+from fuzzer.campaign.suspects.recognition import Met, fault_elsewhere, met_as_known
+from fuzzer.diagnosis.diagnose import diagnose
+from fuzzer.judgement.oracles import ASKED, about_bare
+from fuzzer.judgement.promise import why_unsupported
+from fuzzer.judgement.verdict import FINDINGS, Finding, Signature, Verdict, without_paths
+from fuzzer.language.program import Program
+from fuzzer.language.text import parse, show
+from fuzzer.ledger.store import open_store
+from fuzzer.trial.pipeline import without_settings
+from fuzzer.trial.verify import RUNS, Verification, examine_all, matching, verify
+from fuzzer.workers.messages import Task
+from fuzzer.workers.pool import Pool
+from minimizer.reduce import Reduction
+from minimizer.same import sameness
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A program whose trial did not agree, waiting for triage."""
+
+    text: str
+    signature: Signature
+    stage: str = ""  # of the compiler, where it was seen at one and not built
+
+    @functools.cached_property
+    def ops(self) -> frozenset[str]:
+        return ops_of(self.text)
+
+
+def ops_of(text: str) -> frozenset[str]:
+    """The names of the ops in a program's text."""
+    return frozenset(node.op for node in parse(text).nodes)
+
+
+@dataclass(frozen=True)
+class TriageOutcome:
+    """What triage made of a suspect: a finding (new or known), or why there is none.
+
+    fault        the known fault that explains it, where it was met as one or is in another ledger.
+    experiments  by which it was met, without being minimized.
+    """
+
+    finding: Finding | None
+    new: bool
+    note: str
+    others: tuple[Program, ...] = ()
+    reduction: Reduction | None = None
+    unfinished: bool = False  # the time was up before the program was minimal: no finding, the suspect is kept
+    fault: str = ""
+    experiments: int = 0
+
+
+def triage_suspect(
+    suspect: Suspect,
+    plan: Plan,
+    cache: CandidateCache,
+    place: dict[str, str],
+    campaign: str = "",
+    expired: Callable[[], bool] = lambda: False,
+    recognised: bool = True,
+) -> TriageOutcome:
+    """Minimize, verify, diagnose and grow one suspect; store it when it is new. One that shows a known fault is not
+    minimized, where it may be `recognised`."""
+    if about_bare((suspect.signature.oracle,)):
+        return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
+    own = {suspect.signature.oracle} & {*ASKED} - {*plan.task.also}  # a share of programs is asked it: so is this one
+    pool, task = cache.pool, replace(plan.task, fixed=(), also=(*plan.task.also, *own))
+    cache = cache.asking(task.also)
+    if suspect.stage and recognised:  # known faults are met for a tenth of what building it takes
+        there = replace(task, place=task.place.at(suspect.stage))
+        if met := met_as_known(suspect.text, suspect.signature, plan.db, plan.known, there, pool):
+            return _recognised(met)
+    # a hang costs its deadline each time
+    times = 1 if suspect.signature.verdict == "hangs" else RUNS
+    again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
+    seen = [v for report in again if (v := matching(report, suspect.signature)) is not None]
+    if not seen:
+        return _not_again(suspect, again[0].verdict)
+    if recognised and (met := met_as_known(suspect.text, seen[0].signature, plan.db, plan.known, task, pool)):
+        return _recognised(met)
+    shrunk = _shrink(suspect, seen, times, cache, task, expired)
+    if isinstance(shrunk, TriageOutcome):
+        return shrunk
+    reduction, verdict = shrunk
+    found = Finding(verdict.signature, "", suspect.text, show(reduction.program), place, 0, 0)
+    return _known_finding(found, plan, reduction) or _verify_and_store(
+        suspect, found, reduction, seen[0].detail, plan, task, pool, campaign, expired
+    )
+
+
+def _not_again(suspect: Suspect, verdict: str) -> TriageOutcome:
+    """Of a suspect that, built in a fresh process, is of this class and does not show its signature."""
+    where = f"seen at {suspect.stage}, not when built" if suspect.stage else "did not show again"
+    other = bool(suspect.stage) and verdict in FINDINGS  # what a stage refuses, code computes wrongly
+    return TriageOutcome(None, False, f"{where} ({verdict})", others=(parse(suspect.text),) if other else ())
+
+
+def _shrink(
+    suspect: Suspect,
+    seen: Sequence[Verdict],
+    times: int,
+    cache: CandidateCache,
+    task: Task,
+    expired: Callable[[], bool],
+) -> tuple[Reduction, Verdict] | TriageOutcome:
+    """The suspect minimized, with what the minimal program shows when it is built; or why there is none. seen: what it
+    showed in so many runs."""
+    program, how = parse(suspect.text), sameness(len(seen), times)
+    # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
+    for looks in (*searches(program, seen[0], cache, how), CandidateCache(cache.pool, task, cache.batch, final=True)):
+        reduction = minimize_with(program, seen[0], looks, how, expired)
+        if reduction.why == "deadline":
+            note = "no time was left to minimize it"
+            return TriageOutcome(None, False, note, reduction.others, reduction, unfinished=True)
+        shown = examine_all(cache.pool, [(replace(task, fresh=True), show(reduction.program))])[0]
+        if (verdict := matching(shown, suspect.signature)) is not None:
+            return reduction, verdict
+    return TriageOutcome(None, False, f"the minimal program is no longer wrong with caches off ({shown.verdict})")
+
+
+def _known_finding(found: Finding, plan: Plan, reduction: Reduction) -> TriageOutcome | None:
+    """That this very finding is known, to the ledger or to another that is only read; None where it is to neither."""
+    with open_store(plan.db) as store:
+        if found.id in {f.id for f in store.list()}:
+            return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
+    if fault := fault_elsewhere(found, plan.db, plan.known, same=True):
+        return TriageOutcome(found, False, "known", reduction.others, reduction, fault=fault)
+    return None
+
+
+def _verify_and_store(
+    suspect: Suspect,
+    found: Finding,
+    reduction: Reduction,
+    before: str,
+    plan: Plan,
+    task: Task,
+    pool: Pool,
+    campaign: str,
+    expired: Callable[[], bool],
+) -> TriageOutcome:
+    """The finding of a minimal program that shows in every fresh process, stored, and looked into where it is new."""
+    text = found.program
+    verified = verify(text, task, found.signature, plan.workers, plan.devices, plan.folder)
+    if verified.reproduced < verified.runs or verified.verdict is None:
+        note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
+        return TriageOutcome(None, False, note, reduction.others, reduction)
+    finding = _finding(suspect, text, verified, found.place, campaign, reduction, before)
+    new = add_patiently(finding, plan, campaign, expired)  # what is verified is safe before the rest takes minutes
+    if new:
+        if plan.corpus is not None:
+            _keep_regression(plan.corpus, finding)
+        finding = _look_into(finding, task, pool, plan, expired)
+    fault = fault_elsewhere(finding, plan.db, plan.known)
+    return TriageOutcome(finding, new, reduction.why, reduction.others, reduction, fault=fault)
+
+
+def _recognised(met: Met) -> TriageOutcome:
+    note = f"shows the fault {met.fault}"
+    return TriageOutcome(met.finding, False, note, fault=met.fault, experiments=met.experiments)
+
+
+def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Callable[[], bool]) -> Finding:
+    """The finding, which is stored, with its diagnosis and natural program, which are stored too. Where torch promises
+    nothing, nobody is shown a program."""
+    finding = diagnose(finding, task, pool, plan.folder, expired)
+    write_patiently(plan.db, lambda store: store.set_diagnosis(finding), expired)
+    if not finding.unsupported and not expired():
+        grown, _ = grow_finding(finding, task, pool, plan.folder, expired)
+        write_patiently(plan.db, lambda store: store.set_natural(grown), expired)
+        return grown
+    return finding
+
+
+def _finding(
+    suspect: Suspect,
+    text: str,
+    verified: Verification,
+    place: dict[str, str],
+    campaign: str,
+    reduction: Reduction,
+    before: str,
+) -> Finding:
+    verdict = verified.verdict
+    assert verdict is not None
+    return Finding(
+        verdict.signature,
+        without_paths(verdict.detail),
+        suspect.text,
+        text,
+        place,
+        verified.reproduced,
+        verified.runs,
+        verdict.comparisons,
+        campaign=campaign,
+        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
+        before=without_paths(before),
+        unsupported=why_unsupported(parse(text), verdict.signature.pattern),
+    )
+
+
+def _keep_regression(corpus: Path, finding: Finding) -> None:
+    """Every verified finding leaves a .prog: what it showed and where, then the minimal program."""
+    corpus.mkdir(parents=True, exist_ok=True)
+    where = f"torch {finding.place.get('torch', '?')}, {finding.place.get('device', '?')}"
+    head = [f"{finding.signature} ({where})", f"expect: {finding.signature.verdict} there, agree where it is fixed"]
+    program = replace(parse(finding.program), comment=tuple(head))
+    (corpus / f"{finding.id}.prog").write_text(show(program))

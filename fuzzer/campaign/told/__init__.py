@@ -1,0 +1,1 @@
+"""The figures of a running campaign: counted, written down, shown."""

@@ -1,0 +1,157 @@
+"""What a running campaign writes into its folder as JSON lines.
+
+heartbeat.jsonl   how it is, once a minute, for whoever watches from outside; two files, each of MOST_BYTES: the older
+                  is heartbeat.jsonl.1
+progress.jsonl, pairs.json   how it went on (`ledger.progress`)
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fuzzer.campaign.told.totals import Totals
+from fuzzer.campaign.told.written import append_line, now
+from fuzzer.language.pairs import pairs
+from fuzzer.ledger.progress import PAIRS_FILE, PROGRESS_FILE, Point
+
+HEARTBEAT_FILE = "heartbeat.jsonl"
+BEAT_SECONDS = 60.0
+MOST_BYTES = 16 * 2**20  # a month of minutes
+_STALE_SECONDS = 3 * BEAT_SECONDS
+
+
+class RotatingLog:
+    """Lines of JSON in a file; when it is full, it takes the place of the one before it, NAME.1."""
+
+    def __init__(self, path: Path, most: int = MOST_BYTES):
+        self.path, self.most = path, most
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append a row. Raises OSError."""
+        if self.path.exists() and self.path.stat().st_size > self.most:
+            self.path.replace(self.path.with_name(f"{self.path.name}.1"))
+        append_line(self.path, json.dumps(row))
+
+
+class Heartbeat:
+    """Writes a row into a campaign's folder when a minute is over."""
+
+    def __init__(self, folder: Path):
+        self.log, self.last = RotatingLog(folder / HEARTBEAT_FILE), 0.0
+
+    def due(self) -> bool:
+        """Whether a minute is over since the last one."""
+        return time.monotonic() - self.last >= BEAT_SECONDS or not self.last
+
+    def beat(self, row: Mapping[str, Any]) -> None:
+        """Write a row, with the time."""
+        self.last = time.monotonic()
+        self.log.write({"time": now()} | dict(row))
+
+
+def last_beat(folder: Path) -> dict[str, Any] | None:
+    """The last whole row of a campaign's folder; None where there is none."""
+    for name in (HEARTBEAT_FILE, f"{HEARTBEAT_FILE}.1"):
+        try:
+            lines = (folder / name).read_text().splitlines(keepends=True)
+        except OSError:
+            continue
+        for line in reversed(lines):
+            if line.endswith("\n"):
+                row: dict[str, Any] = json.loads(line)
+                return row
+    return None
+
+
+def told(row: Mapping[str, Any]) -> str:
+    """A row in one line: whether the campaign lives, how far it is, what waits."""
+    age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(row["time"])
+    ended = "does not run any more" if row.get("ended") else "was killed, or hangs"
+    lives = "runs" if age.total_seconds() < _STALE_SECONDS and not row.get("ended") else ended
+    waiting = ", ".join(f"{count} {name}" for name, count in sorted(row.get("suspects", {}).items()))
+    new = sum(row.get("new", {}).values())
+    paused = f"; paused: {row['paused']}" if row.get("paused") else ""
+    queue = f"; suspects waiting: {waiting}" if waiting else ""
+    return f"{lives} ({row['time']}): {row['programs']} programs, {new} new fault(s){queue}{paused}"
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that are free where this folder lies."""
+    return shutil.disk_usage(folder).free
+
+
+# Names, types and what they mean, of the numbers that a row has.
+_METRICS = {
+    "seconds": ("counter", "since the campaign began"),
+    "programs": ("counter", "that ran"),
+    "suspects_waiting": ("gauge", "for triage"),
+    "workers": ("gauge", "processes that run"),
+    "worker_deaths": ("counter", "and deadlines that were met"),
+    "triage_cpu_seconds": ("counter", "of programs that triage asked for"),
+    "exploration_cpu_seconds": ("counter", "of programs that were drawn"),
+    "memory_bytes": ("gauge", "resident, of all workers"),
+    "disk_free_bytes": ("gauge", "where the campaign's folder lies"),
+    "paused": ("gauge", "1 while it lacks room on the disk or a compiler"),
+}
+
+
+def prometheus(row: Mapping[str, Any]) -> Iterator[str]:
+    """A row in Prometheus' text format, a line each."""
+    for name, (kind, told) in _METRICS.items():
+        if name in row:
+            yield f"# HELP backfuzz_{name} {told}"
+            yield f"# TYPE backfuzz_{name} {kind}"
+            value = row[name] if isinstance(row[name], int | float) else bool(row[name])
+            yield f"backfuzz_{name} {float(value):g}"
+    for name, counts in (("new_faults", row.get("new", {})), ("classes", row.get("classes", {}))):
+        yield f"# TYPE backfuzz_{name} counter"
+        for label, count in sorted(Counter(counts).items()):
+            yield f'backfuzz_{name}{{class="{label}"}} {count}'
+    written = datetime.datetime.fromisoformat(row["time"]).timestamp()
+    yield "# TYPE backfuzz_heartbeat_timestamp_seconds gauge"
+    yield f"backfuzz_heartbeat_timestamp_seconds {written:.0f}"
+
+
+_LEAST_SECONDS, _SHARE = 10.0, 0.01  # between two lines: a campaign of a day writes some 550
+MOST_POINTS = 60  # that a campaign's row of the ledger holds: 6 KiB
+
+
+class Progress:
+    """The progress of a running campaign, written into its own folder."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.points: list[Point] = []
+        self.pairs: Counter[tuple[str, str]] = Counter()
+
+    def count(self, text: str) -> None:
+        """Count a program that ran."""
+        self.pairs.update(pairs(text))
+
+    def note(self, seconds: float, totals: Totals, features: Mapping[str, int], last: bool = False) -> None:
+        """Write a line where one is due, and with the last one the pairs."""
+        told = self.points[-1].seconds if self.points else 0.0
+        if last or seconds - told >= max(_LEAST_SECONDS, _SHARE * seconds):
+            self.points.append(Point(round(seconds, 1), totals.programs, dict(totals.new), dict(features)))
+            append_line(self.folder / PROGRESS_FILE, json.dumps(asdict(self.points[-1])))
+        if last:
+            counted = {f"{made} > {reads}": n for (made, reads), n in sorted(self.pairs.items())}
+            (self.folder / PAIRS_FILE).write_text(json.dumps(counted))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """At most MOST_POINTS of the points, the last among them, as plain values."""
+        return [asdict(point) for point in thinned(self.points, MOST_POINTS)]
+
+
+def thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """So many of these at most, evenly, the last among them."""
+    step = -(-len(points) // most) if points else 1
+    return list(points[::-1][::step][::-1])

@@ -1,0 +1,128 @@
+"""What a campaign counts, and how fast it is now."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzzer.judgement.verdict import CLASSES, FINDINGS
+from fuzzer.workers.messages import Report
+
+
+@dataclass
+class Totals:
+    """Counts of a campaign; `summary` is the JSON object that `fuzz --json` prints last."""
+
+    drawn: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    classes: Counter[str] = field(default_factory=Counter)
+    redrawn: int = 0
+    detectable: int = 0
+    elements: int = 0
+    elements_seen: int = 0
+    new: Counter[str] = field(default_factory=Counter)  # faults, by class
+    variants: Counter[str] = field(default_factory=Counter)  # new findings of faults that were known, by class
+    known: Counter[str] = field(default_factory=Counter)  # suspects that ended at what was known, by class
+    recognised: dict[str, list[int]] = field(default_factory=dict)  # experiments of each such suspect, by fault
+    minimized: int = 0  # suspects
+    legal: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    phases: Counter[str] = field(default_factory=Counter)
+    stages: Counter[str] = field(default_factory=Counter)  # programs judged at a stage and not built
+    built: Counter[str] = field(default_factory=Counter)  # programs that a stage could not run, by why
+
+    @property
+    def programs(self) -> int:
+        """Programs that ran."""
+        return self.drawn - self.classes["rejected"]
+
+    def count(self, report: Report) -> None:
+        self.drawn += 1
+        self.classes[report.verdict] += 1
+        if report.rejected:
+            self.rejected[report.rejected.split(":")[0]] += 1
+        self.legal.update(str(v.signature) for v in report.verdicts if v.signature.verdict == "agree")
+        self.redrawn += report.redrawn
+        self.detectable += report.detectable > 0
+        self.elements_seen += report.detectable
+        self.elements += report.elements
+        self.phases.update(report.seconds)
+        if report.stage:
+            self.stages[report.stage] += 1
+        if report.built:
+            self.built[report.built] += 1
+
+    def summary(self) -> dict[str, Any]:
+        compared = max(self.programs, 1)
+        phases = {name: round(spent, 1) for name, spent in sorted(self.phases.items())}
+        return {
+            "programs": self.programs,
+            "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
+            "detectable_share": round(self.detectable / compared, 4),
+            "detectable_elements_share": round(self.elements_seen / max(self.elements, 1), 4),
+            "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),
+            "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
+            "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
+            "variants": {name: self.variants[name] for name in FINDINGS if self.variants[name]},
+            "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
+            "recognised": {fault: list(each) for fault, each in sorted(self.recognised.items())},
+            "minimized": self.minimized,
+            "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
+            "legal_differences": dict(self.legal),
+            "stages": dict(self.stages),
+            "built": dict(self.built),
+            "seconds": round(self.seconds, 1),
+            "cpu_seconds": phases.pop("cpu", 0.0),
+            "worker_seconds": phases,
+        }
+
+
+# "Now": a worker of inductor has a batch of 32 programs at once, and tells of all of them when it ends, which takes it
+# half a minute to a minute.
+NOW_SECONDS = 120.0
+_APART_SECONDS = 1.0  # between two moments that are kept
+CODE = "code"  # the stage of programs that were built
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What had run by then, by stage, in seconds since exploring began."""
+
+    seconds: float
+    programs: Mapping[str, int]
+
+
+class Pace:
+    """Looks at a campaign's totals now and then.
+
+    last_new   when the last new fault came, in seconds since exploring began; None where there is none yet.
+    """
+
+    def __init__(self) -> None:
+        self.moments: deque[Moment] = deque([Moment(0.0, {})])
+        self.last_new: float | None = None
+        self.new = 0
+
+    def look(self, seconds: float, totals: Totals) -> None:
+        """Note how it is so many seconds after exploring began."""
+        if (new := totals.new.total()) > self.new:
+            self.new, self.last_new = new, seconds
+        if seconds - self.moments[-1].seconds < _APART_SECONDS and len(self.moments) > 1:
+            return
+        self.moments.append(Moment(seconds, by_stage(totals)))
+        while len(self.moments) > 2 and seconds - self.moments[1].seconds >= NOW_SECONDS:
+            self.moments.popleft()
+
+    def now(self) -> dict[str, float]:
+        """Programs a second by stage, of late; of each stage at which programs ran by then."""
+        first, last = self.moments[0], self.moments[-1]
+        seconds = last.seconds - first.seconds
+        return {s: (n - first.programs.get(s, 0)) / seconds if seconds else 0.0 for s, n in last.programs.items()}
+
+
+def by_stage(totals: Totals) -> dict[str, int]:
+    """How many programs ran at each stage: those that were judged at one and not built, and those that were built."""
+    staged = dict(Counter(totals.stages))
+    return staged | {CODE: max(0, totals.programs - sum(staged.values()))}

@@ -1,0 +1,1 @@
+"""The parts of the command line that several verbs use."""

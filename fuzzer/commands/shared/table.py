@@ -1,0 +1,91 @@
+"""Faults and findings as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from rich.console import Console as RichConsole
+from rich.table import Table
+from rich.text import Text
+
+from fuzzer.ledger.faults import Fault
+from fuzzer.ledger.listing import lives, short_issue, short_side, short_title
+
+_COLORS = {"wrong": "red", "crashes": "red", "hangs": "red", "raises": "yellow"}
+_UNBOUNDED = 200  # columns where nobody says how many there are: a table in a file
+_SIDES, _COUNTS = 100, 140  # columns of a terminal below which the sides, and times and counts, are left out
+
+
+class Console(RichConsole):
+    """Standard output: as wide as the terminal is, or for a file wide enough; a reader that has enough ends the command
+    as it does elsewhere (`exits`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not self.is_terminal:
+            self.width = _UNBOUNDED
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError
+
+
+def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: str = "") -> Table:
+    """One row for each fault, for a terminal of this width; the chosen one's id stands out."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in ("id", "class", "state"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("title", ratio=3, min_width=24)
+    sides, counts = width >= _SIDES, width >= _COUNTS
+    if sides:
+        table.add_column("side", no_wrap=True)
+    for name in ("first seen", "seen") if counts else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("lives on", no_wrap=True)
+    table.add_column("issue", ratio=1, min_width=6)
+    for f in faults:
+        table.add_row(
+            Text(f.id, style="reverse" if f.id == chosen else ""),
+            Text(f.verdict, style=_COLORS.get(f.verdict, "")),
+            f.state.name,
+            Text(short_title(f)),
+            *([short_side(f)] if sides else []),
+            *((f.first_seen[:10], str(f.occurrences)) if counts else ()),
+            Text("\n".join(lives(f))),
+            Text("\n".join(short_issue(url) for url in f.state.issue.split()) or _about(f)),
+        )
+    return table
+
+
+def finding_table(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], title: str = "") -> Table:
+    """One row for each finding: `id, fault, class, where, oracle, direction, pattern` of the ledger's row; states by
+    fault."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    whole = [(r["id"], r["fault"], r["class"], states[r["fault"]], r["where"]) for r in rows]
+    for name, *cells in zip(("id", "fault", "class", "state", "found on"), *whole, strict=True):
+        table.add_column(name, no_wrap=True, min_width=max(map(len, cells), default=0))
+    table.add_column("what differs", ratio=1)  # the one that gives way
+    for row, (*ids, verdict, state, where) in zip(rows, whole, strict=True):
+        differs = " ".join(filter(None, (row["direction"], row["pattern"], row["oracle"])))
+        table.add_row(
+            *ids,
+            Text(verdict, style=_COLORS.get(verdict, "")),
+            state,
+            where,
+            Text(differs, no_wrap=True, overflow="ellipsis"),
+        )
+    return table
+
+
+def named_table(title: str, told: Mapping[str, str]) -> Table:
+    """A name and what is told of it in each row."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
+    table.add_column(style="dim", overflow="fold", max_width=40)
+    table.add_column(overflow="fold", ratio=1)
+    for name, text in told.items():
+        table.add_row(Text(name), Text(text))
+    return table
+
+
+def _about(fault: Fault) -> str:
+    return {"fixed": fault.state.fixed_in, "not-a-fault": fault.state.note}.get(fault.state.name, "")

@@ -1,0 +1,382 @@
+"""CHECKS: what the script of a finding looks at, by the oracle that spoke. One without a line has its values compared.
+
+A check is lines that follow the definition of `gradients`; they print what they saw and exit 1 while the fault is
+there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from fuzzer.export.sides import Sides
+from fuzzer.export.slope import compare_with_quotient
+from fuzzer.judgement.verdict import Comparison, Signature
+from fuzzer.language.devices import HOST, device_row
+from fuzzer.language.program import DIFFERENTIABLE, written_leaves
+from fuzzer.language.routes import ROUTES
+from fuzzer.language.routes.writing import input_names
+from fuzzer.language.values import TORCH_DTYPES
+
+# A crash is over when the compile is, a hang when it would have been: seconds given to the child process of the script
+DEADLINES = {"crashes": 600, "hangs": 180}
+_MOST_PRINTED = 16  # a tensor of at most so many elements is printed whole
+
+
+def check_lines(sides: Sides) -> list[str]:
+    """The lines that look whether the finding's fault is there."""
+    signature = sides.finding.signature
+    if signature.oracle in _OF_EAGER:
+        return CHECKS[signature.oracle].write(sides)
+    if signature.verdict in DEADLINES:
+        return _survives(sides)
+    if signature.verdict == "raises":
+        return _raises_nothing(sides)
+    return CHECKS.get(signature.oracle, _VALUES).write(sides)
+
+
+def compares_values(signature: Signature) -> bool:
+    """Whether the check looks at what the two sides computed, and not at whether they ran."""
+    return signature.verdict not in (*DEADLINES, "raises")
+
+
+# ---------------------------------------------------------------- what became of the run
+
+
+def _wait(sides: Sides, indent: str) -> list[str]:
+    return [f"{indent}torch.{sides.moves.type}.synchronize()"] if sides.moves else []
+
+
+def _survives(sides: Sides) -> list[str]:
+    """The compiled side runs in a child process, which ends well and in time."""
+    seconds = DEADLINES[sides.finding.signature.verdict]
+    return [
+        *_as_child(sides, "compiled", sides.compiled),
+        f"{sides.eager}  # eager runs",
+        "try:",
+        f'    code = subprocess.run([sys.executable, __file__, "compiled"], timeout={seconds}).returncode',
+        "except subprocess.TimeoutExpired:",
+        f'    code = "none after {seconds} seconds"',
+        'print("the compiled run ended well" if code == 0 else f"eager ran; the compiled run\'s exit code: {code}")',
+        "sys.exit(int(code != 0))",
+    ]
+
+
+def _as_child(sides: Sides, name: str, run: str) -> list[str]:
+    """What the script does where it is its own child process."""
+    return [f'if sys.argv[1:] == ["{name}"]:', f"    {run}", *_wait(sides, "    "), "    sys.exit(0)"]
+
+
+def _eager_survives(sides: Sides) -> list[str]:
+    """Eager runs in a child process, which ends well."""
+    return [
+        *_as_child(sides, "eager", sides.eager),
+        'code = subprocess.run([sys.executable, __file__, "eager"]).returncode',
+        'print("the run in eager ended well" if code == 0 else f"the exit code of the run in eager: {code}")',
+        "sys.exit(int(code != 0))",
+    ]
+
+
+def _raises_too(sides: Sides) -> list[str]:
+    """What raises in eager raises when compiled."""
+    return [
+        "def raised(run):",
+        "    try:",
+        "        run()",
+        "    except Exception as error:",
+        '        return f"{type(error).__name__}: {str(error)[:2000]}"',
+        f"eager, compiled = raised(lambda: {sides.eager}), raised(lambda: {sides.compiled})",
+        "print(f\"eager: {eager or 'runs'}\\ncompiled: {compiled or 'runs'}\")",
+        "sys.exit(int(bool(eager) and not compiled))",
+    ]
+
+
+def _raises_nothing(sides: Sides) -> list[str]:
+    """The compiled side raises nothing."""
+    return [
+        f"{sides.eager}  # eager runs",
+        "try:",
+        f"    {sides.compiled}",
+        *_wait(sides, "    "),
+        "except Exception as error:",
+        '    print(f"eager ran; compiled raises {type(error).__name__}: {str(error)[:2000]}")',
+        "    sys.exit(1)",
+        'print("both ran")',
+    ]
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def _inputs_untouched(sides: Sides) -> list[str]:
+    """The inputs hold what they held; or nothing was written around them."""
+    if _around(sides.finding.signature):
+        return _within_bounds(sides)
+    names, written = input_names(sides.program), written_leaves(sides.program)
+    allowed = f" if n not in {written}" if written else ""  # the function itself writes to those
+    return [
+        f"given = {sides.inputs(sides.device)}",
+        sides.compiled_on("given"),
+        f"pairs = zip({names}, given, {sides.inputs(sides.device)})",
+        f"equal = {{n: torch.equal(now.nan_to_num(), then.nan_to_num()) for n, now, then in pairs{allowed}}}",
+        'print(*[f"{name} was written to" for name in equal if not equal[name]] or ["the inputs are untouched"])',
+        "sys.exit(int(not all(equal.values())))",
+    ]
+
+
+def _within_bounds(sides: Sides) -> list[str]:
+    """Every input lies between two bands of bytes that nothing should change."""
+    return [
+        "bands, given = [], []",
+        f"for t in {sides.inputs(sides.device)}:",
+        "    size = t.untyped_storage().nbytes()",
+        "    bands.append(torch.full((size + 2048,), 165, dtype=torch.uint8, device=t.device))",
+        "    own = torch.from_dlpack(bands[-1][1024:-1024].view(t.dtype)) if size else t.detach()",
+        "    own.copy_(t.detach().as_strided((size // t.element_size(),), (1,), 0))",
+        "    given.append(own.as_strided(t.shape, t.stride(), t.storage_offset()).requires_grad_(t.requires_grad))",
+        sides.compiled_on("given"),
+        "beyond = [i for i, b in enumerate(bands) if (b[:1024] != 165).any() or (b[-1024:] != 165).any()]",
+        'print(f"written out of bounds around inputs {beyond}" if beyond else "nothing was written out of bounds")',
+        "sys.exit(int(bool(beyond)))",
+    ]
+
+
+def _around(signature: Signature) -> bool:
+    return signature.pattern.startswith("around")
+
+
+def _written_title(signature: Signature) -> str:
+    return "writes out of bounds" if _around(signature) else "an input is written to"
+
+
+# ---------------------------------------------------------------- two runs, signs, costs
+
+
+def _rerun_is_equal(sides: Sides) -> list[str]:
+    return [
+        f"first, second = ({sides.compiled} for _ in range(2))",
+        "pairs = {n: (first[n], second[n]) for n in first if first[n] is not None}",
+        "other = [n for n, (a, b) in pairs.items() if not torch.equal(a.nan_to_num(), b.nan_to_num())]",
+        'print(f"two runs on equal inputs differ in {other}" if other else "two runs on equal inputs are equal")',
+        "sys.exit(int(bool(other)))",
+    ]
+
+
+def _zero_signs(sides: Sides) -> list[str]:
+    return [
+        f"sides = ({sides.compiled}, {sides.eager})",
+        "pairs = {n: [side[n].cpu() for side in sides] for n in sides[0] if None not in [side[n] for side in sides]}",
+        "other = {n: int(((c == 0) & (e == 0) & (c.signbit() != e.signbit())).sum()) for n, (c, e) in pairs.items()}",
+        'print(f"zeros of another sign than eager\'s: {other}")',
+        "sys.exit(int(any(other.values())))",
+    ]
+
+
+def _finiteness(sides: Sides) -> list[str]:
+    return [
+        f"sides = ({sides.compiled}, {sides.eager})",
+        "pairs = {n: [side[n].cpu() for side in sides] for n in sides[0] if None not in [side[n] for side in sides]}",
+        "other = {n: int((c.isfinite() != e.isfinite()).sum()) for n, (c, e) in pairs.items()}",
+        'print(f"finite on one side alone: {other}")',
+        "sys.exit(int(any(other.values())))",
+    ]
+
+
+def _limit(sides: Sides) -> int:
+    """What the oracle allowed, in the unit of its detail."""
+    told = re.search(r"at most (\d+)", sides.finding.detail)
+    return int(told.group(1)) if told else 0
+
+
+def _cpu_seconds(sides: Sides) -> list[str]:
+    return [
+        f"{sides.eager}  # what only the first call of anything takes is not the compiler's",
+        "start = sum(os.times()[:4])  # CPU seconds, of children that ended too",
+        sides.compiled,
+        "spent = sum(os.times()[:4]) - start",
+        f'print(f"{{spent:.0f}} CPU seconds to compile and run; at most {_limit(sides)} are expected")',
+        f"sys.exit(int(spent > {_limit(sides)}))",
+    ]
+
+
+def _peak_memory(sides: Sides) -> list[str]:
+    if (device := device_row(sides.finding.place.get("device", HOST.type))) is not HOST:
+        reset = [f"torch.{device.type}.reset_peak_memory_stats()"]
+        peak = f"torch.{device.type}.max_memory_allocated()"
+    else:
+        reset = ['open("/proc/self/clear_refs", "w").write("5")  # Linux: the peak becomes what is in use']
+        peak = 'int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) * 1024'
+    return [
+        f"{sides.compiled}  # compiles",
+        *reset,
+        f"start = {peak}",
+        sides.compiled,
+        f"taken = ({peak} - start) >> 20",
+        f'print(f"the second run takes {{taken}} MiB at its peak; at most {_limit(sides)} are expected")',
+        f"sys.exit(int(taken > {_limit(sides)}))",
+    ]
+
+
+# ---------------------------------------------------------------- metadata
+
+
+def _metadata(sides: Sides) -> list[str]:
+    """None-ness, dtype and shape of the tensor that the finding's detail begins with, or the memory that it owns."""
+    name = sides.finding.detail.partition(" ")[0]
+    known = [f"{leaf.name}.grad" for leaf in sides.program.leaves] + [o.value for o in sides.program.outputs]
+    pick = f'["{name if name in known else known[0]}"]'
+    if sides.finding.signature.pattern == "storage":
+        return [
+            f"t = {sides.compiled}{pick}",
+            "reach = t.storage_offset() + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride()))",
+            "owned = t.untyped_storage().nbytes() // t.element_size()",
+            'print(f"its strides reach {reach} elements of a storage of {owned}")',
+            "sys.exit(int(t.numel() > 0 and reach > owned))",
+        ]
+    return [
+        f"compiled = {sides.compiled}{pick}",
+        f"eager = {sides.eager}{pick}",
+        "kinds = [None if t is None else (t.dtype, tuple(t.shape)) for t in (compiled, eager)]",
+        'print(f"compiled gives {kinds[0]}, eager {kinds[1]}")',
+        "sys.exit(int(kinds[0] != kinds[1]))",
+    ]
+
+
+# ---------------------------------------------------------------- values
+
+
+def _values(sides: Sides) -> list[str]:
+    """The tensor that differs is compared; every tensor where several do or the finding does not say which."""
+    comparisons = sides.finding.comparisons
+    one = comparisons[0] if len(comparisons) == 1 else None
+    seen = "parts({})" if sides.complex else "{}"
+    text = _runs(sides, one, seen)
+    returned = {o.value for o in sides.program.outputs if o.cotangent is None}
+    if one:
+        judge = _judge(sides, "compiled", "eager", "exact", one.name in returned)
+        return [*text, *judge, _tell(one), "sys.exit(int(wrong.any()))"]
+    return [
+        *text,
+        "fault = 0",
+        "for name in [name for name, t in eager.items() if t is not None and t.numel()]:",
+        f"    c, e, r = ({seen.format('t[name].detach().cpu()')} for t in (compiled, eager, exact))",
+        *(f"    {line}" for line in _judge(sides, "c", "e", "r", bool(returned))),
+        '    print(f"{name}: {int(wrong.sum())} of {wrong.numel()} elements are wrong")',
+        "    fault |= int(wrong.any())",
+        "sys.exit(fault)",
+    ]
+
+
+def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
+    """`compiled`, `eager` and `exact`, which is eager in float64 where that is possible: one tensor, or all by name."""
+    widened = f"[{_double(sides)} for t in {sides.inputs(sides.base)}]"
+    exact = f"gradients({sides.given('eager')}, *{widened})"
+    pick = f'["{one.name}"]' + (".cpu()" if sides.moves else "") if one else ""
+    whole = seen if one else "{}"
+    # compiled first: then nothing of eager's is in freed memory
+    runs = (("compiled", sides.compiled), ("eager", sides.eager), ("exact", exact))
+    text = [f"{name} = {whole.format(call + pick)}" for name, call in runs]
+    if sides.draws:
+        text[2] = "exact = eager  # float64 would draw other numbers"
+    elif sides.named:
+        text[2:] = ["try:", f"    {text[2]}", "except RuntimeError:  # a dtype named in f does not go with it"]
+        text.append("    exact = eager")
+    return text
+
+
+def _quotient(sides: Sides) -> list[str]:
+    """Eager's gradient is compared with a difference quotient of its forward."""
+    return compare_with_quotient(sides, f"[{_double(sides)} for t in {sides.inputs(sides.base)}]")
+
+
+def _double(sides: Sides) -> str:
+    """An input t in float64. Where gradients are accumulated it must be a leaf."""
+    leaf = ".detach()" if ROUTES[sides.program.route.name].script.into_grad else ""
+    widen, either = "double()", "t.is_floating_point()"
+    if sides.complex:
+        widen, either = "to(torch.promote_types(t.dtype, torch.float64))", f"{either} or t.is_complex()"
+    wide = f"t{leaf}.{widen}" + (".requires_grad_(t.requires_grad)" if leaf else "")
+    return wide if all(x.type.differentiable for x in sides.program.leaves) else f"{wide} if {either} else t"
+
+
+def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
+    """`wrong`, elementwise: further off than 16 times the other side's rounding and 64 units of the largest element.
+
+    returned: it may be a value that is returned without a gradient: integers and bools are not rounded.
+    """
+    if sides.finding.signature.verdict == "eager-suspect":
+        c, e, r = e, r, c
+    rounded = [
+        f"unit = {_unit(sides, e)} * {e}.nan_to_num(0, 0, 0).abs().max().item()",
+        f"close = ({c} - {e}).abs() <= 16 * ({e} - {r}).abs()",
+        f"wrong = ~close & ~torch.isclose({c}.double(), {e}.double(), 0, 64 * unit, equal_nan=True)",
+    ]
+    if not returned:
+        return rounded
+    return [
+        f"if {e}.is_floating_point():",
+        *(f"    {line}" for line in rounded),
+        "else:",
+        f"    wrong = {c} != {e}",
+    ]
+
+
+def _tell(c: Comparison) -> str:
+    """The line that prints the evidence: small tensors whole, of others the element that was worst."""
+    where = f"[{', '.join(map(str, c.index))}]" if c.index and c.total > _MOST_PRINTED else ""
+    labels = (("compiled", "compiled"), ("eager", "eager"), ("float64", "exact"))
+    shown = (f"{label} {{{variable}{where}.tolist()}}" for label, variable in labels)
+    return f'print(f"{c.name}{where}: {", ".join(shown)}")'
+
+
+def _unit(sides: Sides, e: str) -> str:
+    """The unit in which the check measures: the tensor's own, or the program's coarsest if the fault shows in that."""
+    units = {name for name in sides.named | {leaf.dtype for leaf in sides.program.leaves} if name in DIFFERENTIABLE}
+    coarse = max(units, key=lambda name: torch.finfo(TORCH_DTYPES[name]).eps, default="f32")
+    limit = 64 * torch.finfo(TORCH_DTYPES[coarse]).eps
+    if coarse in ("f16", "bf16") and any(_share(c) > limit for c in sides.finding.comparisons):
+        return f"torch.finfo({TORCH_DTYPES[coarse]}).eps"
+    return f"torch.finfo({e}.dtype).eps" if units else "0"
+
+
+def _share(c: Comparison) -> float:
+    """The error of the worst element relative to its values; infinite where it is not finite."""
+    error = abs(c.compiled - c.eager)
+    scale = max(abs(c.eager), abs(c.float64))
+    return error / scale if error < float("inf") and scale > 0 else float("inf")
+
+
+# ---------------------------------------------------------------- by oracle
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a script looks at.
+
+    write  the lines.
+    title  what the finding's headline says of it; none given: what it says of all findings of the class.
+    """
+
+    write: Callable[[Sides], list[str]]
+    title: Callable[[Signature], str] | None = None
+
+
+_VALUES = Check(_values)
+# What eager does is looked at, whatever the class.
+_OF_EAGER = ("eager_survives", "errors_agree", "gradients_are_derivatives")
+CHECKS: dict[str, Check] = {
+    "metadata_agrees": Check(_metadata),
+    "inputs_untouched": Check(_inputs_untouched, title=_written_title),
+    "eager_survives": Check(_eager_survives),
+    "gradients_are_derivatives": Check(_quotient),
+    "errors_agree": Check(_raises_too, title=lambda signature: "runs what eager refuses"),
+    "rerun_is_identical": Check(_rerun_is_equal),
+    "zero_signs_agree": Check(_zero_signs),
+    "seen_zero_signs_agree": Check(_zero_signs),
+    "finiteness_agrees": Check(_finiteness),
+    "compile_is_timely": Check(_cpu_seconds),
+    "memory_is_sane": Check(_peak_memory),
+}

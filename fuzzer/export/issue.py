@@ -1,0 +1,332 @@
+"""A finding as the draft of an issue, in Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fuzzer.export.demonstration import Demonstration, comparisons, expected
+from fuzzer.export.script import headline, one_line, plainly, repro
+from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, EAGER_RAISES, Comparison, Finding
+from fuzzer.language.text import parse
+from fuzzer.ledger.cause import KERNELS, cause_of, first_stage, raised, vanishing
+from fuzzer.ledger.diagnosed import EARLIER
+from fuzzer.ledger.faults import Fault, release
+from fuzzer.ledger.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
+from fuzzer.ledger.title import gems, title, torch_name
+
+
+def issue(
+    finding: Finding,
+    fault: Fault | None = None,
+    shown: Demonstration | None = None,
+    scripts: Mapping[str, str] | None = None,
+    versions: str = "",
+    scope: Scope | None = None,
+) -> str:
+    """The draft of an issue in the form of PyTorch's bug reports, as Markdown.
+
+    finding   its natural program is the reproducer.
+    fault     what is known of it; its state and issue are told.
+    shown     what the reproducer was seen to do; without it nothing is claimed of it.
+    scripts   the reproducer, and further ones, by file name; without them it is written here.
+    versions  what torch.utils.collect_env says; without it, what the finding was found with.
+    scope     which programs beside the natural one fail.
+    """
+    grown = finding.grown
+    scripts = scripts or {"repro.py": repro(grown)}
+    (_, first), *others = scripts.items()
+    sections = [
+        f"# {issue_title(finding, shown)}",
+        _before_posting(finding, fault),
+        "### 🐛 Describe the bug",
+        description(finding),
+        _side(finding),
+        _where(finding),
+        f"Scope: {scope.summary}." if scope is not None else "",
+        _releases(finding, fault, shown),
+        _known(fault),
+        "### Error logs",
+        *_logs(grown, shown),
+        "### Minified repro",
+        _fenced(first, "python"),
+        _exits(finding, shown),
+        "### Versions",
+        _folded("`python -m torch.utils.collect_env`", _fenced(versions)) if versions else _place(finding),
+        _scope(scope) if scope is not None else "",
+        *_evidence(finding, others),
+        _MADE,
+    ]
+    return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
+
+
+_MADE = (
+    "Found by a fuzzer, backfuzz: it draws random programs, compares their compiled with their eager gradients, and "
+    "shrinks what differs. The program, the numbers and the first form of this text are its output."
+)
+_LABEL = "topic: fuzzer"  # what PyTorch's template asks for
+_GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"
+_TRACKER = "https://github.com/pytorch/pytorch/issues"
+
+
+def issue_title(finding: Finding, shown: Demonstration | None = None) -> str:
+    """The stage at fault, then the fault's title, then the device where it was shown, else found:
+    "[inductor] silent: wrong gradient of ... (cpu)"."""
+    stage = first_stage(finding)
+    text = title(finding.grown)
+    if finding.side == BOTH:
+        text = f"both eager and compiled: {text}"
+    elif finding.side == CHOICE:
+        text = f"another subgradient than eager's of {text.partition(' of ')[2]}"
+    where = (shown.device if shown is not None else finding.place.get("device", "cpu")).split(":")[0]
+    return f"{'' if stage == KERNELS or gems(finding) else f'[{stage}] '}{text} ({where})"
+
+
+def search_terms(finding: Finding) -> list[str]:
+    """What to look for in the tracker: each operator with the kind of failure, and what was raised."""
+    exception = raised(finding)
+    words = exception[2].strip() if exception else "wrong gradient" if _backward(finding) else "wrong result"
+    kind, _, what = cause_of(finding).decided.partition(" ")
+    ops = [torch_name(node.op).rpartition(".")[2] for node in parse(finding.grown.program).nodes]
+    decided = [what.rpartition(".")[2]] if kind in _SEARCHED else []
+    return [f"{name} {words}" for name in list(dict.fromkeys([*decided, *ops]))[:_MOST_TERMS]]
+
+
+_MOST_TERMS = 3
+_SEARCHED = ("operator", "setting", "pass", "memory", "strides", "fusion", "loops")  # kinds of what decides a fault
+
+
+def _backward(finding: Finding) -> bool:
+    return finding.signature.direction == "backward"
+
+
+def _before_posting(finding: Finding, fault: Fault | None) -> str:
+    terms = "; ".join(f"`{term}`" for term in search_terms(finding))
+    known = fault.state.issue.split() if fault is not None else []
+    tracker, label = (_GEMS_TRACKER, "") if gems(finding) else (_TRACKER, f" Label: {_LABEL}.")
+    return (
+        f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}"
+        f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label} -->"
+    )
+
+
+def description(finding: Finding) -> str:
+    """What is wrong, in one plain sentence."""
+    grown = finding.grown
+    ops = list(dict.fromkeys(f"`{torch_name(node.op)}`" for node in parse(grown.program).nodes))
+    names = ", ".join(ops[:-1]) + (" and " if len(ops) > 1 else "") + ops[-1]
+    what = "gradient" if _backward(grown) else "result"
+    under = "with FlagGems' kernels" if gems(finding) else "under `torch.compile`"
+    if exception := raised(grown):
+        return f"A function of {names} runs in eager mode; {under} it raises {exception[1]}."
+    if finding.side == EAGER_DIES:
+        return f"A function of {names} ends the process in eager mode."
+    if finding.side == EAGER_RAISES:
+        return f"A function of {names} raises in eager mode, as it should; {under} it runs."
+    if finding.side in (EAGER, BOTH) or grown.signature.verdict == "eager-suspect":
+        return f"The {what} of {names} is wrong in eager mode, and nothing says so."
+    if grown.signature.verdict != "wrong":
+        return f"A function of {names}, {under}: {headline(grown).partition('] ')[2]}."
+    if grown.signature.pattern == "None-ness":
+        return f"A {what} of a function of {names} is None {under} or in eager mode, and not in the other."
+    if grown.signature.pattern in _METADATA:
+        what = f"{grown.signature.pattern} of the {what}"
+    return f"The {what} of a function of {names} is another {under} than in eager mode, and nothing says so."
+
+
+_METADATA = ("dtype", "shape")
+
+
+def _where(finding: Finding) -> str:
+    """Which backends show it, and which single settings make it vanish: the ablation that the template asks for."""
+    if first_stage(finding) == KERNELS:
+        return ""
+    seen = {name: said for name, said in finding.stages.items() if ":" not in name and not said.startswith("not run")}
+    shows = [f'`backend="{name}"`' for name, said in seen.items() if said != "agree"]
+    agrees = [f'`backend="{name}"`' for name, said in seen.items() if said == "agree"]
+    gone = [f"`{name}`" for name in vanishing(finding) if re.fullmatch(r"(inductor|functorch)\.[\w.]+=\w+", name)]
+    told = [f"shows with {', '.join(shows)}"] if shows else []
+    told += [f"not with {', '.join(agrees)}"] if shows and agrees else []
+    told += [f"gone with {' or '.join(gone)}"] if gone else []
+    return f"Ablation: {'; '.join(told)}." if told else ""
+
+
+def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None) -> str:
+    """Where it shows and where it is gone, where more than one release or device was tried; of a fault that several
+    programs show, where this one was seen to."""
+    if fault is None or len(fault.lives_on) + len(fault.gone_on) < 2:
+        return ""
+    tried = (("shows on", ", ".join(fault.lives_on)), ("not on", ", ".join(fault.gone_on)))
+    told = f"Releases: {'; '.join(f'{told} torch {places}' for told, places in tried if places)}."
+    if fault.variants == 1:
+        return told
+    seen = {_release_and_device(finding.place.get("torch", "?"), finding.place.get("device", "cpu"))}
+    here = {_release_and_device(shown.torch, shown.device)} if shown is not None else set()
+    seen |= here if shown is not None and shown.shows else set()
+    not_here = f", not on torch {', '.join(here)}" if here - seen else ""
+    return f"{told} {fault.variants} programs show it, not each on all of these: this one does on torch " + (
+        f"{', '.join(sorted(seen))}{not_here}."
+    )
+
+
+def _release_and_device(torch: str, device: str) -> str:
+    return f"{release(torch)} {device.split(':')[0]}"
+
+
+def _scope(scope: Scope) -> str:
+    """The programs beside the natural one, folded: each that was tried, and the sizes with their ratios."""
+    where = f"torch {scope.torch}, {scope.device}"
+    if scope.stage:
+        where += (
+            f"; those marked `built` ran as compiled, the others at the stage `inductor:{scope.stage}`, before code"
+        )
+    parts = [
+        f"One thing changed in the program above ({where}):",
+        _table(SCOPE_HEAD, scope_rows(scope)),
+    ]
+    if shapes := shape_rows(scope):
+        formula = f"; the ratio is {scope.formula}" if scope.formula is not None else ""
+        parts += [f"Sizes and attributes that fail{formula}:", _table(shape_head(scope), shapes)]
+    return _folded(f"Scope: {len(scope.rows) - 1} programs beside it, and what they show", "\n\n".join(parts))
+
+
+def _known(fault: Fault | None) -> str:
+    """What people found out about it: its state, and what they searched for."""
+    if fault is None:
+        return ""
+    told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
+    name = told.get(fault.state.name, fault.state.name.capitalize())
+    more = str(fault.state).removeprefix(fault.state.name)
+    state = "" if fault.state.name == "new" else f"{name}{':' if more and name.startswith('Already') else ''}{more}."
+    searched = f"Searched the tracker for: {'; '.join(fault.searched)}." if fault.searched else ""
+    return " ".join(filter(None, (state, searched)))
+
+
+def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:
+    """Expected and actual, what the usual comparisons say, and what the script prints."""
+    if shown is None:
+        return [one_line(plainly(grown.detail), 1000)]
+    eager = grown.signature.verdict == "eager-suspect"
+    side = EAGER if eager else grown.side
+    found = [expected(shown.compared[0], side, eager), comparisons(shown.compared, side)] if shown.compared else []
+    return [*found, _fenced(shown.output)]
+
+
+def _exits(finding: Finding, shown: Demonstration | None) -> str:
+    """What the script is for, and what it was seen to do."""
+    text = "The script exits 1 while the fault is there and 0 when it is gone."
+    if shown is None:
+        return f"{text} It was not run when this was written."
+    where = f"torch {shown.torch}, {shown.device}"
+    found = finding.place.get("torch", "?"), finding.place.get("device", "cpu")
+    elsewhere = "" if shown.shows and shown.device == found[1] else f"; it was found with torch {found[0]}, {found[1]}"
+    return f"{text} Run when this was written ({where}): it {shown.told()}{elsewhere}."
+
+
+def _place(finding: Finding) -> str:
+    return _table(("", ""), sorted(finding.place.items()))
+
+
+def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
+    """What is known beside the reproducer, folded."""
+    parts = [
+        f"The minimal program, where it shows: {one_line(finding.detail, 1000)}",
+        _comparison_table(finding.comparisons),
+        _diagnosis(finding),
+        _before(finding),
+        f"Reproduced in {finding.reproduced} of {finding.runs} fresh processes. Found with:",
+        _place(finding),
+        _stages(finding.stages),
+        _ablation(finding.ablation),
+        f"As a backfuzz program (`backfuzz replay FILE`), signature `{finding.signature}`, finding `{finding.id}`:",
+        _fenced(finding.program),
+        "Grown into what the script above holds:" if finding.grown is not finding else "",
+        _fenced(finding.grown.program) if finding.grown is not finding else "",
+    ]
+    files = [(name, text) for name, text in (*others, *finding.attachments.items()) if name != EARLIER]
+    return [
+        _folded("Evidence: how it was found and what is at fault", "\n\n".join(part for part in parts if part)),
+        *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in files),
+    ]
+
+
+# What a draft says first, where it is not the compiled side alone that is wrong.
+_SIDE_TITLES = {
+    EAGER: "Eager is wrong",
+    BOTH: "Both sides are wrong",
+    CHOICE: "Another subgradient, as legal as eager's",
+}
+
+
+def _side(finding: Finding) -> str:
+    """Who is wrong, and the derivative that says so: eager's formulas in float64 may share what is wrong."""
+    told = _SIDE_TITLES.get(finding.side)
+    of = " (of the minimal program, below)" if finding.grown is not finding else ""
+    return f"**{told}**{of}{finding.diagnosis['side'].removeprefix(finding.side)}." if told else ""
+
+
+def _fenced(text: str, language: str = "") -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def _table(head: tuple[str, ...], rows: list[Any]) -> str:
+    """A Markdown table; nothing where there are no rows."""
+    if not rows:
+        return ""
+    cells = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(one_line(str(c)).replace("|", "\\|") for c in row) + " |" for row in cells)
+
+
+def _comparison_table(comparisons: tuple[Comparison, ...]) -> str:
+    head = ("tensor", "element", "eager", "compiled", "float64", "legal rounding", "wrong elements")
+    rows = [
+        (
+            f"`{c.name}`",
+            f"({', '.join(map(str, c.index))})",
+            *(f"{number:.9g}" for number in (c.eager, c.compiled, c.float64)),
+            f"{c.floor:.3g}",
+            f"{c.wrong} of {c.total}",
+        )
+        for c in comparisons
+    ]
+    table = _table(head, rows)
+    return f"Each differing tensor at its worst element:\n\n{table}" if table else ""
+
+
+def _before(finding: Finding) -> str:
+    """The error of the program that this one was shrunk from: a small error here need not have been small there."""
+    if not finding.before or finding.original == finding.program:
+        return ""
+    size = len(parse(finding.original).nodes)
+    return f"In the program of {size} operations that this one was reduced from: {one_line(finding.before, 1000)}"
+
+
+def _stages(stages: dict[str, str]) -> str:
+    table = _table(("backend", "verdict"), list(stages.items()))
+    return f"By compiler stage, on the program above:\n\n{table}" if table else ""
+
+
+def _ablation(ablation: dict[str, str]) -> str:
+    table = _table(("one thing changed", "verdict"), list(ablation.items()))
+    return _folded(f"{len(ablation)} single changes", table) if table else ""
+
+
+def _diagnosis(finding: Finding) -> str:
+    """What is at fault, a row each; what was not run or does not apply is left out."""
+    silent = ("not run", "none", "ran out", "failed")
+    known = [(name, text) for name, text in finding.diagnosis.items() if not text.startswith(silent)]
+    known = [
+        (name, f"`{one_line(text, 290)}`" if name == "suspect" else text) for name, text in known
+    ]  # code may look like HTML
+    table = _table(("diagnosis", ""), known)
+    return f"What is at fault, as far as it could be narrowed down:\n\n{table}" if table else ""
+
+
+def _folded(summary: str, text: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+
+
+def _language(name: str) -> str:
+    return "python" if name.endswith(".py") else ""

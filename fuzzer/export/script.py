@@ -1,0 +1,149 @@
+"""A finding as a standalone script, a pure function of the Finding.
+
+The script imports torch and the standard library only. Its exit code is 1
+while the fault is there, 0 when it is gone and 2 where it could not run (no such device, setting or operation).
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+from fuzzer.export.checks import CHECKS, DEADLINES, check_lines, compares_values
+from fuzzer.export.inputs import inputs
+from fuzzer.export.sides import Sides
+from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, Finding, Signature
+from fuzzer.language import tuning
+from fuzzer.language.errors import UsageError
+from fuzzer.language.interpret import python_value
+from fuzzer.language.private import CONFIGS
+from fuzzer.language.program import Program, Value, canonical
+from fuzzer.language.regions import ambient_settings
+from fuzzer.language.routes import ROUTES
+from fuzzer.language.routes.writing import WIDTH, write_function
+from fuzzer.language.settings import ONE_CONFIG
+from fuzzer.language.text import parse
+from fuzzer.ledger.title import title
+
+
+class ExportError(UsageError):
+    """A finding that has no form as a script; the message says why."""
+
+
+def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
+    """A standalone Python script that shows the finding. Raises ExportError, UnknownOp or UnknownRecipe.
+
+    drawn   normal values are torch.randn's, and layouts are made by views: as people write it, of other numbers.
+    name    what it is called; the finding's id without it, which is another for its natural program.
+    """
+    program = _plainly_named(parse(finding.program))
+    sides = Sides(finding, program, drawn)
+    child = finding.signature.verdict in DEADLINES
+    if program.route.name not in ROUTES:
+        raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(ROUTES)}")
+    route = ROUTES[program.route.name]
+    needed = dict((*program.settings, *route.settings, *ambient_settings(program)))
+    config = needed.pop(ONE_CONFIG, tuning.ALL)
+    settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
+    configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
+    body = write_function(program)
+    functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join(body)) else ""
+    imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
+    tuned = tuning.IMPORTS if config != tuning.ALL else ()
+    imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
+    imports += ["import flag_gems"] if sides.gems else []
+    parts = [
+        [*_header(finding, name or finding.id, drawn), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
+        *([tuning.write(config)] if tuned else []),
+        *inputs(sides),
+        body,
+        route.script.write(program),
+        *([_GEMS] if sides.gems else []),
+        *([_PARTS] if sides.complex and compares_values(finding.signature) else []),
+        check_lines(sides),
+    ]
+    return "\n\n".join("\n".join(part).replace("\n\n\n", "\n\n") for part in parts) + "\n"
+
+
+def _plainly_named(program: Program) -> Program:
+    """The program under names that cannot meet the script's own."""
+    names = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
+    return program if all(re.fullmatch(r"[xv]\d+", name) for name in names) else canonical(program)
+
+
+# An exception that nobody catches would end Python with 1, which says that the fault is there.
+_EXIT_2_ON_ERROR = "sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(2))"
+_PARTS = [
+    "def parts(t):  # real and imaginary ones along a last dimension",
+    "    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t",
+]
+_GEMS = ["def in_flag_gems(call, *args):", "    with flag_gems.use_gems():", "        return call(*args)"]
+
+
+def _setting(name: str) -> str:
+    prefix, _, key = name.partition(".")
+    if prefix not in CONFIGS:
+        raise ExportError(f"no setting {name!r}: a name starts with {', '.join(CONFIGS)}")
+    return f"{CONFIGS[prefix]}.{key}"
+
+
+def _value(value: Value) -> str:
+    return f'"{value}"' if isinstance(value, str) and value.isidentifier() else python_value(value)
+
+
+def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
+    place = finding.place
+    where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
+    told = (
+        title(finding) if drawn else f"{headline(finding)}. {plainly(finding.detail)}"
+    )  # which tells the trial's numbers
+    text = f"backfuzz {name}, {where}: {told}"
+    return [
+        f"# {one_line(text, WIDTH)}",
+        "# Exits 1 while the fault is there, 0 when it is gone, 2 where it could not run.",
+    ]
+
+
+# What a headline says of a finding by its class; by its oracle where `CHECKS` has a title.
+_TITLES = {
+    "raises": "raises, eager does not",
+    "crashes": "crash",
+    "hangs": "does not end",
+    "eager-suspect": "eager's result is outside rounding",
+    "nonfinite-differs": "result is finite on one side alone",
+    "rounding-sensitive": "result differs beyond consistent rounding",
+    "nondeterministic": "two runs on equal inputs differ",
+    "signed-zero": "zeros of another sign than eager's",
+}
+
+
+def headline(finding: Finding) -> str:
+    """A finding in one line: which side, what it does, in which direction."""
+    signature = finding.signature
+    backend = "eager" if finding.side == EAGER_DIES else finding.place.get("backend", "inductor")
+    wrong = f"wrong {'gradient' if signature.direction == 'backward' else 'result'}"
+    if finding.side in (EAGER, BOTH):
+        return f"[eager{f', {backend}' if finding.side == BOTH else ''}] {wrong}"
+    if finding.side == CHOICE:
+        return f"[{backend}] another subgradient than eager's"
+    where = f", {signature.direction}" if signature.direction and signature.verdict != "wrong" else ""
+    return f"[{backend}] {_title(signature, wrong)}{where}"
+
+
+def _title(signature: Signature, wrong: str) -> str:
+    own = CHECKS[signature.oracle].title if signature.oracle in CHECKS else None
+    if own:
+        return own(signature)
+    if signature.verdict == "costly":
+        return f"takes far more {signature.pattern} than its size explains"
+    return wrong if signature.verdict == "wrong" else _TITLES.get(signature.verdict, signature.verdict)
+
+
+def plainly(detail: str) -> str:
+    """What an oracle said, in the words of a reader who does not know of floors and references."""
+    return re.sub(r", floor [^;]*", "", detail).replace("the reference's", "eager's")
+
+
+def one_line(text: str, width: int = 300) -> str:
+    """The text without line breaks, cut to `width` characters."""
+    return textwrap.shorten(" ".join(text.split()), width, placeholder=" ...")

@@ -1,1 +1,0 @@
-"""The ledger, and what a person is handed of a finding."""

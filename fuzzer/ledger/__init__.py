@@ -1,0 +1,1 @@
+"""The ledger: findings, faults and their causes, in one SQLite file."""

@@ -1,0 +1,271 @@
+"""What decides a variant, as marks: two variants share a fault where they share a mark.
+
+A mark says where the difference begins, what decides it there and what kind of difference it is. Marks come from
+evidence alone: the diagnosis' experiments first, then the minimal program, of which nothing can be left out. What
+people wrote is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fuzzer.judgement.verdict import COMPILED, CORRUPT_HEAP, EAGER, EAGER_DIES, VALUES, Comparison, Finding
+from fuzzer.language.program import PLAIN_OPS, Program, Region, statements
+from fuzzer.language.text import parse
+from fuzzer.ledger.diagnosed import decided_before, diagnosed_by
+from fuzzer.ledger.kernel import is_composite, kernel
+from fuzzer.ledger.switches import SWITCHES, convicting, gone
+
+# How a finding's table names its single changes (`Finding.ablation`).
+LEFT, RESET = " left to ATen", " at its default"
+DEMANDED = ("inductor.fallback_random", "triton.config")  # settings that every program of its kind has
+KERNELS = "eager"  # the stage of what needs no compiler
+_TRACED = ("aot_eager", "aot_eager_decomp_partition")
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What decides one variant.
+
+    stage    where the difference begins: a stage of the compiler, KERNELS, or a backend that replaces kernels.
+    decided  what decides it there, by experiment: "operator NAME", "setting NAME", "pass NAME" and so on; "" where the
+             experiments tell no more than the stage.
+    kind     raises, numbers, nonfinite, float32 (float64 computed in it), wider dtype and so on.
+    marks    of variants that share one, the cause is the same.
+    probes   marks of a program that holds more than it may need: its cause is that of a variant with such a mark.
+    """
+
+    stage: str
+    decided: str
+    kind: str
+    marks: frozenset[str]
+    probes: frozenset[str] = frozenset()
+
+    def shares(self, other: Cause) -> bool:
+        """Whether two variants have one cause."""
+        return bool(self.marks & (other.marks | other.probes) or other.marks & self.probes)
+
+
+def cause_of(finding: Finding) -> Cause:
+    """What decides a finding, from what is stored of it."""
+    program, stage, kind = parse(finding.program), first_stage(finding), kind_of(finding)
+    decided = decided_by(finding, program, stage, kind)
+    marks, probes = set[str](), set[str]()
+    if not decided:
+        marks, probes = _by_program(finding, program, stage, kind)
+    elif decided.startswith(("setting", "route")):  # so much of its own that all numbers that come of it are one kind
+        marks = {f"{decided}: {'raises' if kind == 'raises' else 'differs'}"}
+    else:
+        if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: anything may come of it
+            kind = f"raises {finding.signature.pattern.split(' ')[0]}"
+        marks = {f"{stage}: {decided}: {kind}", f"{stage}: {decided}: {_body(program)}"}
+        if decided in _NEW:
+            before = _before_switches(finding, program, stage, kind)
+            marks, probes = marks | before[0], before[1]
+    if diagnosed_by(finding) > 1:
+        marks, probes = _by_version(decided, marks, probes)
+    return Cause(stage, decided, kind, frozenset(marks | _by_words(finding, stage)), frozenset(probes))
+
+
+def _by_version(decided: str, marks: set[str], probes: set[str]) -> tuple[set[str], set[str]]:
+    """The same, where the switches were asked: an operator is proved to be at fault. It joins what an older diagnosis
+    laid to it, which may be of something that only shows there, and that is no tie to what was found to do so."""
+    proved = {f"proved {mark}" for mark in marks | (probes if not decided else set())}
+    if decided.startswith("operator"):
+        return proved, probes | marks
+    return marks, probes | (proved if not decided else set())
+
+
+# What only switches decide. Of a pass, precision and layout the bisector said the same.
+_NEW = {s.decided for s in SWITCHES if s.kind not in ("fp fusion", "pass", "precision", "layout")}
+
+
+def _before_switches(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
+    """(marks, probes) by which variants are found whose diagnosis asked no switches (`diagnosed.DIAGNOSER` 1): that of
+    an operator which was left to ATen is no cause of this one, but may be what they have."""
+    names = [name.removesuffix(LEFT) for name in vanishing(finding) if name.endswith(LEFT)]
+    decided = {*(f"operator {kernel(name)}" for name in names), *filter(None, [decided_before(finding)])}
+    if decided:
+        return set(), {f"{stage}: {what}: {kind}" for what in decided}
+    return _by_program(finding, program, stage, kind)
+
+
+def _body(program: Program) -> str:
+    """Leaves and ops, as text: the same by another route is the same program."""
+    leaves = [f"{leaf.dtype}{list(leaf.shape)}{list(leaf.stride)}" for leaf in program.leaves]
+    return f"{' '.join(leaves)} {' '.join(node.op for node in program.nodes)}"
+
+
+def group(causes: Iterable[tuple[str, Cause]]) -> list[list[str]]:
+    """The names in groups: each shares its cause with another of its group, through any chain."""
+    groups: list[list[tuple[str, Cause]]] = []
+    for name, cause in causes:
+        alike = [g for g in groups if any(cause.shares(other) for _, other in g)]
+        others = [g for g in groups if g not in alike]
+        groups = [*others, [*(entry for g in alike for entry in g), (name, cause)]]
+    return [[name for name, _ in g] for g in groups]
+
+
+# ---------------------------------------------------------------- where and what
+
+
+def first_stage(finding: Finding) -> str:
+    """Where the difference begins: the first backend from which on all differ. inductor's own stages count as inductor:
+    not all findings were asked at them."""
+    if finding.signature.verdict == "eager-suspect" or finding.side in (EAGER, EAGER_DIES):
+        return KERNELS
+    found = finding.place.get("backend", "inductor")
+    for stage, seen in reversed(finding.stages.items()):
+        if seen == "agree":
+            break
+        if not seen.startswith("not run"):
+            found = stage
+    return found.partition(":")[0]
+
+
+def raised(finding: Finding) -> re.Match[str] | None:
+    """(exception, the first words of what it says) where the compiled side raised."""
+    return re.match(r"the \w* ?raised (\w+): ?([^.;:,\[(]*)", finding.detail)
+
+
+NUMBERS = tuple(pattern for pattern in VALUES if pattern != "nonfinite")
+# Regions in which statements are run as they are; any other hooks, maps or differentiates them.
+_CONTEXTS = ("autocast", "no_autocast", "ambient_autocast", "checkpoint", "no_grad")
+
+
+def kind_of(finding: Finding) -> str:
+    """The kind of difference, loosely."""
+    pattern = finding.signature.pattern
+    if raised(finding):
+        return "raises"
+    if pattern.endswith(CORRUPT_HEAP):
+        return CORRUPT_HEAP
+    if not finding.stages and pattern in ("None-ness", "all-zero"):
+        return "no gradient"
+    if pattern not in NUMBERS:
+        return _dtypes(finding.detail) if pattern == "dtype" else pattern
+    return "float32" if finding.comparisons and all(map(_in_float32, finding.comparisons)) else "numbers"
+
+
+def _dtypes(detail: str) -> str:
+    """Which way the dtype of a result is another."""
+    widths = [int(bits) for bits in re.findall(r"is b?(?:float|complex)(\d+)", detail)]
+    return "dtype" if len(widths) != 2 else "wider dtype" if widths[0] > widths[1] else "narrower dtype"
+
+
+_FLOAT32_UNIT = 2.0**-23
+_FLOAT64_FLOOR = 1e-12  # relative: floors of float64 lie 4 digits below, those of float32 6 above
+
+
+def _in_float32(c: Comparison) -> bool:
+    """Whether an element of float64, as its floor says, is off by no more than float32's unit."""
+    size = abs(c.float64)
+    return 0 < c.floor < _FLOAT64_FLOOR * size and abs(c.compiled - c.eager) <= _FLOAT32_UNIT * size
+
+
+# ---------------------------------------------------------------- by experiment
+
+
+def decided_by(finding: Finding, program: Program, stage: str, kind: str) -> str:
+    """What decides the difference where it begins, the most telling experiment first; "" where none tells."""
+    reason, _, what = finding.unsupported.partition(" ")
+    own = [name for name, _ in program.settings if name not in DEMANDED]
+    if reason and reason != "operator":
+        return finding.unsupported
+    if stage == KERNELS:
+        return ""
+    if reason:
+        return f"operator {kernel(what.rpartition('.')[2])}"
+    if own:  # a minimal program needs all that it sets
+        return f"setting {' '.join(own)}"
+    casting = ("autocast", "ambient_autocast")
+    if "dtype" in kind and any(isinstance(s, Region) and s.kind in casting for s in program.body):
+        return "region autocast"
+    if not finding.stages and kind == "no gradient" and any(is_composite(node.op) for node in program.nodes):
+        return "replaced kernels"
+    switches = convicting(finding.ablation) if diagnosed_by(finding) > 1 else []
+    return switches[0].decided if switches else _by_bisection(finding, stage)
+
+
+def _by_bisection(finding: Finding, stage: str) -> str:
+    vanishes = vanishing(finding)
+    subsystem, info = _bisected(finding) if stage != _TRACED[0] else ("", "")
+    if any(name == "fp fusion off" or name.endswith("contract_flag=off") for name in vanishes):
+        return "fp fusion"
+    if subsystem.endswith("_passes"):
+        return f"pass {next((name for name in vanishes if name in _passes()), info)}"
+    if subsystem not in ("", "lowerings", "decomposition"):
+        return f"pass {subsystem}"
+    ops = [info, *(name.removesuffix(LEFT) for name in vanishes if name.endswith(LEFT))]
+    return next((f"operator {kernel(op)}" for op in ops if op), "")
+
+
+def vanishing(finding: Finding) -> list[str]:
+    """The single changes under which a finding is gone."""
+    return [name for name, seen in finding.ablation.items() if gone(seen)]
+
+
+def _passes() -> list[str]:
+    """Changes that switch one pass off, and no more than that."""
+    return [switch.name for switch in SWITCHES if switch.kind in ("pass", "layout")]
+
+
+def _bisected(finding: Finding) -> tuple[str, str]:
+    """(subsystem, what of it) that the bisector ended on: a lowering's node and a decomposition's overload by op."""
+    told = re.match(r"\w+: (\w+), number \d+, ([^;]*)", finding.diagnosis.get("bisector", ""))
+    subsystem, info = told.groups() if told else ("", "")
+    if subsystem == "decomposition":
+        overload = re.search(r"aten\.\w+", info)
+        return subsystem, overload[0] if overload else info
+    return subsystem, re.sub(r"(_default)?(_\d+)?$", "", info) if subsystem == "lowerings" else info
+
+
+# ---------------------------------------------------------------- by program and words
+
+
+def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
+    """(marks, probes) where experiments tell no more than the stage: the kernels of the minimal program, and what
+    differentiates or hooks them, without which it would show nothing."""
+    names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *transforms(program)]))
+    stages, kinds = [stage], [kind]
+    if stage == KERNELS:
+        stages = [f"{stage}@{device}" for device in _devices(finding)]
+    elif re.search(r"expected size \d+==\d+, stride \d+==\d+", finding.detail):
+        # Strides other than a fake kernel promised: only inductor's code looks, so that says nothing of the stage, and
+        # what it refuses would be wrong numbers.
+        stages, kinds = [*_TRACED, "inductor"], ["raises", "numbers"]
+    telling = [name for name in names if name not in PLAIN_OPS]
+    if stage in _TRACED and not telling:  # any op does it: what it does must be the same
+        kinds = [finding.signature.pattern]
+    each, whole = (
+        {f"{s}: operator {name}: {k}" for s in stages for name in some for k in kinds}
+        for some in (telling or names, [" ".join(names)])
+    )
+    return (whole, each) if len(names) > 1 else (each, set())
+
+
+def _devices(finding: Finding) -> list[str]:
+    """The devices whose kernels may be at fault."""
+    subject = finding.place.get("device", "cpu")
+    reference = finding.place.get("against", "").partition("@")[2] or subject
+    sides = {EAGER: {reference}, COMPILED: {subject}}
+    # replays, which both sides are held against, run on the CPU
+    return sorted(sides.get(finding.side, {subject, reference, "cpu"}))
+
+
+_WRAPPERS = ("TorchRuntimeError", "Unsupported", "LoweringException", "AcceleratorError")  # around other exceptions
+
+
+def transforms(program: Program) -> list[str]:
+    """The kinds of its regions that hook, map or differentiate what stands in them."""
+    return [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind not in _CONTEXTS]
+
+
+def _by_words(finding: Finding, stage: str) -> set[str]:
+    """What a tracer says names the rule that was broken, whatever the operator; an assertion's words do not."""
+    said = raised(finding) if stage in _TRACED else None
+    if said is None or not said[2] or said[1] in ("AssertionError", *_WRAPPERS):
+        return set()
+    return {"says: " + re.sub(r"\d+", "#", said[2])}

@@ -1,0 +1,339 @@
+"""Faults in the ledger: how variants come to share one, its state and history, and where it lives.
+
+Functions of an open database, within the caller's transaction; `store.Store` is what others use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fuzzer.judgement.verdict import CLASSES, Finding
+from fuzzer.ledger.cause import cause_of
+from fuzzer.ledger.diagnosed import NO_MORE
+from fuzzer.ledger.query import Wanted, read_rows
+from fuzzer.ledger.rows import DIAGNOSED, decode, from_row, to_row
+from fuzzer.ledger.title import title
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database  # slow to import, and only a type here
+
+STATES = ("new", "confirmed", "known", "reported", "fixed", "not-a-fault")
+OPEN = STATES[:4]
+SHOWS, GONE = "shows", "gone"
+SEARCHED = "searched the tracker for: "  # in a fault's history
+
+
+@dataclass(frozen=True)
+class State:
+    """What a person says of a fault: one of STATES, and what belongs to it.
+
+    issue     URLs, with spaces between them.  note   a reason, or what else is to be told.
+    fixed_in  the first release without it.
+    """
+
+    name: str
+    issue: str = ""
+    note: str = ""
+    fixed_in: str = ""
+
+    def __str__(self) -> str:
+        told = {"known": self.issue, "reported": self.issue, "fixed": self.fixed_in, "not-a-fault": self.note}
+        return f"{self.name} {told.get(self.name, '')}".strip()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A cause in torch, as far as the ledger knows it.
+
+    verdict      the worst class of its variants.  side, stage, decided   of its diagnosis (`cause.Cause`).
+    first_seen   when it was met first;  occurrences   how many programs showed it;  variants   how many minimal ones.
+    lives_on     "RELEASE DEVICE" where it showed when it was last looked at;  gone_on   where it did not;
+    unsaid       where neither could be told, and why: "2.13.0 cpu: shows something else: crashes".
+    history      (time, what, who), oldest first.
+    """
+
+    id: str
+    title: str
+    verdict: str
+    side: str
+    stage: str
+    decided: str
+    first_seen: str
+    occurrences: int
+    variants: int
+    state: State
+    lives_on: tuple[str, ...] = ()
+    gone_on: tuple[str, ...] = ()
+    history: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
+    unsaid: tuple[str, ...] = ()
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """What was looked for in the tracker, oldest first."""
+        return tuple(what.removeprefix(SEARCHED) for _, what, _ in self.history if what.startswith(SEARCHED))
+
+
+# ---------------------------------------------------------------- joining
+
+
+def enter(db: Database, finding: Finding, campaign: str | None = None) -> str:
+    """Count a finding's program as an occurrence and put the variant, which is stored, into its fault: the id."""
+    fault = assign(db, finding)
+    note_occurrence(db, fault, finding, campaign)
+    return fault
+
+
+def assign(db: Database, finding: Finding) -> str:
+    """The fault of a stored variant by what is known of it now; what it was in is left if nothing else ties it."""
+    cause = cause_of(finding)
+    (own,) = one(db, "select fault from variant where id = ?", finding.id)
+    fault = join(db, finding.id, finding.created, cause.marks, cause.probes)
+    for changed in {own, fault} - {""}:
+        refresh(db, changed)
+    return fault
+
+
+def set_diagnosis(db: Database, finding: Finding, told: Finding) -> None:
+    """Store of a known variant what was diagnosed of it; what is known then may tell that its fault is another."""
+    held = {name: getattr(told, name) for name in DIAGNOSED}
+    changes = ", ".join(f"{name} = ?" for name in held)
+    db.conn.execute(f"update variant set {changes} where id = ?", [*to_row(held).values(), finding.id])
+    assign(db, replace(finding, **held))
+
+
+def alike(db: Database, finding: Finding) -> str | None:
+    """The fault that has this variant, or that it would join by what is known of it; None where none does."""
+    own = db.conn.execute("select fault from variant where id = ?", [finding.id]).fetchone()
+    cause = cause_of(finding)
+    return next(iter([*(own or ()), *_alike(db, cause.marks, cause.probes)]), None)
+
+
+def join(db: Database, variant: str, time: str, marks: Collection[str], probes: Collection[str]) -> str:
+    """Give a stored variant its marks and the fault that these tie it to; the faults' titles are not looked at."""
+    own, campaign = one(db, "select fault, campaign from variant where id = ?", variant)
+    db.conn.execute("delete from mark where variant = ?", [variant])
+    alike = _alike(db, marks, probes)
+    rows = [(name, variant, 0) for name in marks] + [(name, variant, 1) for name in set(probes) - set(marks)]
+    db.conn.executemany("insert into mark values (?, ?, ?)", rows)
+    if own and one(db, "select count(*) from variant where fault = ?", own) == (1,):
+        alike = [*alike, own]
+    fault = _unite(db, alike, time) if alike else _new_fault(db, variant, time, campaign)
+    db.conn.execute("update variant set fault = ?1 where id = ?2 and fault <> ?1", [fault, variant])
+    db.conn.execute("update occurrence set fault = ?1 where variant = ?2 and fault <> ?1", [fault, variant])
+    if own not in ("", fault):
+        _note_where_met(db, fault, variant)
+    return fault
+
+
+def _note_where_met(db: Database, fault: str, variant: str) -> None:
+    """A fault lives where programs showed its variant."""
+    met = "select torch, device, max(created) from occurrence where variant = ? group by torch, device"
+    for torch, device, time in db.conn.execute(met, [variant]).fetchall():
+        note_life(db, fault, torch, device, SHOWS, time)
+
+
+def _alike(db: Database, marks: Collection[str], probes: Collection[str]) -> list[str]:
+    """The faults of variants that share these, oldest first."""
+    found = "select fault from mark join variant on variant.id = mark.variant where mark in"
+    return [
+        name
+        for (name,) in db.conn.execute(
+            f"select id from fault where id in ({found} ({_places(marks)})) or id in ({found} ({_places(probes)}) "
+            "and probe = 0) order by created, id",
+            [*marks, *probes],
+        )
+    ]
+
+
+def _places(values: Collection[str]) -> str:
+    return ", ".join("?" * len(values))
+
+
+def _new_fault(db: Database, variant: str, time: str, campaign: str) -> str:
+    fault = f"F{variant[:7]}"
+    while one(db, "select count(*) from fault where id = ?", fault) != (0,):
+        fault = f"F{hashlib.sha256(fault.encode()).hexdigest()[:7]}"
+    db.conn.execute(
+        "insert into fault (id, title, class, side, stage, decided, created) values (?, '', '', '', '', '', ?)",
+        [fault, time],
+    )
+    remember(db, fault, time, f"met as {variant}", campaign)
+    return fault
+
+
+def _unite(db: Database, faults: list[str], time: str) -> str:
+    """One fault of several that a variant ties together: the one that a person has looked at, else the oldest.
+
+    Two that people gave different states stay two.
+    """
+    told = [f for f in faults if one(db, "select state from fault where id = ?", f) != ("new",)]
+    keep = (told or faults)[0]
+    for other in faults:
+        if other != keep and (other not in told or state_of(db, other) == state_of(db, keep)):
+            _absorb(db, keep, other)
+            remember(db, keep, time, f"one with {other}", "")
+    return keep
+
+
+def _absorb(db: Database, keep: str, other: str) -> None:
+    """Make the variants, occurrences and history of another fault this one's."""
+    for table in ("variant", "occurrence"):
+        db.conn.execute(f"update {table} set fault = ? where fault = ?", [keep, other])
+    for torch, device, shows, seen in db.conn.execute(
+        "select torch, device, shows, seen from life where fault = ?", [other]
+    ).fetchall():
+        note_life(db, keep, torch, device, shows, seen)
+    db.conn.execute("insert or ignore into history select ?, time, what, who from history where fault = ?",
+                    [keep, other])  # fmt: skip
+    db.conn.execute(
+        "update fault set created = min(created, (select created from fault where id = ?)) where id = ?", [other, keep]
+    )
+    for table, key in (("life", "fault"), ("history", "fault"), ("fault", "id")):
+        db.conn.execute(f"delete from {table} where {key} = ?", [other])
+
+
+def refresh(db: Database, fault: str) -> None:
+    """Class, side, stage and what decides it, of the variant that stands for it, the title of its natural program; no
+    such fault: nothing."""
+    if one(db, "select count(*) from fault where id = ?", fault) == (0,):
+        return
+    finding = representative(db, fault)
+    cause = cause_of(finding)
+    values = [title(finding.grown), finding.verdict, finding.side, cause.stage, cause.decided]
+    if one(db, "select title, class, side, stage, decided from fault where id = ?", fault) != tuple(values):
+        db.conn.execute(
+            "update fault set title = ?, class = ?, side = ?, stage = ?, decided = ? where id = ?", [*values, fault]
+        )
+
+
+_RANKED = (
+    "select case when unsupported = '' then class else 'unsupported' end, "
+    f"coalesce(json_extract(diagnosis, '$.side') like '{NO_MORE}%', 0), length(program), created, id, fault "
+)
+
+
+def representative(db: Database, fault: str) -> Finding:
+    """The simplest variant of a fault: of those of the worst class, first of those that still show, the one with the
+    shortest program."""
+    return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[4])
+
+
+def variants(db: Database, fault: str) -> list[Finding]:
+    """The variants of a fault, the simplest first."""
+    ranked = sorted(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)
+    return [_variant(db, row[4]) for row in ranked]
+
+
+def representatives(db: Database) -> dict[str, Finding]:
+    """The simplest variant of each fault, by the fault's id."""
+    ranked = sorted(db.conn.execute(f"{_RANKED} from variant"), key=_rank, reverse=True)
+    return {fault: _variant(db, name) for fault, name in {row[5]: row[4] for row in ranked}.items()}
+
+
+def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What rows of _RANKED are ordered by, the simplest first."""
+    return CLASSES.index(row[0]), *row[1:5]
+
+
+def _variant(db: Database, name: str) -> Finding:
+    return decode(from_row(read_rows(db, Wanted(id=name))[0]))
+
+
+def met_in(db: Database, campaign: str) -> dict[str, tuple[int, str]]:
+    """How many programs of a campaign showed each fault, and when the first did."""
+    counted = "select fault, sum(times), min(created) from occurrence where campaign = ? group by fault"
+    return {fault: (times, first) for fault, times, first in db.conn.execute(counted, [campaign])}
+
+
+# ---------------------------------------------------------------- occurrences, life, state
+
+
+def release(torch: str) -> str:
+    """A version of torch without what it was built for."""
+    return torch.split("+")[0]
+
+
+def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | None = None) -> None:
+    """Count one program that showed a fault: that of a finding. The same program of a campaign counts once more."""
+    torch, device = release(finding.place.get("torch", "")), finding.place.get("device", "").split(":")[0]
+    campaign = finding.campaign if campaign is None else campaign
+    name = hashlib.sha256(f"{finding.id} {campaign} {finding.created} {finding.original}".encode()).hexdigest()[:16]
+    db.conn.execute(
+        "insert into occurrence values (?, ?, ?, ?, ?, ?, ?, ?, 1) on conflict (id) do update set times = times + 1",
+        [name, fault, finding.id, finding.original, campaign, torch, device, finding.created],
+    )
+    db.conn.execute("update fault set created = ?1 where id = ?2 and created > ?1", [finding.created, fault])
+    note_life(db, fault, torch, device, SHOWS, finding.created)
+
+
+def note_life(db: Database, fault: str, torch: str, device: str, shows: str, time: str) -> None:
+    """Whether a fault showed on a release and device; the newest answer counts, and why there is none only where there
+    is none."""
+    db.conn.execute(
+        "insert into life values (?, ?, ?, ?, ?) on conflict (fault, torch, device) do update "
+        "set shows = excluded.shows, seen = excluded.seen where case when excluded.shows in ('shows', 'gone') "
+        "= (shows in ('shows', 'gone')) then excluded.seen > seen else excluded.shows in ('shows', 'gone') end",
+        [fault, torch, device, shows, time],
+    )
+
+
+def set_state(db: Database, fault: str, state: State, time: str, who: str) -> None:
+    """Set what a person says of a fault, and remember that."""
+    before = state_of(db, fault)
+    if before == state:
+        return
+    db.conn.execute(
+        "update fault set state = ?, issue = ?, note = ?, fixed_in = ? where id = ?",
+        [state.name, state.issue, state.note, state.fixed_in, fault],
+    )
+    note = f": {state.note}" if state.note and state.note not in str(state) else ""
+    remember(db, fault, time, f"{before} -> {state}{note}", who)
+
+
+def state_of(db: Database, fault: str) -> State:
+    return State(*one(db, "select state, issue, note, fixed_in from fault where id = ?", fault))
+
+
+def remember(db: Database, fault: str, time: str, what: str, who: str) -> None:
+    db.conn.execute("insert or ignore into history values (?, ?, ?, ?)", [fault, time, what, who])
+
+
+def one(db: Database, question: str, *values: Any) -> tuple[Any, ...]:
+    """The one row that answers."""
+    found: tuple[Any, ...] = db.conn.execute(question, list(values)).fetchone()
+    return found
+
+
+# ---------------------------------------------------------------- reading
+
+_FAULTS = """select fault.id, title, class, side, stage, decided, created, coalesce(counted.times, 0),
+    coalesce(held.variants, 0), state, issue, note, fixed_in
+    from fault
+    left join (select fault, sum(times) as times from occurrence group by fault) counted on counted.fault = fault.id
+    left join (select fault, count(*) as variants from variant group by fault) held on held.fault = fault.id
+    order by created, fault.id"""
+
+
+def read_faults(db: Database) -> list[Fault]:
+    """All faults, oldest first."""
+    lives: dict[tuple[str, str], list[str]] = {}
+    unsaid: dict[str, list[str]] = {}
+    for fault, place, shows in db.conn.execute(
+        "select fault, torch || ' ' || device, shows from life order by torch, device"
+    ):
+        lives.setdefault((fault, shows), []).append(place)
+        if shows not in (SHOWS, GONE):
+            unsaid.setdefault(fault, []).append(f"{place}: {shows}")
+    told: dict[str, list[tuple[str, str, str]]] = {}
+    for fault, time, what, who in db.conn.execute("select fault, time, what, who from history order by time"):
+        told.setdefault(fault, []).append((time, what, who))
+    found = []
+    for row in db.conn.execute(_FAULTS).fetchall():
+        id, state = row[0], State(*row[9:])
+        shows, gone = (tuple(lives.get((id, said), ())) for said in (SHOWS, GONE))
+        more = tuple(told.get(id, ())), tuple(unsaid.get(id, ()))
+        found.append(Fault(*row[:9], state, shows, gone, *more))  # type: ignore[call-arg]
+    return found

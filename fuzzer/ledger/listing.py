@@ -1,0 +1,59 @@
+"""How faults are listed: what comes first, what stands apart, and the short names of what is told of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from fuzzer.judgement.verdict import CLASSES, UNASKED, UNSUPPORTED
+from fuzzer.ledger.cause import KERNELS
+from fuzzer.ledger.faults import OPEN, STATES, Fault
+
+
+def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
+    """What torch promises, and what it does not."""
+    return [f for f in faults if f.verdict != UNSUPPORTED], [f for f in faults if f.verdict == UNSUPPORTED]
+
+
+def urgency(fault: Fault) -> tuple[bool, int, int, int]:
+    """What a person should look at first: what is open, the worst class, what nobody has looked at and then what nobody
+    has reported, what was met most often."""
+    state = fault.state.name
+    return state not in OPEN, CLASSES.index(fault.verdict), STATES.index(state), -fault.occurrences
+
+
+def devices(fault: Fault) -> list[str]:
+    """The devices on which it was seen to live."""
+    return sorted({place.split(" ")[1] for place in (*fault.lives_on, *fault.gone_on)})
+
+
+def lives(fault: Fault) -> list[str]:
+    """Where it lives and where it is gone, a line each device: "cpu 2.11 2.13, not 2.15"."""
+    lines = []
+    for device in devices(fault):
+        shows, gone = (
+            " ".join(place.split(" ")[0].removesuffix(".0") for place in places if place.endswith(f" {device}"))
+            for places in (fault.lives_on, fault.gone_on)
+        )
+        lines.append(
+            " ".join([device, *([shows] if shows else [])]) + (f"{',' if shows else ''} not {gone}" if gone else "")
+        )
+    return lines
+
+
+def short_side(fault: Fault) -> str:
+    """Who is wrong, in a word, or why nobody can say: where eager is held against eager, eager."""
+    if fault.stage == KERNELS and (fault.side == UNASKED or fault.side.startswith(("compiled ", "eager "))):
+        return "eager"
+    return re.sub(" (wrong|differs|raises|dies|hangs)$", "", fault.side)
+
+
+def short_issue(url: str) -> str:
+    """`pytorch#180164` for an issue or pull request on GitHub; any other text as it is."""
+    parts = url.split("/")
+    return f"{parts[4]}#{parts[6]}" if url.startswith("https://github.com/") and len(parts) == 7 else url
+
+
+def short_title(fault: Fault) -> str:
+    """A fault's title, with the short name of torch.nn.functional."""
+    return fault.title.replace("torch.nn.functional.", "F.")

@@ -1,0 +1,156 @@
+"""Is a suspect a known fault? Asked before it is minimized, of its signature, its ops and the answers of experiments.
+
+Nothing runs here. An experiment has the name that a diagnosis gives it (`Finding.ablation`), or is a stage; its answer
+is the class that the suspect then shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+
+from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
+from fuzzer.language.program import Node
+from fuzzer.language.text import parse
+from fuzzer.ledger.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of, transforms
+from fuzzer.ledger.kernel import kernel
+from fuzzer.ledger.switches import AGREE, SWITCHES
+
+STAGE = "stage "  # before the name of a stage, as the name of an experiment
+MOST_QUESTIONS = 2  # of one fault
+MOST_FAULTS = 3  # that a suspect is held against
+
+
+@dataclass(frozen=True)
+class Question:
+    """An experiment, and whether the suspect must agree under it."""
+
+    name: str
+    agrees: bool
+
+
+@dataclass(frozen=True)
+class Known:
+    """Variants of a fault that the same experiments tell, as a suspect is held against them.
+
+    signatures  of the variants.  kernels   of each variant's program.
+    questions   what tells the variants from others, the most telling first; each must be answered as expected.
+    telling     whether one of them is about what decides the fault, and not its stage alone.
+    """
+
+    fault: str
+    signatures: frozenset[Signature]
+    kernels: frozenset[frozenset[str]]
+    questions: tuple[Question, ...]
+    telling: bool
+
+    def shown_by(self, signature: Signature) -> bool:
+        """Whether a suspect of this signature can be the fault; where no experiment tells, of its oracle too, and of
+        its pattern where nothing is asked but whether it shows before the last stage."""
+        if self.telling:
+            return any(_like(own, signature) for own in self.signatures)
+        same = [own for own in self.signatures if own.oracle == signature.oracle]
+        if len(self.questions) == 1:
+            return any(own.pattern == signature.pattern for own in same)
+        return any(_like(own, signature) for own in same)
+
+    def held_by(self, kernels: Collection[str]) -> bool:
+        """Whether a program with these kernels holds all of some variant's."""
+        return any(own <= set(kernels) for own in self.kernels)
+
+
+def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
+    """A fault of these variants: one Known for each set of experiments that tells some of them."""
+    told: dict[tuple[Question, ...], list[Finding]] = {}
+    for variant in variants:
+        told.setdefault(tuple((_decisive(variant) + _stages(variant))[:MOST_QUESTIONS]), []).append(variant)
+    return [
+        Known(
+            fault,
+            frozenset(v.signature for v in some),
+            frozenset(frozenset(kernels_of(v.program)) for v in some),
+            questions,
+            not questions[0].name.startswith(STAGE),
+        )
+        for questions, some in told.items()
+        if questions
+    ]
+
+
+def kernels_of(text: str) -> set[str]:
+    """The kernels of a program's ops, and what hooks or transforms them; a `mode` chooses among several (interpolate's,
+    grid_sample's)."""
+    program = parse(text)
+    return {*(_called(node) for node in program.nodes), *transforms(program)}
+
+
+def _called(node: Node) -> str:
+    """The kernel that a node calls."""
+    mode = dict(node.attrs).get("mode")
+    return kernel(node.op) if mode is None else f"{kernel(node.op)} {mode}"
+
+
+def _decisive(finding: Finding) -> list[Question]:
+    """A single change that makes the difference vanish and is about what decides it."""
+    decided = cause_of(finding).decided
+    kind, _, what = decided.partition(" ")
+    about: dict[str, Callable[[str], bool]] = {
+        "operator": lambda name: name.endswith(LEFT) and kernel(name.removesuffix(LEFT)) == what,
+        "setting": lambda name: name.endswith(RESET) and name.removesuffix(RESET) in what.split(),
+        "pass": lambda name: name == what or name.startswith(f"inductor.{what.removeprefix('inductor_')}="),
+        "fp": lambda name: name.startswith("fp fusion") or "contract_flag" in name,
+    }
+    switches = [switch.name for switch in SWITCHES if switch.decided == decided]
+    agree = [name for name, seen in finding.ablation.items() if seen == AGREE]
+    return [Question(n, True) for n in agree if n in switches or (kind in about and about[kind](n))][:1]
+
+
+def _stages(finding: Finding) -> list[Question]:
+    """The stage where the difference begins shows it, the one before does not; inductor's own stages count as one."""
+    stage, names = cause_of(finding).stage, [name for name in finding.stages if ":" not in name]
+    if stage == KERNELS or stage not in names:
+        return []
+    before = names[names.index(stage) - 1] if names.index(stage) else ""
+    last = stage == names[-1]  # the suspect itself ran there
+    return [Question(STAGE + before, True)] * (before != "") + ([] if last else [Question(STAGE + stage, False)])
+
+
+def _like(own: Signature, shown: Signature) -> bool:
+    """Whether two signatures may be of one fault: wrong numbers are alike, whatever their pattern and direction."""
+    if own.oracle != shown.oracle or (UNSUPPORTED in (own.verdict, shown.verdict) and own.verdict != shown.verdict):
+        return own.pattern in NUMBERS and shown.pattern in NUMBERS and own.verdict == shown.verdict
+    return own.pattern == shown.pattern or (own.pattern in NUMBERS and shown.pattern in NUMBERS)
+
+
+def candidates(signature: Signature, kernels: Collection[str], known: Iterable[Known]) -> list[Known]:
+    """The faults that a suspect may be, the likeliest first, at most `MOST_FAULTS`.
+
+    Its program holds all kernels of some variant, or it shows one's very signature, which is not just wrong numbers.
+    """
+    likely = [
+        k
+        for k in known
+        if k.shown_by(signature)
+        and (k.held_by(kernels) or (k.telling and signature in k.signatures and signature.pattern not in NUMBERS))
+    ]
+    likely.sort(key=lambda k: (not k.held_by(kernels), signature not in k.signatures, not k.telling, k.fault))
+    return likely[:MOST_FAULTS]
+
+
+def recognise(
+    signature: Signature, kernels: Collection[str], known: Iterable[Known], answer: Callable[[str], str]
+) -> str | None:
+    """The fault that explains a suspect whose program has these kernels; None where none does.
+
+    answer   runs the experiment of this name on the suspect and tells its class; "" where it cannot be run, which
+             explains nothing. No name is asked twice.
+    """
+    told: dict[str, str] = {}
+
+    def agrees(name: str) -> bool | None:
+        if name not in told:
+            told[name] = answer(name)
+        return None if not told[name] or told[name].startswith("not run") else told[name] == AGREE
+
+    found = (k for k in candidates(signature, kernels, known) if all(agrees(q.name) is q.agrees for q in k.questions))
+    return next((k.fault for k in found), None)

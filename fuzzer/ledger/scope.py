@@ -1,0 +1,271 @@
+"""The scope of a fault: which neighbours of its program show it, and by how much. Plain values, and their words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from fuzzer.judgement.fraction import fraction
+from fuzzer.judgement.verdict import ELEMENTS, SUMS, WORST
+from fuzzer.language.program import DIFFERENTIABLE
+from fuzzer.language.text import parse
+from fuzzer.ledger.formula import Formula, condition, fit
+
+FAILS, AGREES, OTHER, UNSAID = "fails", "agrees", "differs otherwise", "cannot be said"
+PROGRAM = "program"  # the axis of the fault's own program, which is the first row
+
+
+@dataclass(frozen=True)
+class Row:
+    """A neighbour and what it showed.
+
+    axis, value  what was changed (`minimizer.neighbours`).
+    outcome      FAILS, AGREES, OTHER, UNSAID;  why  the last two's reason.
+    error        the largest relative error that a reader sees; infinite where the right number is 0 or one is not
+                 finite, NaN where nothing was compared.
+    eager, compiled   the worst element.
+    ratios       wrong side / right side, by what it is of (ELEMENTS, ...).
+    numbers      sizes and attributes of the program, by name.
+    built        whether code was built; else a stage before that told.
+    """
+
+    axis: str
+    value: str
+    outcome: str
+    program: str
+    why: str = ""
+    error: float = math.nan
+    eager: float = math.nan
+    compiled: float = math.nan
+    ratios: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    built: bool = False
+
+    @property
+    def compared(self) -> bool:
+        """Whether it fails by numbers, which are known."""
+        return self.outcome == FAILS and not math.isnan(self.error)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The neighbours of a finding's natural program, measured once.
+
+    torch, device   where.  stage  of the compiler that was asked; "" where all was built.
+    rows            the program itself, then axis by axis.
+    """
+
+    finding: str
+    torch: str
+    device: str
+    stage: str
+    created: str
+    rows: tuple[Row, ...]
+
+    def along(self, *axes: str) -> tuple[Row, ...]:
+        """The rows of these axes."""
+        return tuple(row for row in self.rows if row.axis in axes)
+
+    @property
+    def shapes(self) -> tuple[Row, ...]:
+        """Those of the shape table that fail: the program itself, and what its numbers make of it."""
+        return tuple(row for row in self.along(PROGRAM, *_SHAPES) if row.outcome == FAILS)
+
+    @property
+    def told_by(self) -> str:
+        """What the table's ratios are of: the first kind that a formula fits, else the first that most rows have."""
+        return self._told[0]
+
+    @property
+    def formula(self) -> Formula | None:
+        """What gives the ratios of all rows where the wrong side is not zero; None where none is claimed."""
+        return self._told[1]
+
+    @cached_property
+    def _told(self) -> tuple[str, Formula | None]:
+        kinds = [kind for kind in (ELEMENTS, SUMS, WORST) if any(_ratio(row, kind) for row in self.shapes)]
+        for kind in kinds:
+            if found := self._formula(kind):
+                return kind, found
+        counts = {kind: sum(kind in row.ratios for row in self.shapes) for kind in kinds}
+        return max(kinds, key=lambda kind: counts[kind], default=ELEMENTS), None
+
+    def _formula(self, kind: str) -> Formula | None:
+        rows = [row for row in self.shapes if _ratio(row, kind) != 0]
+        if any(kind not in row.ratios for row in rows):
+            return None
+        return fit([(row.numbers, row.ratios[kind]) for row in rows])
+
+    @property
+    def summary(self) -> str:
+        """In one line: `fails in f32 and f64; any layout of 4 tried; the wrong sum is the right one times n / (n - k),
+        n = x0.shape[1], k = end; zero where start = 0`."""
+        parts = [_dtypes(self), *_sizes(self), *(_any(self, axis) for axis in ("layout", "route", "setting", "device"))]
+        return "; ".join([*filter(None, parts), *_ratios(self)])
+
+
+_SHAPES = ("size", "attribute")
+
+
+def _ratio(row: Row, kind: str) -> float | None:
+    return row.ratios.get(kind)
+
+
+def _said(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
+    return ([row.value for row in rows if row.outcome == FAILS], [row.value for row in rows if row.outcome == AGREES])
+
+
+def _dtypes(scope: Scope) -> str:
+    """The dtypes in which it shows, the program's own first, and those in which it does not."""
+    own = {leaf.dtype for leaf in parse(scope.rows[0].program).leaves if leaf.dtype in DIFFERENTIABLE}
+    fails, agrees = _said(scope.along("dtype"))
+    fails = [*sorted(own), *fails] if len(own) == 1 else fails
+    return (f"fails in {listed(fails)}" if fails else "") + (f", not in {listed(agrees)}" if agrees and fails else "")
+
+
+def _any(scope: Scope, axis: str) -> str:
+    """`any layout`, or those in which it does not show."""
+    fails, agrees = _said(scope.along(axis))
+    if agrees:
+        return _NOT[axis].format(listed(agrees))
+    return f"any {axis} of {len(fails)} tried" if len(fails) > 1 else f"{axis} {fails[0]} too" if fails else ""
+
+
+_NOT = {
+    "layout": "not where inputs are {}",
+    "route": "not with {}",
+    "setting": "gone with {}",
+    "device": "not on {}",
+}
+
+
+def _sizes(scope: Scope) -> list[str]:
+    """Which sizes and attributes show it."""
+    rows = scope.along(PROGRAM, *_SHAPES)
+    fails, agrees = ([row.numbers for row in rows if row.outcome == said] for said in (FAILS, AGREES))
+    if len(rows) < 2:
+        return []
+    if not agrees:
+        return [f"any of {len(fails)} sizes and attributes tried"] if fails else []
+    found = condition(fails, agrees)
+    if found:
+        return [f"where {found}"]
+    return [f"{len(fails)} of {len(fails) + len(agrees)} sizes and attributes tried"]
+
+
+def _ratios(scope: Scope) -> list[str]:
+    """What the wrong numbers are, as a multiple of the right ones."""
+    kind, rows = scope.told_by, scope.shapes
+    zero, others = ([r.numbers for r in rows if (r.ratios.get(kind) == 0) is said] for said in (True, False))
+    told = [f"{_MULTIPLE[kind]} times {scope.formula}"] if scope.formula is not None else []
+    if zero and not others:
+        return [*told, "zero is left"]
+    found = condition(zero, others)
+    return [*told, f"zero where {found}"] if found else told
+
+
+_MULTIPLE = {
+    ELEMENTS: "wrong numbers are the right ones",
+    SUMS: "the wrong sum is the right one",
+    WORST: "the worst number is the right one",
+}
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def scope_rows(scope: Scope) -> list[tuple[str, ...]]:
+    """A row for each neighbour under SCOPE_HEAD; where a stage was asked, what was built is marked."""
+    return [
+        (
+            row.axis,
+            row.value,
+            f"{row.outcome}{': ' if row.why else ''}{row.why}{', built' if scope.stage and row.built else ''}",
+            *((error_text(row.error), *map(_number, (row.eager, row.compiled))) if row.compared else ("",) * 3),
+        )
+        for row in scope.rows
+    ]
+
+
+SCOPE_HEAD = ("axis", "changed to", "outcome", "largest relative error", "eager", "compiled")
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def error_text(error: float) -> str:
+    """A relative error for people; 0 is one that the usual comparison lets pass."""
+    return "infinite" if math.isinf(error) else f"{error:.3g}" if error else "passes assert_close"
+
+
+def shape_head(scope: Scope) -> tuple[str, ...]:
+    """The columns of the shape table: the numbers that vary, the ratio, what the formula gives."""
+    formula = (scope.formula.text,) if scope.formula else ()
+    of = {ELEMENTS: "", SUMS: " (sums)", WORST: " (worst element)"}[scope.told_by]
+    return (*_varied(scope.shapes), f"wrong / right{of}", *formula)
+
+
+def shape_rows(scope: Scope) -> list[tuple[str, ...]]:
+    """A row for each size and attribute that fails, under `shape_head`, those that are zero last; none where fewer than
+    two ratios are known."""
+    kind, formula, names = scope.told_by, scope.formula, _varied(scope.shapes)
+    rows = sorted((row for row in scope.shapes if kind in row.ratios), key=lambda row: row.ratios[kind] == 0)
+    if len(rows) < _LEAST_SHAPES:
+        return []
+    given = iter(formula.values if formula else ())
+    found = []
+    for row in rows:
+        ratio = row.ratios[kind]
+        predicted = ((f"{next(given):.6g}" if ratio else "") if formula else None,)
+        cells = (*(str(row.numbers.get(name, "")) for name in names), fraction(ratio))
+        found.append((*cells, *(p for p in predicted if p is not None)))
+    return found
+
+
+_LEAST_SHAPES = 2
+
+
+def _varied(rows: Iterable[Row]) -> list[str]:
+    held = [row.numbers for row in rows]
+    names = list(dict.fromkeys(name for numbers in held for name in numbers))
+    return [name for name in names if len({numbers.get(name) for numbers in held}) > 1]
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def encode_scope(scope: Scope) -> dict[str, Any]:
+    """A scope as plain values, with its summary and formula; numbers that JSON does not know are strings."""
+    rows = [asdict(row) for row in scope.rows]
+    for row in rows:
+        row |= {name: _plain(row[name]) for name in _FLOATS}
+        row["ratios"] = {kind: _plain(ratio) for kind, ratio in row["ratios"].items()}
+    formula = "" if scope.formula is None else str(scope.formula)
+    return {**asdict(replace(scope, rows=())), "rows": rows, "summary": scope.summary, "formula": formula}
+
+
+_FLOATS = ("error", "eager", "compiled")
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def decode_scope(fields: dict[str, Any]) -> Scope:
+    """The scope that `encode_scope` wrote."""
+    rows = tuple(_row(row) for row in fields["rows"])
+    return Scope(**{key: fields[key] for key in ("finding", "torch", "device", "stage", "created")}, rows=rows)
+
+
+def _row(fields: dict[str, Any]) -> Row:
+    floats = {name: float(fields[name]) for name in _FLOATS}
+    return Row(**fields | floats | {"ratios": {kind: float(ratio) for kind, ratio in fields["ratios"].items()}})

@@ -1,1 +1,0 @@
-"""A ledger or a campaign as one page of HTML."""

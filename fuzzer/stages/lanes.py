@@ -1,0 +1,93 @@
+"""Which iteration of a loop nest touches which element of memory: what one iteration stores, another must not touch.
+
+A kernel's iterations run in any order, in vectors, in threads. So where several nodes share one nest, an element that
+one iteration stores may be loaded or stored by that iteration alone. A fusion of nodes that should not share a nest,
+and memory that is used again too early, break that, whatever values they happen to give.
+
+A *lane* is an iteration's number in row-major order. Nodes of one nest need not have the same number of iterations:
+those that run in a reduction's loop have all of them, those before and after it one for each result. Then what is
+compared is the number of the result.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from fuzzer.stages.cannot import Faulty
+
+Element = tuple[int, torch.dtype]  # memory, by its address and how it is read
+_SEVERAL = -2  # the lane of an element that several lanes store, all the same value
+
+
+class Access(NamedTuple):
+    """One load or store of a node.
+
+    at, lanes  which elements (offsets in the memory), and by which lanes;  total  how many lanes there are.
+    nest       the number of the nest that the node is in.
+    """
+
+    name: str
+    stores: bool
+    at: torch.Tensor
+    lanes: torch.Tensor
+    total: int
+    nest: int = 0
+
+
+@dataclass
+class Lanes:
+    """The accesses of one kernel to memory that it both loads and stores, or stores twice.
+
+    results  for each of its nests, the lanes that all nodes of the nest have in common.
+    outer    the lanes that all its nests have in common: they run one after another within the same outer loops.
+    late     whether a reduction's result is there only when the nest's inner loop is over (C++ has one such loop for
+             each nest, Triton as many as it takes).
+    """
+
+    results: list[int]
+    outer: int = 1
+    late: bool = False
+    accesses: dict[Element, list[Access]] = field(default_factory=lambda: defaultdict(list))
+
+    def note(self, memory: Element, access: Access) -> None:
+        """One more access. Raises Faulty where another lane stores what this one touches, or the reverse."""
+        for earlier in self.accesses[memory]:
+            if earlier.stores:
+                self._compare(earlier, access)
+            elif access.stores:
+                self._compare(access, earlier)
+            if self._comes_late(earlier, access) and bool(torch.isin(access.at, earlier.at).any()):
+                raise Faulty(f"{access.name} is read within the loop after which {earlier.name} is stored to it")
+        self.accesses[memory].append(access)
+
+    def _comes_late(self, earlier: Access, access: Access) -> bool:
+        """Whether an access is in the loop after which an earlier one stores, as seen by their lanes."""
+        return self.late and earlier.stores and earlier.nest == access.nest and earlier.total < access.total
+
+    def _compare(self, store: Access, other: Access) -> None:
+        """Raise Faulty where a lane stores an element that another lane of `other` touches."""
+        count = self._common(store, other)
+        if store.total % count or other.total % count or not store.at.numel() or not other.at.numel():
+            return
+        mine, theirs = store.lanes // (store.total // count), other.lanes // (other.total // count)
+        owner = store.at.new_full((int(torch.maximum(store.at.max(), other.at.max())) + 1,), -1)
+        owner[store.at] = mine
+        owner[store.at[owner[store.at] != mine]] = _SEVERAL
+        found = owner[other.at]
+        apart = (found >= 0) & (found != theirs)
+        if bool(apart.any()):
+            first = int(apart.nonzero()[0])
+            raise Faulty(
+                f"lane {int(found[first])} of {count} stores to {store.name} what lane {int(theirs[first])} "
+                f"{'stores to' if other.stores else 'loads from'} {other.name}: element {int(other.at[first])}"
+            )
+
+    def _common(self, one: Access, other: Access) -> int:
+        """How many lanes two accesses have in common."""
+        if one.nest != other.nest:
+            return self.outer
+        return one.total if one.total == other.total else self.results[one.nest]

@@ -1,0 +1,1 @@
+"""Both sides of one program, run and judged, alone or in a batch."""

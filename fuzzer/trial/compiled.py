@@ -1,0 +1,95 @@
+"""The side on trial of one program: compiled, observed, and what torch says where two runs differ."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import torch
+
+from fuzzer.judgement.oracles import differing_tensors
+from fuzzer.judgement.planted import planted
+from fuzzer.judgement.planted.fault import Tamper
+from fuzzer.judgement.trial import PENDING, Observation, Subject, Trial
+from fuzzer.language.private import output_code, reset_compiler, without_part
+from fuzzer.language.program import Attributes, Program
+from fuzzer.language.settings import in_force
+from fuzzer.trial.kernel_units import NotBuilt
+from fuzzer.trial.observe import Side, observe
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
+
+
+class Compiled:
+    """The side that is on trial of one program, compiled under its settings with what the task plants or leaves out.
+
+    side   what is observed, where no stage is on trial;  codes  the Python modules that inductor wrote for it.
+    fired  planted faults that acted in runs that were interrupted: what was compiled there is kept.
+    """
+
+    def __init__(self, program: Program, task: Task, journal: Journal):
+        self.program, self.task, self.journal = program, task, journal
+        self.side = Side(program, task.place.subject, journal.phase)
+        self.codes: list[str] = []
+        self.fired = frozenset[str]()
+
+    def run(self, trial: Trial) -> Observation:
+        """What it shows, with what torch says of a second run that differs."""
+        return self.explain(self.observe(), trial)
+
+    def observe(self) -> Observation:
+        """What it shows. Raises NotBuilt: then it can be asked again (`Side.observe`)."""
+        with self._circumstances() as tamper, output_code(self.codes.append):
+            try:
+                seen = self._observe()
+            except NotBuilt:
+                self.fired |= {*tamper(Observation(PENDING)).fired}
+                raise
+            seen = tamper(seen)
+            if seen.again is not None:
+                seen.again = tamper(seen.again)
+        seen.fired = tuple(sorted(self.fired.union(seen.fired)))
+        if self.codes:
+            seen.atomics = any("atomic_add" in code for code in self.codes)
+        return seen
+
+    def _observe(self) -> Observation:
+        subject = self.task.place.subject
+        return observe(self.program, subject, self.journal.phase) if subject.stage else self.side.observe()
+
+    def explain(self, seen: Observation, trial: Trial) -> Observation:
+        """The same; where its two runs differ, with what torch says of that. Forgets what was compiled."""
+        if seen.again is not None and differing_tensors(trial.named(seen), trial.named(seen.again)):
+            with self._circumstances():
+                seen.admitted = determinism_note(self.program, trial, self.task.place.subject, self.journal)
+        return seen
+
+    @contextlib.contextmanager
+    def _circumstances(self) -> Iterator[Tamper]:
+        # a planted fault is in no cache key, and the benign run of the same program must not meet its code
+        uncached: Attributes = (("inductor.force_disable_caches", True),) if self.task.fresh or self.task.canary else ()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(in_force((*self.program.settings, *uncached)))
+            tamper = stack.enter_context(planted(self.task.canary, "subject"))
+            for name in self.task.lacking:
+                stack.enter_context(without_part(name))
+            yield tamper
+
+
+def determinism_note(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
+    """Of a program whose two runs differ: the operation that torch.use_deterministic_algorithms refuses, or that they
+    do not differ under it; "" for neither."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    reset_compiler()
+    # Not warn_only: what a kernel says that torch.ops calls, or autograd's own thread, reaches no Python warning.
+    torch.use_deterministic_algorithms(True)
+    try:
+        seen = observe(program, subject, journal.phase)
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    if seen.again is not None and not differing_tensors(trial.named(seen), trial.named(seen.again)):
+        return "two runs are equal under torch.use_deterministic_algorithms"
+    said = seen.raised.message if seen.raised else ""
+    refused = re.search(r"[^\n]*?(?:deterministic implementation|not deterministic)", said)
+    return f"torch says: {refused[0]}" if refused else ""

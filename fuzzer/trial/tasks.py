@@ -1,0 +1,75 @@
+"""The functions that the pool runs in workers: (task, argument) to Report, for a program by number or by text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fuzzer.judgement.trial import Trial
+from fuzzer.language import interpret
+from fuzzer.language.text import parse, show
+from fuzzer.trial.draw import draw_detectable, program_task, write_down
+from fuzzer.trial.pipeline import (
+    REFUSED,
+    OnJudged,
+    keep_report,
+    record_reference,
+    refusal,
+    report_and_words,
+    report_program,
+    report_trial,
+    run_both,
+)
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+
+
+def explore_announced(task: Task, index: int) -> Report:
+    """Draw program number `index`, in the drawing of which a worker died: this one writes down whatever it runs in
+    eager. Where it dies too, the program is in its obituary."""
+    drawn = draw_detectable(program_task(task, index), index, journal(), write_down)
+    return drawn if isinstance(drawn, Report) else Report(show(drawn.trial.program), rejected="it was drawn after all")
+
+
+def explore(task: Task, index: int, on_judged: OnJudged = keep_report) -> Report:
+    """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
+    task, log = program_task(task, index), journal()
+    drawn = draw_detectable(task, index, log)
+    if isinstance(drawn, Report):
+        return drawn
+    return drawn.told(report_trial(drawn.trial, task, log, on_judged))
+
+
+# ---------------------------------------------------------------- programs given as text
+
+
+def examine(task: Task, text: str) -> Report:
+    """Report on this program. Raises ParseError."""
+    return report_program(parse(text), task, journal())
+
+
+def report_words(task: Task, text: str) -> Report:
+    """What this program exercises: the Report's `files` are its words, one a line, by family. Raises ParseError."""
+    try:
+        trial = record_reference(parse(text), task, journal())
+    except REFUSED as error:
+        return refusal(text, error)
+    told, words = report_and_words(trial, replace(task, features=True), journal())
+    return replace(told, files={family: "\n".join(sorted(found)) for family, found in words.items()})
+
+
+def run_trial(task: Task, text: str) -> Trial:
+    """Both sides of this program, run and not judged. Raises ParseError and what stands in REFUSED."""
+    trial = run_both(parse(text), task, journal())
+    journal().phase("look")
+    return trial
+
+
+def record_values(task: Task, text: str) -> Report:
+    """The Report's `recorded` are recipes of the program's values on the reference side. Raises ParseError."""
+    program, log = parse(text), journal()
+    log.begin(text)
+    log.phase("reference forward")
+    try:
+        return Report(text, recorded=interpret.value_recipes(program, task.place.reference.device))
+    except Exception as error:  # what is not recorded is not proposed
+        return Report(text, rejected=f"it cannot be recorded: {error!r}")

@@ -1,0 +1,51 @@
+"""Programs run again: on all workers of a pool, and in fresh processes before anything is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fuzzer.judgement.verdict import Signature, Verdict, follows
+from fuzzer.trial.tasks import examine
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+
+RUNS = 3  # fresh processes; all must agree before anything is stored
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How often a program showed its signature in fresh processes, and what the oracle then said."""
+
+    reproduced: int = 0
+    runs: int = 0
+    verdict: Verdict | None = None
+
+
+def examine_each(pool: Pool, asked: Sequence[tuple[Task, str]]) -> Iterator[Report]:
+    """The Reports of several (task, program text), run on all workers, in order, each as soon as it is there."""
+    futures: list[Future[Report]] = [pool.submit(examine, task, text) for task, text in asked]
+    return (pool.result(future, task) for future, (task, _) in zip(futures, asked, strict=True))
+
+
+def examine_all(pool: Pool, asked: Sequence[tuple[Task, str]]) -> list[Report]:
+    """The Reports of several (task, program text), run on all workers, in order."""
+    return list(examine_each(pool, asked))
+
+
+def matching(report: Report, signature: Signature) -> Verdict | None:
+    """The report's verdict that is the same finding, if any."""
+    return next((v for v in report.verdicts if follows(signature, v.signature)), None)
+
+
+def verify(
+    text: str, task: Task, signature: Signature, workers: int, devices: list[str], scratch: Path
+) -> Verification:
+    """Run the program in RUNS fresh processes with the compiler's caches off."""
+    fresh = replace(task, fresh=True)
+    with Pool(min(workers, RUNS), devices, scratch=scratch, fresh=True) as pool:
+        reports = examine_all(pool, [(fresh, text)] * RUNS)
+    found = [v for report in reports if (v := matching(report, signature)) is not None]
+    return Verification(len(found), RUNS, found[0] if found else None)

@@ -1,0 +1,192 @@
+"""Which suspect is looked into first, and which are left."""
+
+from __future__ import annotations
+
+import errno
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.suspects import queue as triages
+from fuzzer.campaign.suspects.interestingness import CandidateCache
+from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
+from fuzzer.judgement.verdict import UNSUPPORTED, Finding
+from fuzzer.language.program import Program
+from fuzzer.language.text import parse, show
+from fuzzer.ledger.store import open_store
+from minimizer.reduce import Reduction
+from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, waiting
+from tests.commands.calls import FINDING
+
+
+def stored(**changes: Any) -> Finding:
+    return replace(Finding(SIGNATURE, "detail", PROGRAM, PROGRAM, PLACE, 3, 3, created="2026-01-01"), **changes)
+
+
+LONGER = PROGRAM.replace("seed=1", 'values="integers", seed=1')
+
+
+def test_the_worst_class_is_minimized_first_and_then_the_shortest_program(plan: Plan) -> None:
+    queue = waiting(plan)
+    long, short, crash = Suspect(LONGER, SIGNATURE), Suspect(PROGRAM, SIGNATURE), Suspect(PROGRAM, OTHER)
+    for suspect in (long, short, crash):
+        queue.enqueue(suspect)
+    assert queue.waiting == [crash, short, long]
+
+
+def test_what_no_known_finding_explains_is_minimized_first(plan: Plan) -> None:
+    with open_store(plan.db) as store:
+        store.add(stored())
+    queue = waiting(plan)
+    known, unexplained = Suspect(PROGRAM, SIGNATURE), Suspect(TANH, SIGNATURE)
+    for suspect in (known, unexplained):
+        queue.enqueue(suspect)
+    assert queue.waiting == [unexplained, known]
+
+
+def test_a_signature_that_led_to_known_programs_too_often_is_only_minimized_where_another_op_is_at_work(
+    plan: Plan,
+) -> None:
+    with open_store(plan.db) as store:
+        store.add(stored())
+    queue = waiting(plan)
+    queue.fruitless[str(SIGNATURE)] = triages.MOST_FRUITLESS_COVERED
+    queue.enqueue(Suspect(PROGRAM, SIGNATURE))
+    assert queue.waiting == []
+    queue.enqueue(Suspect(TANH, SIGNATURE))
+    assert [s.text for s in queue.waiting] == [TANH]
+    queue.fruitless[str(SIGNATURE)] = triages.MOST_FRUITLESS
+    queue.waiting.clear()
+    queue.enqueue(Suspect(TANH, SIGNATURE))
+    assert queue.waiting == []
+
+
+def test_of_many_suspects_with_one_signature_the_shortest_wait(plan: Plan) -> None:
+    queue = waiting(plan)
+    short = [PROGRAM.replace("seed=1", f"seed={i}") for i in range(triages.MOST_WAITING)]
+    for text in (LONGER, *short, PROGRAM):
+        queue.enqueue(Suspect(text, SIGNATURE))
+    assert [s.text for s in queue.waiting] == short
+
+
+def test_what_is_unsupported_is_not_minimized_and_tried_without_its_settings(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, offered = waiting(plan), list[Program]()
+    monkeypatch.setattr(queue, "_offer_slip", offered.append)
+    monkeypatch.setattr(triages, "triage_suspect", lambda *_: pytest.fail("it was minimized"))
+    unsupported = replace(SIGNATURE, verdict=UNSUPPORTED)
+    knob = PROGRAM.replace('route("', 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("')
+    for text in (knob, PROGRAM):
+        queue._one(Suspect(text, unsupported))
+    assert [show(program) for program in offered] == [PROGRAM]
+    assert queue.fruitless[str(unsupported)] == 2
+
+
+def test_only_a_fault_that_was_not_known_or_told_before_is_new(plan: Plan) -> None:
+    first, again, other = stored(), stored(program=LONGER), stored(program=TANH)
+    queue = waiting(plan)
+    told = []
+    for finding in (first, again, other):
+        with open_store(plan.db) as store:
+            assert store.add(finding)
+        told.append(queue._count(TriageOutcome(finding, True, ""), "").partition(":")[0])
+    with open_store(plan.db) as store:
+        fault = store.fault_of(first.id).id
+    assert told == ["a new fault", f"a new variant of {fault}", "a new fault"]
+    elsewhere = TriageOutcome(stored(program=TANH), True, "", fault="F1234567 of other.db")
+    assert queue._count(elsewhere, "").startswith("a new variant of F1234567 of other.db: ")
+    assert (queue.totals.new, queue.totals.variants) == ({"wrong": 2}, {"wrong": 2})
+    assert waiting(plan)._count(TriageOutcome(again, True, ""), "").startswith("a new variant of ")
+
+
+def test_what_is_recognised_is_counted_by_fault_with_its_experiments(plan: Plan) -> None:
+    queue, reduction = waiting(plan), Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint")
+    for experiments in (1, 2):
+        line = queue._count(TriageOutcome(stored(), False, "", fault="F1234567", experiments=experiments), "a/wrong")
+        assert line == f"recognised as F1234567 in {experiments} experiment(s), not minimized: a/wrong"
+    assert queue._count(TriageOutcome(stored(), False, "known", reduction=reduction), "").startswith("known: wrong ")
+    assert queue._count(TriageOutcome(None, False, "why", reduction=reduction), "key") == "not a finding: key: why"
+    summary = queue.totals.summary()
+    assert summary["recognised"] == {"F1234567": [1, 2]}
+    assert (summary["minimized"], summary["known_findings"], summary["findings"]) == (2, {"wrong": 3}, {})
+
+
+def test_triage_waits_once_it_had_a_quarter_of_the_cpu_while_exploring_finds_what_is_new(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent, flat = [0.0], [False]
+    monkeypatch.setattr(triages, "spent_seconds", lambda: spent[0])
+    triage = waiting(plan)
+    triage.plateau = lambda: flat[0]
+    triage.totals.phases["cpu"] = 300.0
+    for total, waits in ((300.0, False), (359.0, False), (399.0, False), (401.0, True)):
+        spent[0] = total
+        assert triage._has_had_its_share() is waits
+    flat[0] = True
+    assert not triage._has_had_its_share()
+    flat[0], triage.closing = False, True
+    assert not triage._has_had_its_share()
+
+
+def test_a_new_fault_is_announced_to_a_command(plan: Plan, tmp_path: Path) -> None:
+    out, said = tmp_path / "out", list[str]()
+    triage = waiting(replace(plan, on_finding=f'(echo "$BACKFUZZ_CLASS $BACKFUZZ_FINDING"; cat) > {out}; exit 3'))
+    triage.say = said.append
+    with open_store(plan.db) as store:
+        store.add(FINDING)
+    triage._announce(FINDING)
+    until = time.monotonic() + 20
+    while not said and time.monotonic() < until:
+        time.sleep(0.02)
+    assert out.read_text().startswith(f"wrong {FINDING.id}\nwrong {FINDING.id}: gradients_agree/wrong")
+    assert said[0].endswith("exit status 3")
+
+
+def test_what_came_of_a_suspect_while_the_machine_lacked_something_is_not_believed(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter(range(100))
+    monkeypatch.setattr(triages, "troubles", lambda: next(counts))  # more after each suspect than before it
+    monkeypatch.setattr(triages, "triage_suspect", lambda *_: TriageOutcome(None, False, "did not show again"))
+    triage, suspect = waiting(plan), Suspect(PROGRAM, SIGNATURE)
+    triage.cache = CandidateCache(triage.pool, plan.task)
+    triage.enqueue(suspect)
+    for _ in range(3):
+        triage.waiting.remove(suspect)
+        triage._one(suspect)
+        assert triage.waiting == [suspect]
+    triage.waiting.remove(suspect)
+    triage._one(suspect)
+    assert (triage.waiting, triage.failed) == ([], [suspect])
+    assert triage.shelf.suspects() == [suspect], "it is left there"
+    assert not triage.fruitless
+
+
+def test_triage_waits_while_the_machine_lacks_something_and_while_the_disk_is_full(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triages, "RETRY_SECONDS", 0.01)
+    tried: list[bool] = []
+
+    def full_once(suspect: Suspect, *_: Any) -> TriageOutcome:
+        tried.append(triage.held)
+        if len(tried) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return TriageOutcome(None, False, "did not show again")
+
+    monkeypatch.setattr(triages, "triage_suspect", full_once)
+    triage = waiting(plan)
+    triage.held = True
+    triage.enqueue(Suspect(PROGRAM, SIGNATURE))
+    triage.start(triage.pool)
+    time.sleep(0.1)
+    assert tried == []
+    triage.held = False
+    triage.finish(30)
+    triage.join()
+    assert (tried, triage.failed) == ([False, False], [])

@@ -1,0 +1,98 @@
+"""The heartbeat: rows that say when, files that do not grow for ever, numbers for Prometheus."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fuzzer.campaign.told.logs import (
+    HEARTBEAT_FILE,
+    MOST_POINTS,
+    Heartbeat,
+    Progress,
+    RotatingLog,
+    last_beat,
+    prometheus,
+    told,
+)
+from fuzzer.campaign.told.totals import Totals
+from fuzzer.language.pairs import LEAF
+from fuzzer.ledger.progress import PROGRESS_FILE, Point, read_pairs, read_points
+from tests.campaign.fakes import PROGRAM, TANH
+
+ROW = {"seconds": 61.5, "programs": 12, "new": {"wrong": 2}, "suspects": {"raises": 3}, "paused": ""}
+
+
+def test_the_last_whole_row_is_read_with_its_time_also_while_the_next_is_written(tmp_path: Path) -> None:
+    heart = Heartbeat(tmp_path)
+    assert heart.due()
+    heart.beat(ROW)
+    assert not heart.due()
+    with (tmp_path / HEARTBEAT_FILE).open("a") as half:
+        half.write('{"time": "20')
+    row = last_beat(tmp_path)
+    assert row is not None
+    assert row["programs"] == 12
+    assert abs((datetime.now(UTC) - datetime.fromisoformat(row["time"])).total_seconds()) < 60
+    assert re.fullmatch(r"runs \(.*\): 12 programs, 2 new fault\(s\); suspects waiting: 3 raises", told(row))
+    assert told(row | {"time": "2026-01-01T00:00:00+00:00"}).startswith("was killed, or hangs")
+    assert told(row | {"paused": "there is no g++"}).endswith("; paused: there is no g++")
+    assert told(row | {"ended": True}).startswith("does not run any more")
+    assert last_beat(tmp_path / "none") is None
+
+
+def test_a_log_keeps_two_files_and_no_more(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "log", most=100)
+    for n in range(40):
+        log.write({"n": n})
+    assert {path.name for path in tmp_path.iterdir()} == {"log", "log.1"}
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 240
+
+
+def test_prometheus_reads_every_line(tmp_path: Path) -> None:
+    lines = list(prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00"}))
+    sample = re.compile(r'backfuzz_[a-z_]+(\{class="[a-z-]+"\})? [-+.e\d]+')
+    assert [line for line in lines if not line.startswith("# ") and not sample.fullmatch(line)] == []
+    assert "backfuzz_programs 12" in lines
+    assert 'backfuzz_new_faults{class="wrong"} 2' in lines
+    assert "backfuzz_paused 0" in lines
+    paused = prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00", "paused": "there is no g++"})
+    assert "backfuzz_paused 1" in list(paused)
+    assert "backfuzz_heartbeat_timestamp_seconds 1767225600" in lines
+
+
+def test_lines_are_written_from_time_to_time_and_at_the_end_with_the_pairs(tmp_path: Path) -> None:
+    progress, totals = Progress(tmp_path), Totals()
+    for seconds in range(25):
+        totals.drawn += 1
+        progress.note(seconds, totals, {"edge": 2 * seconds})
+    progress.count(PROGRAM)
+    progress.count(TANH)
+    assert not read_pairs(tmp_path)
+    progress.note(25.5, totals, {"edge": 50}, last=True)
+    found = read_points(tmp_path)
+    assert found == progress.points
+    assert [(point.seconds, point.programs, point.features) for point in found] == [
+        (10, 11, {"edge": 20}), (20, 21, {"edge": 40}), (25.5, 25, {"edge": 50})]  # fmt: skip
+    assert read_pairs(tmp_path) == {(LEAF, "relu"): 1, (LEAF, "tanh"): 1}
+
+
+def test_a_long_campaign_writes_ever_more_rarely_and_its_row_holds_few(tmp_path: Path) -> None:
+    progress, totals = Progress(tmp_path), Totals()
+    for seconds in range(0, 24 * 3600, 5):
+        progress.note(seconds, totals, {})
+    assert 400 < len(progress.points) < 700
+    rows = progress.rows()
+    assert MOST_POINTS / 2 < len(rows) <= MOST_POINTS
+    assert Point(**rows[-1]) == progress.points[-1]
+
+
+def test_a_line_that_was_cut_off_is_left_out_and_no_folder_is_no_progress(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    progress.note(10, Totals(), {})
+    with (tmp_path / PROGRESS_FILE).open("a") as out:
+        out.write('{"seconds": 2')
+    assert read_points(tmp_path) == progress.points
+    assert read_points(tmp_path / "none") == []
+    assert not read_pairs(tmp_path / "none")

@@ -1,0 +1,114 @@
+"""Where a campaign's programs come from: numbers, a corpus to go on with, a guidance."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fuzzer import commands
+from fuzzer.campaign.corpus import Corpus, load_corpus
+from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.plan import Plan, corpus_environment
+from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, drawing_settings
+from fuzzer.commands.shared.source import find_source
+from fuzzer.guidance.candidates import CANDIDATES
+from fuzzer.guidance.parents import CountingCorpus
+from fuzzer.guidance.schedule import LOG_FILE
+from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.errors import UsageError
+from fuzzer.trial.tasks import explore
+from fuzzer.workers.messages import Report, Task
+
+EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setattr("fuzzer.campaign.loop.require_canaries", lambda *_: None)
+    return Plan(EAGER, 1, programs=4, db=tmp_path / "ledger.db", folder=tmp_path / "own")
+
+
+def campaign(plan: Plan, guidance: str | None = None, unguided: bool = False, resume: bool = False) -> Campaign:
+    """The campaign that `fuzz` runs with these options."""
+    source = find_source(plan, guidance, unguided, resume, None)
+    return Campaign(replace(plan, task=source.task), print, lambda own: source.schedule(source.task, own))
+
+
+def indices(folder: Path) -> list[int]:
+    logs = sorted(folder.glob(f"campaigns/*/{LOG_FILE}"), key=lambda path: path.stat().st_mtime)
+    return [json.loads(line)["index"] for line in logs[-1].read_text().splitlines()[1:]]
+
+
+def test_a_resumed_campaign_goes_on_with_the_next_programs_and_what_was_seen(plan: Plan) -> None:
+    campaign(plan, "trace").run()
+    before = load_corpus(plan.explored, CountingCorpus)
+    assert before.kept
+    went = campaign(replace(plan, task=Task(place=EAGER.place), programs=3), resume=True)
+    assert went.plan.task == EAGER, "seed, limits and routes are those of the corpus"
+    went.run()
+    assert sorted(indices(plan.folder)) == [4, 5, 6]
+    after = load_corpus(plan.explored, CountingCorpus)
+    assert after.kept[: len(before.kept)] == before.kept
+    assert after.state()["next"] == 7
+    assert after.frontier.programs == 7
+    nodes = after.state()["offers"]["ops"]
+    assert sum(credit["tries"] for credit in nodes.values()) >= 7 * CANDIDATES, "credits go on, too"
+    assert f"{len(after.frontier.best)} features, {len(after.kept)} programs kept" in went.schedule.progress()
+
+
+def test_a_corpus_without_what_its_guidance_knew_is_refused_in_one_clear_line(plan: Plan) -> None:
+    made = CountingCorpus(plan.explored, corpus_environment(EAGER)).start()
+    made.save({**drawing_settings(EAGER), "next": 3, "guidance": {"candidates": 4, "credits": [], "mutation": 0.0}})
+    with pytest.raises(UsageError, match="an older backfuzz's"):
+        campaign(plan, resume=True).run()
+
+
+def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = ["fuzz", "--resume", "--programs", "1", "--device", "cpu", "--db", str(tmp_path / "x.db")]
+    done = CliRunner().invoke(commands.main, arguments)
+    assert (done.exit_code, "no corpus in .backfuzz/corpus" in done.output) == (2, True)
+    made = Corpus(Path(".backfuzz/corpus"), {**corpus_environment(Task()), "torch": "2.0.0"})
+    made.start().save({"next": 0})
+    done = CliRunner().invoke(commands.main, arguments)
+    assert (done.exit_code, "was made with torch 2.0.0" in done.output) == (2, True)
+
+
+@pytest.mark.parametrize(("guidance", "cells"), [(None, True), ("cells", True), ("blind", False)])
+def test_programs_are_those_of_their_numbers_with_any_number_of_workers_and_features_are_kept(
+    plan: Plan, guidance: str | None, cells: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, learn = list[str](), BySeedWithCorpus.learn
+
+    def heard(schedule: BySeedWithCorpus, n: int, report: Report) -> None:
+        ran.append(report.text)
+        learn(schedule, n, report)
+
+    monkeypatch.setattr(BySeedWithCorpus, "learn", heard)
+    campaign(replace(plan, workers=2, batch=3), guidance).run()
+    assert not list(plan.folder.glob(f"campaigns/*/{LOG_FILE}")), "nothing is chosen, so nothing is logged"
+    onward = campaign(replace(plan, programs=3), resume=True)
+    assert onward.plan.task.cells is cells
+    onward.run()
+    assert sorted(ran) == sorted(explore(replace(EAGER, cells=cells), n).text for n in range(7))
+    assert ("op" in onward.schedule.features()) is cells
+    assert "programs kept" in onward.schedule.progress()
+
+
+def test_a_corpus_by_cells_of_an_older_backfuzz_is_gone_on_with(plan: Plan) -> None:
+    made = Corpus(plan.explored, corpus_environment(EAGER)).start()
+    guided = {"candidates": 1, "credits": [], "mutation": 0.0, "priced": False, "code": False, "cells": True}
+    made.save({**drawing_settings(replace(EAGER, cells=True)), "next": 3, "guidance": guided})
+    assert campaign(plan, resume=True).plan.task.cells
+
+
+def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
+    went = campaign(plan, unguided=True)
+    went.run()
+    assert isinstance(went.schedule, BySeed)
+    assert not plan.explored.exists()
+    assert "kept" not in went.schedule.progress()

@@ -1,0 +1,164 @@
+"""What a script checks at its end: each kind of finding is told where it is there, and not where it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzzer.export.script import repro
+from fuzzer.judgement.verdict import Signature
+from tests.ledger.found import REGIONS, RELU, TWO_OPS, WORST, finding
+from tests.scripts import run
+
+# text, class, exit code, words in its output. Every emitted script runs in a fresh process.
+RUNS = {
+    "planted": (RELU, "wrong", 1, "x0.grad: 1 of 3"),
+    "benign twin": (RELU.replace("accuracy", ""), "wrong", 0, "x0.grad: 0 of 3"),
+    "planted, vjp": (RELU.replace('route("autograd")', 'route("vjp")'), "wrong", 1, "x0.grad: 1 of 3"),
+    "two ops": (TWO_OPS, "wrong", 0, "x0.grad: 0 of 16"),
+    "eager is not suspect": (TWO_OPS, "eager-suspect", 0, "x0.grad: 0 of 16"),
+    "a dtype in the program": (
+        TWO_OPS.replace("dim=(1,)", "dim=(1,), dtype=f32"),
+        "rounding-sensitive",
+        0,
+        "x0.grad: 0 of 16",
+    ),
+    "compile error": (RELU.replace("accuracy", "compile_error"), "raises", 1, "compiled raises"),
+    "compile error gone": (TWO_OPS, "raises", 0, "both ran"),
+    "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),
+    "planted, aoti": (RELU.replace('route("autograd")', 'route("aoti")'), "wrong", 1, "x0.grad: 1 of 3"),
+    "regions": (REGIONS, "wrong", 0, "x0.grad: 0 of 16"),
+    "crash gone": (TWO_OPS, "crashes", 0, "ended well"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", RUNS)
+def test_the_exit_code_says_whether_the_fault_is_there(case: str, tmp_path: Path) -> None:
+    program, verdict, code, words = RUNS[case]
+    program = program.replace('_ONLY": ""', '_ONLY": None')
+    done = run(tmp_path, repro(finding(program, verdict)), fresh=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", ["accuracy", None])
+def test_one_tensor_is_shown_whole_with_what_eager_and_float64_give(planted: str | None, tmp_path: Path) -> None:
+    program = RELU.replace('"accuracy"', f'"{planted}"' if planted else "None")
+    done = run(tmp_path, repro(finding(program, comparisons=(WORST,))))
+    assert done.returncode == (planted is not None), done.stdout + done.stderr
+    assert done.stdout.startswith("x0.grad: compiled [")
+
+
+RETURNED = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 4], seed=1)
+v0 = argsort(x0)
+v1 = gt(x0, x0)
+v2 = sum(x0, dim=(1,))
+returns(v0)
+returns(v1)
+backward(v2, cotangent(f32[4], values="integers", seed=3))
+"""
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(("name", "other"), [("v0", "t[0, 0] += 1"), ("v1", "t[0, 0] = True")])
+def test_integers_and_bools_are_compared_exactly(name: str, other: str, alone: bool, tmp_path: Path) -> None:
+    comparisons = (replace(WORST, name=name),) if alone else ()
+    text = repro(finding(RETURNED, comparisons=comparisons)).replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    compared = "compiled" if alone else f'compiled["{name}"]'
+    spoiled = text.replace("\neager = ", f"\nt = {compared}; {other}\neager = ", 1)
+    assert spoiled != text
+    done = run(tmp_path, spoiled)
+    assert (done.returncode, f"{name}: 1 of 16" in done.stdout or alone) == (1, True), done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", [True, False])
+def test_another_dtype_is_told(there: bool, tmp_path: Path) -> None:
+    signature = Signature("metadata_agrees", "wrong", "backward", "dtype")
+    text = repro(replace(finding(TWO_OPS), signature=signature, detail="x1.grad is float64[4, 2], the reference's is"))
+    if there:
+        text = text.replace('eager = gradients(f, *inputs())["x1.grad"]', "eager = torch.ones(4, 2).double()")
+        assert "double()" in text
+    done = run(tmp_path, text)
+    assert (done.returncode, "compiled gives (torch.float32, (4, 2))" in done.stdout) == (int(there), True), done.stderr
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_tensor_beyond_its_storage_is_told(there: bool, tmp_path: Path) -> None:
+    signature = Signature("metadata_agrees", "wrong", "backward", "storage")
+    detail = "x1.grad reaches beyond its storage: float32[4, 2] of stride [2, 1]"
+    text = repro(replace(finding(TWO_OPS), signature=signature, detail=detail))
+    text = text.replace("torch.compile(f, fullgraph=True)", "f")
+    assert '["x1.grad"]' in text
+    if there:
+        text = text.replace("reach = ", "t.untyped_storage().resize_(4)\nreach = ")
+    done = run(tmp_path, text)
+    assert (done.returncode, "its strides reach" in done.stdout) == (int(there), True), done.stderr
+
+
+def test_an_input_that_is_written_to_is_told_and_an_untouched_one_is_not(tmp_path: Path) -> None:
+    signature = Signature("inputs_untouched", "wrong", "backward", "leaf")
+    text = repro(replace(finding(TWO_OPS), signature=signature)).replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    spoiled = text.replace("gradients(f, *given)", "gradients(lambda *x: (x[0].detach().add_(1), f(*x))[1], *given)")
+    assert spoiled != text
+    done = run(tmp_path, spoiled)
+    assert (done.returncode, "was written to" in done.stdout) == (1, True)
+
+
+def test_a_write_out_of_bounds_is_told_and_none_is_not(tmp_path: Path) -> None:
+    signature = Signature("inputs_untouched", "wrong", "backward", "around leaf")
+    text = repro(replace(finding(TWO_OPS), signature=signature)).replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    spoiled = text.replace("gradients(f, *given)", "gradients(f, *given)\nbands[0][-1024] = 7")
+    assert spoiled != text
+    done = run(tmp_path, spoiled)
+    assert (done.returncode, "written out of bounds around inputs [0]" in done.stdout) == (1, True)
+
+
+# signature, detail, a change of the script that puts the fault there, words in its output
+CHECKED = {
+    "rerun": (
+        Signature("rerun_is_identical", "nondeterministic", "backward", "no atomics"),
+        "",
+        ("for _ in range(2))", 'for _ in range(2)); second["x0.grad"] = second["x0.grad"] + 1'),
+        "two runs on equal inputs",
+    ),
+    "zeros": (
+        Signature("zero_signs_agree", "signed-zero", "backward", "all"),
+        "",
+        ("pairs = {", 'sides[0]["x0.grad"].mul_(0); sides[1]["x0.grad"].mul_(0).neg_(); pairs = {'),
+        "zeros of another sign",
+    ),
+    "seconds": (
+        Signature("compile_is_timely", "costly", "", "CPU time"),
+        "compiled and run in 90 CPU seconds; at most 21 are expected of 3 operations",
+        ("spent = ", "spent = 90 + "),
+        "at most 21 are expected",
+    ),
+    "memory": (
+        Signature("memory_is_sane", "costly", "", "memory"),
+        "the compiled code takes 256 MiB at its peak; at most 64 are expected",
+        ("taken = ", "torch.ones(2**26); taken = "),
+        "at most 64 are expected",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_the_script_of_what_is_no_wrong_value_says_whether_it_is_there(case: str, tmp_path: Path) -> None:
+    signature, detail, (old, new), words = CHECKED[case]
+    text = repro(replace(finding(TWO_OPS), signature=signature, detail=detail))
+    text = text.replace("torch.compile(f, fullgraph=True)", "f")
+    done = run(tmp_path, text)
+    assert (done.returncode, words in done.stdout) == (0, True), done.stdout + done.stderr
+    assert old in text
+    done = run(tmp_path, text.replace(old, new, 1))
+    assert (done.returncode, words in done.stdout) == (1, True), done.stdout + done.stderr

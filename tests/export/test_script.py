@@ -1,0 +1,157 @@
+"""Export: scripts that rebuild exactly what the trial ran, run alone, and say in their exit code what they saw."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzzer.export.script import ExportError, repro
+from fuzzer.judgement.verdict import Finding
+from fuzzer.language.routes import ROUTES
+from fuzzer.ledger.store import open_store
+from tests.ledger.found import REGIONS, RELU, TWO_OPS, WORST, finding
+from tests.scripts import run
+
+MINIMAL = """program(1)
+route("autograd")
+x0 = leaf(f32[2], values="ones")
+x1 = leaf(f32[1], requires_grad=False, values="ones")
+v0 = slice_scatter(x0, x1, end=1)
+v1 = sum(v0)
+backward(v1, cotangent(f32[()], values="ones"))
+"""
+
+
+def test_the_script_runs_alone_on_torch_and_the_standard_library() -> None:
+    for verdict in ("wrong", "raises", "crashes", "hangs", "eager-suspect", "rounding-sensitive"):
+        tree = ast.parse(repro(finding(RELU, verdict)))
+        names = [alias.name for s in ast.walk(tree) if isinstance(s, ast.Import) for alias in s.names]
+        assert {name.split(".")[0] for name in names} <= {"torch", "os", "sys", "subprocess"}
+        assert not [s for s in ast.walk(tree) if isinstance(s, ast.ImportFrom)]
+
+
+def test_a_script_of_two_ops_has_at_most_25_lines() -> None:
+    for device in ("cpu", "cuda"):
+        place = {"backend": "inductor", "against": "eager", "device": device, "torch": "2.11.0"}
+        text = repro(finding(MINIMAL, place=place, comparisons=(WORST,)))
+        assert len(text.splitlines()) <= 25, text
+        assert "torch.slice_scatter(x0, x1, end=1)" in text
+
+
+def test_lines_of_a_script_are_short() -> None:
+    for program in (RELU, TWO_OPS):
+        for comparisons in ((), (WORST,)):
+            assert max(map(len, repro(finding(program, comparisons=comparisons)).splitlines())) <= 120
+
+
+def test_settings_stand_in_the_script_as_people_write_them() -> None:
+    assert "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY = " in repro(finding(RELU))
+    functorch = repro(finding(RELU.replace("inductor.cpp.inject_relu_bug_TESTING_ONLY", "functorch.cse")))
+    assert "import torch._functorch.config" in functorch
+
+
+def test_a_script_builds_the_config_of_triton_that_its_finding_needs(tmp_path: Path) -> None:
+    pinned = MINIMAL.replace("program(1)", 'program(1)\nsettings({"triton.config": 2})')
+    text = repro(finding(pinned))
+    assert "tuner.precompile = one_config(2, tuner.precompile)" in text
+    assert "one_config" not in repro(finding(pinned.replace(": 2", ": -1")))
+    assert run(tmp_path, text, fresh=True).returncode == 0
+
+
+def test_an_unknown_setting_or_route_is_an_error() -> None:
+    with pytest.raises(ExportError, match=r"gcc\.fast"):
+        repro(finding(RELU.replace("inductor.cpp.inject_relu_bug_TESTING_ONLY", "gcc.fast")))
+    with pytest.raises(ExportError, match="telegraph"):
+        repro(finding(RELU.replace('route("autograd")', 'route("telegraph")')))
+
+
+def test_names_that_a_script_uses_itself_are_replaced() -> None:
+    text = repro(finding(RELU.replace("x0", "torch").replace("v0", "f")))
+    assert "def f(x0):" in text
+
+
+def test_regions_stand_in_the_script_as_people_write_them() -> None:
+    text = repro(finding(REGIONS))
+    assert "    with torch.autocast(x0.device.type, dtype=torch.bfloat16):\n        v0 = torch.mm(x0, x0)\n" in text
+    assert "        v2 = torch.utils.checkpoint.checkpoint(block, v0, use_reentrant=False)\n" in text
+
+
+def test_a_script_has_the_backward_outside_of_an_ambient_region_as_eager_has_it() -> None:
+    ambient = REGIONS.replace("with autocast", "with ambient_autocast")
+    told = 'torch._functorch.config.backward_pass_autocast = "off"'
+    assert told in repro(finding(ambient))
+    assert told not in repro(finding(REGIONS))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
+def test_a_script_exits_2_where_its_device_is_missing(tmp_path: Path) -> None:
+    done = run(tmp_path, repro(finding(RELU, place={"backend": "inductor", "against": "eager", "device": "cuda"})))
+    assert done.returncode == 2
+    assert "CUDA" in done.stderr
+
+
+def test_a_script_exits_2_where_it_could_not_run(tmp_path: Path) -> None:
+    gone = RELU.replace("inject_relu_bug_TESTING_ONLY", "a_setting_of_another_release")
+    done = run(tmp_path, repro(finding(gone)), fresh=True)
+    assert done.returncode == 2
+    assert "a_setting_of_another_release" in done.stderr
+
+
+@pytest.mark.slow
+def test_several_outputs_dtypes_and_layouts_run_in_every_route(tmp_path: Path) -> None:
+    program = """program(1)
+route("autograd")
+x0 = leaf(bf16[3, 4], stride=(1, 3), seed=1)
+x1 = leaf(f32[4], seed=2)
+x2 = leaf(f32[2, 4], stride=(0, 1), seed=3)
+v0 = mul(x0, x1)
+v1 = relu(v0)
+v2 = sum(v1, dim=(0,))
+v3 = mul(x1, x1)
+v4 = mul(x1, x2)
+returns(v3)
+backward(v2, cotangent(f32[4], seed=3))
+backward(v4, cotangent(f32[2, 4], stride=(1, 2), values="integers"))
+"""
+    held = program.replace("x1 = leaf(f32[4], ", "x1 = leaf(f32[4], parameter=True, ")
+    texts = [program.replace('route("autograd")', f'route("{route}")') for route in ROUTES]
+    for text in [*texts, held.replace('route("autograd")', 'route("vjp")')]:
+        done = run(tmp_path, repro(finding(text)))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+LEDGER = Path(__file__).parents[2] / "findings.db"
+
+
+def stored() -> list[Any]:
+    """Every finding of the ledger; those of a GPU are for a GPU."""
+    with open_store(LEDGER, create=False) as store:
+        return [
+            pytest.param(f, id=f.id, marks=[pytest.mark.gpu, NO_GPU] if f.place["device"] != "cpu" else [])
+            for f in store.list()
+        ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("found", stored())
+def test_the_script_of_every_stored_finding_runs_and_says_whether_the_fault_is_there(
+    found: Finding, tmp_path: Path
+) -> None:
+    done = run(tmp_path, repro(found), fresh=True)
+    if done.returncode == 2 and _of_another_release(found):
+        assert any(line.startswith(REFUSALS) for line in done.stderr.splitlines()), done.stderr
+    else:
+        assert done.returncode in (0, 1), done.stderr
+        assert done.stdout
+
+
+REFUSALS = ("torch._dynamo.exc.", "torch._inductor.exc.")  # what one release compiles, another's compiler may refuse
+
+
+def _of_another_release(found: Finding) -> bool:
+    return found.place["torch"].partition("+")[0] != torch.__version__.partition("+")[0]

@@ -1,0 +1,35 @@
+"""The script of a gradient that is no derivative: a difference quotient beside it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzzer.export.script import repro
+from fuzzer.judgement.verdict import NO_DERIVATIVE, Finding, Signature
+from tests.ledger.found import TWO_OPS, finding
+from tests.scripts import run
+
+
+def of_eager(text: str) -> Finding:
+    signature = Signature("gradients_are_derivatives", "eager-suspect", "backward", NO_DERIVATIVE)
+    return replace(finding(text, "eager-suspect"), signature=signature, detail="x0.grad is no derivative: so")
+
+
+def test_eager_alone_is_run() -> None:
+    script = repro(of_eager(TWO_OPS))
+    ast.parse(script)
+    assert "torch.compile" not in script
+    assert 'gradient = gradients(f, *inputs())["x0.grad"]' in script
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [1, 2])
+def test_the_exit_code_says_whether_it_is_a_derivative(scale: int, tmp_path: Path) -> None:
+    script = repro(of_eager(TWO_OPS)).replace('["x0.grad"]', f'["x0.grad"].mul({scale})')
+    done = run(tmp_path, script)
+    assert done.returncode == scale - 1, done.stdout + done.stderr
+    assert "by a central difference; eager has" in done.stdout

@@ -1,0 +1,127 @@
+"""Is a suspect a known fault?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fuzzer.judgement.verdict import Signature
+from fuzzer.ledger.recognise import STAGE, Known, candidates, kernels_of, known_fault, recognise
+from tests.ledger.test_cause import DRAWS, RAISES, SETTINGS, WRONG, anew, found, lowering, text
+
+MM = "aten.mm.default left to ATen"
+OTHER = Signature("metadata_agrees", "wrong", "backward", "dtype")
+BY_OP = known_fault("F1", [found(text("exp"), vanishes=[MM], **lowering("mm"))])
+BY_STAGE = known_fault("F2", [found(text("relu"), "aot_eager")])
+BY_SETTING = known_fault(
+    "F3", [found(text("sin", head=SETTINGS), vanishes=["inductor.max_fusion_size at its default"])]
+)
+ALL = [*BY_OP, *BY_STAGE, *BY_SETTING]
+
+
+def asked_of(signature: Signature, ops: list[str], answers: dict[str, str]) -> tuple[str | None, list[str]]:
+    """The fault that explains a suspect, and what was asked."""
+    asked: list[str] = []
+
+    def answer(name: str) -> str:
+        asked.append(name)
+        return answers.get(name, "wrong")
+
+    return recognise(signature, ops, ALL, answer), asked
+
+
+def test_the_questions_are_what_decides_a_fault_and_where_it_begins() -> None:
+    assert [(q.name, q.agrees) for q in BY_OP[0].questions] == [(MM, True), ("stage aot_eager_decomp_partition", True)]
+    assert [(q.name, q.agrees) for q in BY_STAGE[0].questions] == [("stage eager", True), ("stage aot_eager", False)]
+    assert BY_SETTING[0].questions[0].name == "inductor.max_fusion_size at its default"
+    assert BY_OP[0].telling
+    assert not BY_STAGE[0].telling
+    assert known_fault("F4", [replace(found(text("exp")), stages={})]) == []  # nothing can be asked
+
+
+def test_a_variant_that_was_asked_at_the_stages_of_inductor_is_told_as_one_that_was_not() -> None:
+    variant = found(text("exp", "tanh"), **lowering("mm"))
+    inner = {"inductor:graph": "agree", "inductor:ir": "wrong"}  # it begins at the second
+    asked = {name: seen for name, seen in variant.stages.items() if name != "inductor"} | inner | {"inductor": "wrong"}
+    assert known_fault("F1", [replace(variant, stages=asked)]) == known_fault("F1", [variant])
+
+
+@pytest.mark.parametrize(
+    ("ops", "answers", "fault"),
+    [
+        (["exp", "tanh"], {MM: "agree", f"{STAGE}aot_eager_decomp_partition": "agree"}, "F1"),
+        (["exp", "tanh"], {MM: "agree"}, None),  # it begins before
+        (["exp"], {}, None),
+        (["exp"], {MM: "", f"{STAGE}aot_eager_decomp_partition": "agree"}, None),  # it could not be run
+        (["exp"], {MM: "not run: no time", f"{STAGE}aot_eager_decomp_partition": "agree"}, None),
+        (["relu"], {f"{STAGE}eager": "agree"}, "F2"),
+        (["relu"], {f"{STAGE}eager": "agree", f"{STAGE}aot_eager": "agree"}, None),
+        (["cos"], {MM: "agree", f"{STAGE}aot_eager_decomp_partition": "agree"}, None),  # it has the kernels of none
+    ],
+)
+def test_a_suspect_is_a_fault_where_every_experiment_says_so(
+    ops: list[str], answers: dict[str, str], fault: str | None
+) -> None:
+    assert asked_of(WRONG, ops, answers)[0] == fault
+
+
+def test_a_mode_chooses_another_kernel() -> None:
+    linear = text("exp").replace("exp(x0)", 'interpolate_linear(x0, scale_factor=1.1, mode="linear")')
+    nearest = linear.replace(', mode="linear"', "")
+    known = known_fault("F6", [found(linear, stages={"eager": "agree", "aot_eager": "wrong"})])
+    assert [k.fault for k in candidates(WRONG, kernels_of(linear), known)] == ["F6"]
+    assert candidates(WRONG, kernels_of(nearest), known) == []
+
+
+def test_what_hooks_an_operation_is_held_against_too() -> None:
+    hooked = text("exp").replace("v0 = ", "with hook(scale=2.0):\n    v0 = ")
+    known = known_fault("F8", [found(hooked, "aot_eager")])
+    assert [k.fault for k in candidates(WRONG, kernels_of(hooked), known)] == ["F8"]
+    assert candidates(WRONG, kernels_of(text("exp")), known) == []
+
+
+def test_where_no_more_is_asked_than_the_stage_before_the_last_the_pattern_is_the_same() -> None:
+    known = known_fault("F9", [found(text("exp"))])
+    assert [(q.name, q.agrees) for q in known[0].questions] == [(f"{STAGE}aot_eager_decomp_partition", True)]
+    assert [k.fault for k in candidates(WRONG, {"exp"}, known)] == ["F9"]
+    assert candidates(replace(WRONG, pattern="all-zero"), {"exp"}, known) == []
+    assert candidates(replace(WRONG, pattern="all-zero"), {"relu"}, BY_STAGE) == BY_STAGE
+
+
+def test_few_are_asked_and_none_twice() -> None:
+    asked = asked_of(WRONG, ["exp", "relu", "sin"], {})[1]
+    assert len(asked) == len(set(asked)) <= 3
+    assert asked_of(OTHER, ["exp"], {})[1] == []  # of another kind
+    assert asked_of(replace(WRONG, verdict="rounding-sensitive"), ["relu"], {})[1] == ["stage eager"]
+
+
+def test_what_raises_alike_may_be_a_fault_whose_kernels_it_lacks() -> None:
+    known = known_fault("F5", [found(text("exp"), signature=RAISES, vanishes=[MM], **lowering("mm"))])
+    assert [k.fault for k in candidates(RAISES, ["sin"], known)] == ["F5"]
+    assert candidates(replace(RAISES, pattern="TypeError < x"), ["sin"], known) == []
+    assert candidates(WRONG, ["sin"], BY_OP) == []
+
+
+def test_variants_that_other_experiments_tell_are_asked_about_apart() -> None:
+    other = "aten.mm.out left to ATen"
+    variants = [found(text("exp"), vanishes=[name], **lowering("mm")) for name in (MM, other)]
+    assert [k.questions[0].name for k in known_fault("F6", variants)] == [MM, other]
+    same: list[Known] = known_fault(
+        "F6", [variants[0], found(text("sin", head=DRAWS), vanishes=[MM], **lowering("mm"))]
+    )
+    assert [len(k.kernels) for k in same] == [2]
+
+
+@pytest.mark.parametrize(
+    "name", ["functorch.donated_buffer=False", "inductor.max_fusion_size=1", "outer-loop fusion off", "fp fusion off"]
+)
+def test_a_switch_that_convicts_is_what_a_suspect_is_asked(name: str) -> None:
+    (known,) = known_fault("F5", [anew(found(text("exp")), name, MM)])
+    assert (known.questions[0].name, known.questions[0].agrees, known.telling) == (name, True, True)
+
+
+def test_what_a_suspect_cannot_answer_is_not_asked() -> None:
+    off = anew(found(text("neg", "square_"), "aot_eager"), "functionalization off", outcome="gone: wrong")
+    (known,) = known_fault("F6", [off])
+    assert not known.telling

@@ -1,0 +1,87 @@
+"""Functions and programs put to the test from Python."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import backfuzz
+from fuzzer.language.errors import UsageError
+from fuzzer.language.interpret import materialise
+from fuzzer.language.text import parse
+from fuzzer.trial.check import check as module
+from tests.commands.calls import PLANTED, RELU
+
+BACKEND = "aot_eager"
+
+
+def test_a_function_agrees_and_the_verdict_counts_what_would_show() -> None:
+    told = backfuzz.check(torch.exp, (torch.ones(3),), backend=BACKEND)
+    assert told.agrees
+    assert str(told) == "agree: outputs and 1 gradient(s); an error would show in 3 of 3 elements of gradients"
+
+
+def test_a_module_and_its_parameters_are_checked() -> None:
+    told = backfuzz.check(torch.nn.Linear(3, 2), (torch.randn(5, 3),), backend=BACKEND)
+    assert "3 gradient(s)" in told.detail
+
+
+def test_the_values_are_those_of_the_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(module, "run", lambda program, **_: seen.append(program) or module._told(module.Report("")))
+    numbers = torch.arange(100.0).reshape(10, 10).t()
+    backfuzz.check(torch.exp, (numbers,))
+    (leaf,) = seen[0].leaves
+    assert torch.equal(materialise([leaf])[leaf.name], numbers)
+
+
+def test_of_many_values_it_is_told_that_they_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_VALUES", 64)
+    told = backfuzz.check(torch.exp, (torch.rand(65),), backend=BACKEND)
+    assert told.detail.endswith("(x0: drawn values, not yours)")
+
+
+def test_a_program_that_differs_is_told_with_its_signature() -> None:
+    torch._dynamo.register_backend(lambda graph, inputs: lambda *args: [2 * t for t in graph(*args)], name="doubled")
+    told = backfuzz.run(RELU, backend="doubled")
+    assert not told.agrees
+    assert str(told).startswith("wrong: ")
+    assert str(told).endswith("]")
+
+
+def test_threads_are_those_of_the_process_again() -> None:
+    torch.set_num_threads(2)
+    backfuzz.run(parse(RELU), backend=BACKEND)
+    assert torch.get_num_threads() == 2
+
+
+def test_what_eager_refuses_is_told_as_rejected() -> None:
+    told = backfuzz.run(RELU.replace("relu(x0)", "matmul(x0, x0, x0)"), backend=BACKEND)
+    assert str(told).startswith("rejected: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"backend": "no_such"}, "no backend 'no_such'"),
+        ({"settings": {"inductor.no_such": 1}}, "no setting 'inductor.no_such'"),
+        ({"settings": {"inductor.max_fusion_size": "a"}}, "cannot be 'a'"),
+        ({"device": "moon"}, "'moon'"),
+    ],
+)
+def test_what_does_not_exist_is_a_usage_error(options: dict[str, object], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        backfuzz.run(RELU, **options)  # type: ignore[arg-type]
+
+
+def test_a_function_that_no_program_says_names_its_calls() -> None:
+    with pytest.raises(backfuzz.Inexpressible, match="special_bessel_j0"):
+        backfuzz.check(torch.special.bessel_j0, (torch.ones(3),))
+
+
+@pytest.mark.slow
+def test_settings_reach_the_compiler_in_this_process_and_in_one_of_its_own() -> None:
+    planted = {"inductor.cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
+    here = backfuzz.run(RELU, settings=planted)
+    assert here.signature.verdict == "wrong"
+    assert backfuzz.run(PLANTED, isolated=True) == here
