@@ -11,7 +11,6 @@ from fuzzer.judgement.oracles import differing_tensors, verdicts
 from fuzzer.judgement.trial import RAN, Observation, Place, Subject
 from fuzzer.judgement.verdict import EAGER_RAISES, side_by_class
 from fuzzer.language.text import parse
-from fuzzer.trial.compiled import determinism_note
 from fuzzer.trial.pipeline import report_program, without_settings
 from fuzzer.workers.accelerator import on_host
 from fuzzer.workers.journal import Journal
@@ -34,24 +33,6 @@ def test_at_a_stage_settings_that_act_in_code_alone_are_not_left_out() -> None:
     asked = replace(LIGHT, also=("settings_agree",), place=Place(Subject("eager"), Subject("inductor:graph")))
     assert trial(settings='settings({"inductor.cpp.simdlen": 1})\n', task=asked).bare is None
     assert trial(settings='settings({"functorch.cse": False})\n', task=asked).bare is not None
-
-
-UNPOOLED = """x0 = leaf(f32[1, 1, 2], seed=1)
-x1 = leaf(i64[1, 1, 2], values="zeros")
-v0 = max_unpool1d(x0, x1, kernel_size=2)
-backward(v0, cotangent(f32[1, 1, 4], seed=3))
-"""
-
-
-def test_what_torch_admits_of_two_runs_that_differ_names_the_operation_that_determinism_refuses() -> None:
-    asked = replace(LIGHT, place=Place(Subject("eager"), Subject("inductor:graph")))  # calls its kernels by torch.ops
-    unset, plain = trial(body=UNPOOLED, task=asked), trial(task=asked)
-    assert determinism_note(unset.program, unset, asked.place.subject, Journal(None)) == (
-        "torch says: max_unpooling2d_forward_out does not have a deterministic implementation"
-    )
-    note = determinism_note(plain.program, plain, asked.place.subject, Journal(None))
-    assert note == "two runs are equal under torch.use_deterministic_algorithms"
-    assert not torch.are_deterministic_algorithms_enabled()
 
 
 @pytest.mark.gpu

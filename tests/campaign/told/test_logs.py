@@ -18,7 +18,7 @@ from fuzzer.campaign.told.logs import (
 )
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.language.pairs import LEAF
-from fuzzer.ledger.progress import PROGRESS_FILE, Point, read_pairs, read_points
+from fuzzer.ledger.progress import Point, read_pairs, read_points
 from tests.campaign.fakes import PROGRAM, TANH
 
 ROW = {"seconds": 61.5, "programs": 12, "new": {"wrong": 2}, "suspects": {"raises": 3}, "paused": ""}
@@ -86,13 +86,3 @@ def test_a_long_campaign_writes_ever_more_rarely_and_its_row_holds_few(tmp_path:
     rows = progress.rows()
     assert MOST_POINTS / 2 < len(rows) <= MOST_POINTS
     assert Point(**rows[-1]) == progress.points[-1]
-
-
-def test_a_line_that_was_cut_off_is_left_out_and_no_folder_is_no_progress(tmp_path: Path) -> None:
-    progress = Progress(tmp_path)
-    progress.note(10, Totals(), {})
-    with (tmp_path / PROGRESS_FILE).open("a") as out:
-        out.write('{"seconds": 2')
-    assert read_points(tmp_path) == progress.points
-    assert read_points(tmp_path / "none") == []
-    assert not read_pairs(tmp_path / "none")
