@@ -168,7 +168,7 @@ def test_the_counts_of_the_page_are_those_of_the_list() -> None:
     for count in (
         f"A list of {len(THREADS)} faults",
         f"**{len(said)} faults can be expressed.**",
-        f"**{partly} faults can be expressed in part.**",
+        f"**{partly} can be expressed in part.**",
         f"**{len(THREADS) - len(said) - partly} cannot.**",
         f"12,000 draws (torch 2.13.0, settings of the CPU) met {len(met)} of the {len(said)} triggers",
         f"{len(detected)} faults are detected: {on['2.11']} on 2.11, {on['2.13']} on 2.13, {on['2.15']} on 2.15; "
