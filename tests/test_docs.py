@@ -6,8 +6,10 @@ import ast
 import builtins
 import dis
 import importlib
+import json
 import random
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from types import CodeType
@@ -17,6 +19,7 @@ import click
 import pytest
 import torch
 from benches.__main__ import main as bench
+from click.testing import CliRunner
 
 from fuzzer.commands import main
 from fuzzer.generation.draft import Draft
@@ -214,7 +217,8 @@ def test_what_code_says_was_measured_is_named_where_it_says() -> None:
 @pytest.mark.parametrize("path", NAMING, ids=lambda path: path.stem)
 def test_the_tests_that_a_document_names_exist(path: Path) -> None:
     known = {found.name for found in (ROOT / "tests").rglob("*.py")}
-    for found in re.findall(r"tests/[\w/]+(?:\.py)?|\btest_\w+\.py", path.read_text()):
+    own = re.sub(r"https://\S+", "", path.read_text())  # not those of another project
+    for found in re.findall(r"tests/[\w/]+(?:\.py)?|\btest_\w+\.py", own):
         assert (ROOT / found).exists() or found in known, found
 
 
@@ -320,3 +324,50 @@ def test_a_seed_of_the_vjp_route_hands_on_a_broadcast_cotangent() -> None:
     programs = [parse(path.read_text()) for path in SEEDS]
     strides = [o.cotangent.stride for p in programs if p.route.name == "vjp" for o in p.outputs if o.cotangent]
     assert any(0 in stride for stride in strides)
+
+
+# ---------------------------------------------------------------- figures and tables of data
+
+
+def test_the_units_of_functions_are_the_largest_errors_that_the_table_of_libraries_states() -> None:
+    from fuzzer.rounding.kernels import KERNELS
+
+    text = (ROOT / "docs" / "rounding.md").read_text()
+    rows = [row for row in cells(section(text, "Units")) if row[0].startswith("`")]
+    assert len(rows) >= 24
+    for functions, *libraries in rows:
+        # CUDA counts from the correctly rounded result, which adds half a unit
+        errors = [[0.0 if at == "-" else float(at) for at in told.split(", ")] for told in libraries]
+        f32, f64 = (max(cuda + 0.5, *others) for cuda, *others in zip(*errors, strict=True))
+        for name in functions.split(", "):
+            assert KERNELS[name.strip("`")].units[:2] == (f64, f32), name  # type: ignore[index]
+
+
+CONF = runpy.run_path(str(ROOT / "docs" / "conf.py"))
+
+
+def test_the_marks_of_documents_are_those_that_have_a_table() -> None:
+    marks = [name for path in DOCUMENTS for name in re.findall(r"<!-- rows: (\w+) -->", path.read_text())]
+    assert sorted(marks) == sorted(CONF["ROWS"])
+
+
+def test_the_list_of_reported_faults_has_a_row_for_each() -> None:
+    threads = json.loads((ROOT / "corpus" / "reach" / "threads.json").read_text())
+    rows = [row for row in cells(CONF["reach"]()) if row[0].startswith("[#")]
+    assert [int(re.findall(r"\d+", row[0])[0]) for row in rows] == [thread["thread"] for thread in threads]
+
+
+def test_the_list_of_faults_is_that_of_the_command_and_every_fault_that_a_document_names_is_in_the_ledger() -> None:
+    ledger = str(ROOT / "findings.db")
+
+    def listed(*wanted: str) -> set[str]:
+        done = CliRunner().invoke(main, ["faults", "--db", ledger, "--json", *wanted])
+        return {fault["id"] for fault in json.loads(done.output)}
+
+    [newest] = re.findall(r"live on torch (\S+)", CONF["faults"]())
+    rows = {row[0].strip("`") for row in cells(CONF["faults"]()) if row[0].startswith("`")}
+    assert rows == listed("--state", "confirmed", "--lives-on", newest)
+    compared = (ROOT / "docs" / "compared.md").read_text()
+    assert f"{len(rows)} faults of torch {newest.removesuffix('.0')} are confirmed" in compared
+    named = {name: path for path in DOCUMENTS for name in re.findall(r"\bF[0-9a-f]{7}\b", path.read_text())}
+    assert not named.keys() - listed(), named

@@ -31,6 +31,9 @@ def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page
     assert "--until-plateau" in options
     python = (tmp_path / "docs" / "reference" / "python.html").read_text()
     assert 'id="backfuzz.check"' in python
+    reach, measurements = ((tmp_path / "docs" / f"{name}.html").read_text() for name in ("reach", "measurements"))
+    assert "pytorch/pytorch/issues/193279" in reach
+    assert "faults are confirmed, live on torch" in measurements
 
 
 @pytest.mark.parametrize("target", ["nowhere.md", "index.md#nowhere"])
