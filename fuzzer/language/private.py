@@ -45,7 +45,6 @@ in_transform, memory_of  torch._C._functorch.{peek_interpreter_stack, is_functor
 higher_order         torch._higher_order_ops.{cond, map, scan, while_loop}: control flow as operations
 is_fake              torch._subclasses.FakeTensor
 passes_accuracy_check torch._dynamo.utils.same (tried on 2.11.0 and 2.13.0)
-repro_inputs         torch._dynamo.debug_utils.InputReader: inputs of a repro of torch's minifier (2.11.0 and 2.13.0)
 """
 
 from __future__ import annotations
@@ -690,16 +689,6 @@ def in_memory(tensor: torch.Tensor) -> torch.Tensor:
 def negated(tensor: torch.Tensor) -> torch.Tensor:
     """A view of the tensor that reads it negated."""
     return torch._neg_view(tensor)
-
-
-def repro_inputs(load_args: Callable[[Any], None], folder: str | None) -> list[Any]:
-    """Fresh inputs of a repro that PyTorch's minifier wrote, from the folder where it stored them (else random)."""
-    from torch._dynamo.debug_utils import InputReader
-
-    torch.manual_seed(0)  # what is random is the same every time
-    reader = InputReader(save_dir=folder)
-    load_args(reader)
-    return reader.args
 
 
 def schema_parameters(function: Any) -> Iterator[list[str]]:

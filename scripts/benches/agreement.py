@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from benches.options import json_option
 from fuzzer.judgement.verdict import Finding
 from fuzzer.ledger.cause import Cause, cause_of, group
 from fuzzer.ledger.query import Wanted
@@ -118,9 +119,9 @@ def _as_suspect(finding: Finding, known: list[Known]) -> tuple[str | None, int]:
 
 @click.command("agreement")
 @click.option("--db", type=click.Path(path_type=Path), default=ROOT / "findings.db", help="The ledger.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def agreement_command(db: Path, as_json: bool) -> None:
-    """The faults that the rule makes of the ledger against those that a person made of it."""
+    """Do the faults that the rule makes of the ledger agree with those that a person made of it?"""
     figures = agreement(db)
     for line in [json.dumps(figures)] if as_json else [f"{name}: {value}" for name, value in figures.items()]:
         click.echo(line)

@@ -16,8 +16,9 @@ from typing import Any
 import click
 import torch
 
-from benches.calibrate import stream
+from benches.options import json_option, seed_option, workers_option
 from benches.reach import drawn_programs
+from benches.stream import stream
 from fuzzer.coverage.cells import Possible, cells, possible_cells
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.judgement.derivatives import own_rule
@@ -26,7 +27,6 @@ from fuzzer.judgement.trial import Trial
 from fuzzer.language.text import show
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.trial.pipeline import REFUSED, run_reference
-from fuzzer.workers.capacity import default_workers
 from fuzzer.workers.journal import journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
@@ -92,7 +92,7 @@ def measure_derivatives(task: Task, draws: int, workers: int) -> dict[str, Any]:
     started = time.perf_counter()
     batches = [range(first, min(first + _BATCH, draws)) for first in range(0, draws, _BATCH)]
     with Pool(workers, ["cpu"]) as pool:
-        reports = [r for _, r in stream(pool, try_eager, task, batches, None) if isinstance(r, Tried)]
+        reports = [r for _, r in stream(pool, try_eager, task, batches) if isinstance(r, Tried)]
     became: Counter[str] = Counter()
     for report in reports:
         became.update(report.became)
@@ -112,13 +112,13 @@ def measure_derivatives(task: Task, draws: int, workers: int) -> dict[str, Any]:
 
 
 @click.command("derivatives")
-@click.option("--draws", default=1000, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def derivatives_command(draws: int, seed: int, workers: int | None, as_json: bool) -> None:
-    """Eager on trial, by every op, dtype and layout: are its gradients derivatives of its forward?"""
-    figures = measure_derivatives(Task(seed=seed, cells=True), draws, workers or default_workers(["cpu"]))
+@click.option("--draws", default=1000, show_default=True, type=click.IntRange(1), help="How many programs to draw.")
+@seed_option
+@workers_option
+@json_option
+def derivatives_command(draws: int, seed: int, workers: int, as_json: bool) -> None:
+    """Are eager's gradients the derivatives of its forward, for every op, dtype and layout?"""
+    figures = measure_derivatives(Task(seed=seed, cells=True), draws, workers)
     if as_json:
         print(json.dumps(figures))
         return

@@ -77,7 +77,10 @@ def chosen(store: Store, ids: Sequence[str]) -> Iterator[Finding]:
 def diagnosis_command(
     ids: Sequence[str], db: Path, into: Path | None, device: str | None, workers: int, as_json: bool
 ) -> None:
-    """Diagnose anew the finding that stands for each fault, or those named: seconds, and which culprits change."""
+    """How long does a diagnosis take, and which culprits does it change?
+
+    Diagnosed is the finding that stands for each fault, or those named.
+    """
     if into is not None:
         shutil.copy(db, into)
     with open_store(db, create=False) as store:

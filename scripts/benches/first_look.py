@@ -12,11 +12,17 @@ import time
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import click
 import torch
 
-from benches.calibrate import stream
+from benches.options import json_option, print_figures, programs_option, seed_option, workers_option
+from benches.stream import stream
 from fuzzer.judgement.comparison import as_float64, outside_floor, spread, within_storage
-from fuzzer.judgement.trial import RAN, Trial
+from fuzzer.judgement.trial import RAN, Place, Trial, parse_subject
+from fuzzer.language.errors import UsageError
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.program import DIFFERENTIABLE
+from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.text import identify, parse
 from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK
 from fuzzer.trial import tasks as exploration
@@ -119,3 +125,52 @@ def first_look_summary(reports: list[Report]) -> dict[str, Any]:
         "programs_dismissed": len(wrong),
         "missed": [{"program": identify(parse(r.text)), "text": r.text, **vars(r.look)} for r in wrong[:_SHOWN]],
     }
+
+
+# ---------------------------------------------------------------- the command
+
+
+def _pair(text: str, device: str) -> Place:
+    """`A,B`: the reference side and the side on trial. Raises UsageError."""
+    sides = [parse_subject(side, device) for side in text.split(",")]
+    if len(sides) != 2 or sides[0].backend != "eager" or sides[0].threads > 1:
+        raise UsageError(f"--pair takes two sides, the first of them eager with one thread, not {text!r}")
+    return Place(*sides)
+
+
+def _dtypes(text: str) -> tuple[str, ...]:
+    """The dtypes of a list with commas. Raises UsageError."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in DIFFERENTIABLE:
+            raise UsageError(f"no dtype {name!r}; known are {', '.join(DIFFERENTIABLE)}")
+    return names
+
+
+@click.command("first-look")
+@programs_option(1000)
+@click.option("--minutes", default=None, type=click.FloatRange(min=0), help="Stop drawing after this time.")
+@click.option(
+    "--pair",
+    default="eager,eager",
+    show_default=True,
+    metavar="A,B",
+    help="Two sides, each backend, backend@device or backend@cpu/THREADS; the first is the reference: eager.",
+)
+@click.option("--dtypes", default="f32,f64,bf16,f16", show_default=True, help="Dtypes to draw from, with commas.")
+@click.option("--size", default=64, show_default=True, type=click.IntRange(1), help="The longest dimension.")
+@seed_option
+@click.option("--device", default="cpu", show_default=True, is_eager=True, help="The device of sides that name none.")
+@workers_option
+@json_option
+def first_look_command(
+    programs: int, minutes: float | None, pair: str, dtypes: str, size: int, seed: int, device: str, workers: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Does the cheap first look dismiss an error that the final look flags?
+
+    Errors around the floor are planted in every element of every tensor.
+    """
+    limits = Limits(max_size=size, max_numel=size**2, dtypes=_dtypes(dtypes))
+    task = Task(_pair(pair, device), seed, limits, routes=ANY_BACKEND)
+    print_figures(measure_first_look(task, programs, workers, minutes), as_json)

@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from benches import parts
+from benches.options import json_option, workers_option
 from benches.parts import LEVELS, PARTS, Row, rows_on
 from benches.stages import at_stage
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import FINDINGS
 from fuzzer.trial.tasks import examine
-from fuzzer.workers.capacity import default_workers
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
@@ -106,13 +106,14 @@ def _counts(found: Sequence[Heard]) -> dict[str, str]:
 
 
 @click.command("hearing")
-@click.option("--device", default="cpu", show_default=True, help="cpu or cuda; its code generator is a part.")
-@click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def hearing_command(device: str, workers: int | None, as_json: bool) -> None:
-    """What each stage hears of faults planted in every part of inductor."""
-    task = Task(Place(Subject("eager", device), Subject("inductor", device)))
-    found = measure_hearing(task, workers or default_workers([device]))
+@click.option(
+    "--device", default="cpu", show_default=True, is_eager=True, help="cpu or cuda; its code generator is a part."
+)
+@workers_option
+@json_option
+def hearing_command(device: str, workers: int, as_json: bool) -> None:
+    """Which stages detect the faults that are planted in each part of inductor, and which cannot?"""
+    found = measure_hearing(Task(Place(Subject("eager", device), Subject("inductor", device))), workers)
     if as_json:
         print(json.dumps(found))
         return

@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from benches.options import json_option
 from fuzzer.language.text import ParseError, parse, show
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.store import open_store
@@ -121,13 +122,19 @@ def hostile(inputs: int, ledgers: int, seed: int, db: Path) -> dict[str, Any]:
 
 
 @click.command("hostile")
-@click.option("--inputs", type=click.IntRange(0), default=100_000, show_default=True, help="Texts.")
-@click.option("--ledgers", type=click.IntRange(0), default=1000, show_default=True, help="Ledgers.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--db", type=click.Path(path_type=Path, exists=True), default=Path("findings.db"), show_default=True)
-@click.option("--json", "as_json", is_flag=True)
+@click.option("--inputs", type=click.IntRange(0), default=100_000, show_default=True, help="Texts to try.")
+@click.option("--ledgers", type=click.IntRange(0), default=1000, show_default=True, help="Ledgers to try.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Changes are drawn from this seed.")
+@click.option(
+    "--db",
+    type=click.Path(path_type=Path, exists=True),
+    default=Path("findings.db"),
+    show_default=True,
+    help="The ledger whose findings are damaged.",
+)
+@json_option
 def hostile_command(inputs: int, ledgers: int, seed: int, db: Path, as_json: bool) -> None:
-    """Parse changed programs and read flipped ledgers: what is not refused in one line?"""
+    """Which changed programs and flipped ledgers are not refused in one line within a second?"""
     told = hostile(inputs, ledgers, seed, db)
     if as_json:
         click.echo(json.dumps(told))

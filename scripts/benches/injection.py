@@ -341,12 +341,14 @@ def kill_parent(times: int, folder: Path, seed: int) -> Injected:
 
 
 @click.command("injection")
-@click.option("--only", multiple=True, type=click.Choice([*INJECTIONS]), help="These (repeatable). Default: all.")
-@click.option("--kills", type=click.IntRange(0), default=50, show_default=True, help="kill -9 of the campaign.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--only", multiple=True, type=click.Choice([*INJECTIONS]), help="One failure; repeatable. Default: all.")
+@click.option(
+    "--kills", type=click.IntRange(0), default=50, show_default=True, help="How often the campaign is killed (kill -9)."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="The moments of the kills are drawn from it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each.")
 def injection_command(only: tuple[str, ...], kills: int, seed: int, as_json: bool) -> None:
-    """Inject faults into a running campaign: what is lost, how soon do programs flow, what is left over?"""
+    """What does a campaign lose when a part of it fails, how soon do programs flow again, and what is left over?"""
     with tempfile.TemporaryDirectory(prefix="inj-") as folder:
         places = Path(folder) / "each", Path(folder) / "kills", Path(folder) / "full"
         for place in places:

@@ -1,20 +1,23 @@
 """`scripts/bench minimize`: how small, how soon. Every candidate is compiled and judged, as in a campaign.
 
 The faults are those of `planted`, each in a program of at least 20 nodes and made real in the worker; and those of the
-programs in corpus/starts, which torch has itself or plants. The minimizer knows nothing of any of them. Side by side,
-on the latter: PyTorch's own minifier (`minifier`).
+programs in corpus/starts, which torch has itself or plants. The minimizer knows nothing of any of them.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benches import minifier, planted
+import click
+
+from benches import planted
+from benches.options import common_options, print_figures, task_on
 from fuzzer.campaign.suspects.interestingness import CandidateCache, minimize_with, searches
 from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import FINDINGS, Finding, Verdict
@@ -26,9 +29,7 @@ from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 from minimizer.same import DETERMINISTIC, Shown
 
-_PROGRAMS = Path(__file__).parents[2] / "corpus" / "planted"
-
-
+_CORPUS = Path(__file__).parents[2] / "corpus"
 _PLACE = {"backend": "inductor", "against": "eager", "device": "cpu"}  # a GPU's reproducer moves its inputs
 
 
@@ -63,23 +64,17 @@ class Row:
     program: str
 
 
-def measure_minimizing(
-    task: Task, workers: int, names: list[str], say: Callable[[str], None], minifier_seconds: float = 0.0
-) -> dict[str, Any]:
-    """Reduce every fault, or those named, on this many workers. Raises NoMachine.
+def programs_in(folder: str, names: Collection[str] = ()) -> dict[str, Program]:
+    """The programs of a folder of the corpus by name; those of these names, where there are any."""
+    paths = sorted((_CORPUS / folder).glob("*.prog"))
+    return {path.stem: parse(path.read_text()) for path in paths if path.stem in names or not names}
 
-    With `minifier_seconds`, PyTorch's minifier has that long for each of the faults that need nothing planted.
-    """
-    starts = {name: program for name, program in minifier.starts().items() if name in names or not names}
-    planted_here = sorted(path.stem for path in _PROGRAMS.glob("*.prog") if path.stem in names or not names)
+
+def measure_minimizing(task: Task, workers: int, names: Collection[str], say: Callable[[str], None]) -> dict[str, Any]:
+    """Reduce every fault, or those named, on this many workers. Raises NoMachine."""
     with Pool(workers, [task.place.subject.device]) as pool:
-        rows = list(_reductions(replace(task, final=False), pool, planted_here, starts, say))
-    theirs = []
-    if minifier_seconds and starts:
-        for row in minifier.measure_minifier(starts, minifier_seconds, task.place.subject.device, workers):
-            say(f"minifier: {row}")
-            theirs.append(row)
-    figures: dict[str, Any] = {"rows": [asdict(row) for row in rows], "faults": len(rows), "minifier": theirs}
+        rows = list(_reductions(replace(task, final=False), pool, names, say))
+    figures: dict[str, Any] = {"rows": [asdict(row) for row in rows], "faults": len(rows)}
     if rows:
         figures |= {
             "median_nodes": statistics.median(row.nodes for row in rows),
@@ -99,11 +94,9 @@ def measure_minimizing(
     return figures
 
 
-def _reductions(
-    task: Task, pool: Pool, names: list[str], starts: Mapping[str, Program], say: Callable[[str], None]
-) -> Iterator[Row]:
-    cases = [(name, parse((_PROGRAMS / f"{name}.prog").read_text()), planted.examine_planted) for name in names]
-    cases += [(name, program, examine) for name, program in starts.items()]
+def _reductions(task: Task, pool: Pool, names: Collection[str], say: Callable[[str], None]) -> Iterator[Row]:
+    cases = [(name, program, planted.examine_planted) for name, program in programs_in("planted", names).items()]
+    cases += [(name, program, examine) for name, program in programs_in("starts", names).items()]
     for name, program, own_examine in cases:
         own = replace(task, canary=name) if own_examine is planted.examine_planted else task
         program = replace(program, comment=())
@@ -172,3 +165,19 @@ def _line(row: Row) -> str:
     size = f"{row.start} -> {row.nodes} nodes, {row.extent} elements, dims <= {row.largest}, {row.lines} lines"
     cost = f"{row.queries} + {row.proof} queries, {row.compiles} compiles, {row.seconds} + {row.proof_seconds} s"
     return f"{row.fault}: {size}; {cost}; {'minimal' if row.minimal else 'not minimal'}, {row.reproduced}/{RUNS}"
+
+
+@click.command("minimize")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    help="A program of corpus/planted or corpus/starts; repeatable. Default: all of them.",
+)
+@common_options
+def minimize_command(
+    faults: tuple[str, ...], workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
+    """How small do big programs with one fault each become, in how many compiles and seconds?"""
+    task = replace(task_on(device, backend, seed), routes=Task.routes)
+    print_figures(measure_minimizing(task, workers, faults, partial(click.echo, err=as_json)), as_json)

@@ -73,17 +73,27 @@ def photograph_report(db: Path, png: Path) -> None:
 
 
 @click.command("pictures")
-@click.option("--minutes", default="3", show_default=True, help="Of the campaign.")
-@click.option("--seed", default="1", show_default=True)
-@click.option("--device", default="cpu", show_default=True)
-@click.option("--backend", default="inductor", show_default=True)
-@click.option("--workers", default="2", show_default=True)
-@click.option("--db", type=click.Path(path_type=Path, exists=True), default=Path("findings.db"), show_default=True)
+@click.option("--minutes", default="3", show_default=True, help="How long the campaign runs.")
+@click.option("--seed", default="1", show_default=True, help="The seed of the campaign.")
+@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
+@click.option("--backend", default="inductor", show_default=True, help="The backend on trial.")
+@click.option("--workers", default="2", show_default=True, help="Processes.")
 @click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("docs/pictures"), show_default=True
+    "--db",
+    type=click.Path(path_type=Path, exists=True),
+    default=Path("findings.db"),
+    show_default=True,
+    help="The ledger of the report; the campaign knows its faults.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("docs/pictures"),
+    show_default=True,
+    help="The folder for campaign.svg and report.png.",
 )
 def pictures_command(minutes: str, seed: str, device: str, backend: str, workers: str, db: Path, out: Path) -> None:
-    """Draw campaign.svg and report.png anew."""
+    """How do a running campaign and a report look? Draws campaign.svg and report.png anew; needs Chromium."""
     out.mkdir(parents=True, exist_ok=True)
     out = out.resolve()
     photograph_report(db, out / "report.png")

@@ -16,9 +16,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import click
+
+from benches.options import common_options, print_figures, programs_option, task_on
 from fuzzer.campaign.loop import in_flight
 from fuzzer.language.private import compile_phases
 from fuzzer.language.program import Attributes
+from fuzzer.language.settings import UnknownSetting, parse_assignment
 from fuzzer.trial import exercise, pipeline
 from fuzzer.trial import tasks as explore
 from fuzzer.workers.messages import Report, Task
@@ -198,3 +202,18 @@ def profile_summary(reports: list[Report], own: float) -> dict[str, Any]:
         "phases": {name: round(seconds / ran, 5) for name, seconds in rows.items()},
         "shares": {name: round(seconds / total, 4) for name, seconds in rows.items()},
     }
+
+
+@click.command("profile")
+@programs_option(60)
+@click.option("--beside", default="", metavar="KEY=VALUE", help="The same programs again under this setting.")
+@common_options
+def profile_command(
+    programs: int, beside: str, workers: int, seed: int, device: str, backend: str, as_json: bool
+) -> None:
+    """Where does a program's CPU time go, by phase, from drawing it to the report?"""
+    try:
+        other = (parse_assignment(beside),) if beside else ()
+    except UnknownSetting as error:
+        raise click.BadParameter(str(error)) from None
+    print_figures(measure_profile(task_on(device, backend, seed), programs, workers, other), as_json)

@@ -12,17 +12,17 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benches.calibrate import stream
+from benches.options import json_option, seed_option, task_on
+from benches.stream import stream
 from benches.triggers import TRIGGERS, triggered
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.program import Program
-from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.trial.draw import draw_program
 from fuzzer.trial.pipeline import REFUSED
 from fuzzer.trial.verify import examine_all
@@ -76,10 +76,10 @@ def measure_reach(task: Task, draws: int, workers: int) -> dict[str, Any]:
     started = time.perf_counter()
     batches = [range(first, min(first + _BATCH, draws)) for first in range(0, draws, _BATCH)]
     with Pool(workers, ["cpu"]) as pool:
-        reports = stream(pool, tally, task, batches, None)
+        reports = stream(pool, tally, task, batches)
         # a draw in which the process died takes its batch with it: the others are drawn again, each alone
         alone = [range(n, n + 1) for batch, report in reports if not isinstance(report, Tally) for n in batch]
-        reports += stream(pool, tally, task, alone, None)
+        reports += stream(pool, tally, task, alone)
     found = [report for _, report in reports if isinstance(report, Tally)]
     told = {"died": sum(not isinstance(report, Tally) and len(batch) == 1 for batch, report in reports)}
     return reach_summary(found, draws) | told | {"seconds": round(time.perf_counter() - started, 1)}
@@ -134,21 +134,20 @@ def _table(figures: dict[str, Any]) -> list[str]:
 
 
 @click.command("reach")
-@click.option("--draws", default=SOON, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--draws", default=SOON, show_default=True, type=click.IntRange(1), help="How many programs to draw.")
 @click.option("--hear", "heard", is_flag=True, help="Instead: run each program of corpus/reach on this torch.")
 @click.option("--only", multiple=True, type=int, metavar="NUMBER", help="With --hear: the programs of these threads.")
-@click.option("--seed", default=0, show_default=True)
+@seed_option
 @click.option("--device", default="cpu", show_default=True, help="cpu or cuda: whose settings are drawn.")
 @click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option
 def reach_command(
     draws: int, heard: bool, only: tuple[int, ...], seed: int, device: str, workers: int | None, as_json: bool
 ) -> None:
-    """Draws until a program could show each reported fault of docs/reach.md; nothing is compiled."""
+    """After how many draws does a program come that could show each reported fault of docs/reach.md?
+
+    Nothing is compiled, unless with --hear.
+    """
     many = workers or default_workers([device if heard else "cpu"])
-    if heard:
-        figures = hear(device, many, only)
-    else:
-        place = Place(Subject("eager", device), Subject("inductor", device))
-        figures = measure_reach(replace(Task(place, seed), routes=ANY_BACKEND), draws, many)
+    figures = hear(device, many, only) if heard else measure_reach(task_on(device, seed=seed), draws, many)
     print(json.dumps(figures) if as_json else "\n".join(_table(figures)))

@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from benches.options import backend_option, device_option, json_option, seed_option
 from benches.throughput import Pace, Side
 from fuzzer.campaign.schedule import BySeed
 from fuzzer.judgement.trial import Place, Subject
@@ -130,20 +131,24 @@ def _numbers(context: click.Context, option: click.Parameter, text: str) -> tupl
 
 @click.command("scale")
 @click.option("--units", default="1,2", show_default=True, callback=_numbers, help="GPUs, or cores, with commas.")
-@click.option("--cores", "each", type=click.IntRange(1), default=1, show_default=True, help="Of a unit.")
+@click.option("--cores", "each", type=click.IntRange(1), default=1, show_default=True, help="Cores of a unit.")
 @click.option("--executors", default=f"{LOCAL},{RAY}", show_default=True, help="local, ray or both, with commas.")
-@click.option("--programs", type=click.IntRange(1), default=60, show_default=True, help="Of each unit in a round.")
-@click.option("--rounds", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--warm", type=click.IntRange(0), default=4, show_default=True, help="Of each worker, uncounted.")
-@click.option("--seed", default=0, show_default=True)
-@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
-@click.option("--backend", default="inductor", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option(
+    "--programs", type=click.IntRange(1), default=60, show_default=True, help="Programs of each unit in a round."
+)
+@click.option("--rounds", type=click.IntRange(1), default=4, show_default=True, help="How often the arms take turns.")
+@click.option(
+    "--warm", type=click.IntRange(0), default=4, show_default=True, help="Programs of each worker that do not count."
+)
+@seed_option
+@device_option
+@backend_option
+@json_option
 def scale_command(
     units: tuple[int, ...], each: int, executors: str, programs: int, rounds: int, warm: int, seed: int, device: str,
     backend: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Programs a second on 1, 2, 4 GPUs (or cores) of this machine, with local workers and on Ray."""
+    """How many programs a second do 1, 2, 4 GPUs (or cores) of this machine run, with local workers and on Ray?"""
     names = tuple(executors.split(","))
     if not set(names) <= {LOCAL, RAY}:
         raise UsageError(f"--executors takes {LOCAL} and {RAY}, not {executors!r}")

@@ -16,9 +16,11 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any
 
+import click
 import torch
 
 from benches.bound import Bounds
+from benches.options import common_options, print_figures, programs_option, task_on
 from benches.smallest import Smallest, smallest, table
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.oracles import verdicts
@@ -253,3 +255,12 @@ def _share(counted: list[Corruption]) -> dict[str, Any]:
     flagged = sum(bool(c.flagged) for c in counted)
     share = round(flagged / len(counted), 4) if counted else None
     return {"exceeding": len(counted), "flagged": flagged, "share": share}
+
+
+@click.command("sensitivity")
+@programs_option(1000)
+@common_options
+def sensitivity_command(programs: int, workers: int, seed: int, device: str, backend: str, as_json: bool) -> None:
+    """How many corrupted gradients beyond rounding do the oracles flag, and how small may an error be?"""
+    task = dataclasses.replace(task_on(device, backend, seed), routes=Task.routes)  # by autograd alone
+    print_figures(measure_sensitivity(task, programs, workers), as_json)

@@ -22,15 +22,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 import psutil
 
+from benches.options import common_options, print_figures, task_on
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.plan import Plan, corpus_environment
+from fuzzer.campaign.plan import STAGED, Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeedWithCorpus
+from fuzzer.coverage.lines import recorded_share
 from fuzzer.trial.batch import usual_batch
 from fuzzer.workers.capacity import cores
 from fuzzer.workers.messages import Task
@@ -309,3 +313,27 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_rounded, value))
     return value if isinstance(value, bool) else round(value, 4) if math.isfinite(value) else None
+
+
+@click.command("slopes")
+@click.option(
+    "--minutes",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long the campaign runs.",
+)
+@click.option("--db", type=click.Path(path_type=Path), help="Keep the findings in this ledger.")
+@click.option("--known", multiple=True, type=click.Path(path_type=Path), help="Another ledger, whose faults are known.")
+@common_options
+def slopes_command(
+    minutes: float, db: Path | None, known: tuple[Path, ...], workers: int, seed: int, device: str, backend: str,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Do the memory, open files, disk or CPU seconds a program of a campaign grow while it runs?
+
+    Each is told as it would be after 14 days; and the shares of the CPU that exploring, triage and nothing had.
+    """
+    staged = STAGED if backend == "inductor" else 0.0
+    task = replace(task_on(device, backend, seed), staged=staged, lines=recorded_share())
+    print_figures(measure_slopes(task, workers, minutes, partial(click.echo, err=True), db, known), as_json)

@@ -13,10 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benches.calibrate import stream
+import click
+
+from benches.options import device_option, json_option, print_figures, seed_option, task_on, workers_option
+from benches.stream import stream
 from fuzzer.judgement.trial import Place, Trial
 from fuzzer.judgement.verdict import FINDINGS, follows
 from fuzzer.language.text import parse
@@ -104,7 +108,7 @@ def measure_stages(
     started, names = time.perf_counter(), [*chosen, *([FULL] if full != NONE else [])]
     stored = _stored(db) if db is not None else {}
     with Pool(workers, task.place.devices) as pool:
-        stream(pool, run_fresh, at_stage(task, names[0]), range(2 * workers), None)  # first compiles are another matter
+        stream(pool, run_fresh, at_stage(task, names[0]), range(2 * workers))  # first compiles are another matter
         fresh = _rows(pool, run_fresh, task, {str(n): n for n in range(programs)}, names, say, full == SHOWN)
         known = _rows(pool, run_stored, task, stored, names, say, full == SHOWN)
     return figures(fresh, known, names) | {
@@ -135,7 +139,7 @@ def _rows(
         asked = list(given)
         if name == FULL and only_shown:
             asked = [what for what in given if any(r.verdict in FINDINGS for r in found[what].values())]
-        reports = stream(pool, function, at_stage(task, name), [given[what] for what in asked], None)
+        reports = stream(pool, function, at_stage(task, name), [given[what] for what in asked])
         for what, (_, report) in zip(asked, reports, strict=True):
             found[what][name] = report
         say(f"{name}: {dict(Counter(report.verdict for _, report in reports))}")
@@ -209,3 +213,40 @@ def _told(report: Report) -> dict[str, Any]:
         "built": report.built,
         "text": report.text,
     }
+
+
+@click.command("stages")
+@click.option(
+    "--programs", default=200, show_default=True, type=click.IntRange(0), help="How many fresh programs to draw."
+)
+@click.option("--findings/--no-findings", default=True, help="Run the ledger's findings too.")
+@click.option(
+    "--stage",
+    "chosen",
+    multiple=True,
+    type=click.Choice(list(STAGES)),
+    help="A stage; repeatable. Default: all stages.",
+)
+@click.option(
+    "--full",
+    type=click.Choice([ALL, SHOWN, NONE]),
+    default=ALL,
+    show_default=True,
+    help="Which programs are compiled in full too, to tell what a stage should show: all; those that a stage shows "
+    "as a finding, which tells false alarms alone; none.",
+)
+@seed_option
+@device_option
+@workers_option
+@json_option
+def stages_command(
+    programs: int, findings: bool, chosen: tuple[str, ...], full: str, seed: int, device: str, workers: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """What does each stage of the compiler cost, and which findings of the full compile does it show?
+
+    Fresh programs and stored findings run at every stage.
+    """
+    ledger = Path(__file__).parents[2] / "findings.db" if findings else None
+    task, say = task_on(device, seed=seed), partial(click.echo, err=True)
+    print_figures(measure_stages(task, programs, ledger, full, workers, say, chosen or tuple(STAGES)), as_json)

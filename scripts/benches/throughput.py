@@ -23,12 +23,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import Any
 
+import click
+
 from benches import bare
+from benches.options import common_options, print_figures, programs_option, task_on
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.loop import in_flight
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule
@@ -292,3 +296,25 @@ def measure_throughput(
         "backend": task.place.subject.backend,
         "seconds": round(time.monotonic() - started, 1),
     }
+
+
+@click.command("throughput")
+@programs_option(60)
+@click.option("--rounds", default=4, show_default=True, type=click.IntRange(1), help="How often the arms take turns.")
+@click.option(
+    "--warm", default=2, show_default=True, type=click.IntRange(1), help="Programs a process before anything counts."
+)
+@click.option("--alone", is_flag=True, help="Only the campaign as shipped, in half the time.")
+@common_options
+def throughput_command(
+    programs: int, rounds: int, warm: int, alone: bool, workers: int, seed: int, device: str, backend: str,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """How many programs a second does a campaign run, against a bare loop of compiles and backwards?
+
+    The campaign runs as shipped and unguided. The CPU seconds of a program are told too.
+    """
+    arms = (SHIPPED_ARM,) if alone else (SHIPPED_ARM, UNGUIDED_ARM)
+    say = partial(click.echo, err=True)
+    figures = measure_throughput(task_on(device, backend, seed), programs, workers, rounds, warm, say, arms)
+    print_figures(figures, as_json)

@@ -268,14 +268,6 @@ def test_the_bare_loop_gets_what_a_campaign_lost_but_not_what_was_never_drawn() 
     assert list(map(throughput._ran, reports)) == [True, False, False, False]
 
 
-def test_one_arm_alone_has_no_figures_of_another() -> None:
-    figures = throughput.measure_throughput(
-        replace(EAGER, seed=3), 4, 1, 1, 1, lambda line: None, (throughput.SHIPPED_ARM,)
-    )
-    assert figures["drawn"] == 4
-    assert "unguided" not in figures
-
-
 def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:
     told: list[str] = []
     task = replace(EAGER, routes=("autograd", "vjp"), seed=2)

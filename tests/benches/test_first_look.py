@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
 import torch
+from benches import first_look
 from benches.__main__ import main
 from benches.first_look import Look, Looked, compared, first_look_summary, look_at_planted, looked
 from click.testing import CliRunner
 
 from fuzzer.judgement.comparison import spread
 from fuzzer.judgement.trial import Place, Subject
+from fuzzer.language.errors import UsageError
 from fuzzer.language.text import parse
 from fuzzer.rounding.floors import FIRST_LOOK
 from fuzzer.trial.pipeline import report_program, run_both
 from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Report, Task
+from tests.benches.here import Here
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")))
 KINKS = """
@@ -69,9 +73,22 @@ def test_the_summary_adds_up_and_shows_what_was_dismissed() -> None:
     assert [row["text"] for row in figures["missed"]] == [KINKS]
 
 
-def test_the_command_dismisses_nothing() -> None:
+def test_the_command_dismisses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_look, "Pool", Here)
     done = CliRunner().invoke(main, ["first-look", "--programs", "3", "--workers", "1", "--seed", "7", "--json"])
     figures = json.loads(done.output.splitlines()[-1])
     assert figures["programs"] > 0
     assert figures["flagged_by_final"] > 0
     assert figures["dismissed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        *(("--pair", pair) for pair in ("eager", "inductor,eager", "eager@cpu/2,eager", "eager,eager@tpu")),
+        ("--dtypes", "bf16,f8"),
+    ],
+)
+def test_a_pair_is_two_sides_of_which_the_first_records_and_a_dtype_has_gradients(option: str, text: str) -> None:
+    with pytest.raises(UsageError):
+        CliRunner().invoke(main, ["first-look", option, text], catch_exceptions=False)

@@ -43,5 +43,5 @@ def test_a_campaign_loses_nothing_whatever_befalls_it(tmp_path: Path) -> None:
     assert found[3].note == "1 line(s)"
     if can_mount(tmp_path / "full"):
         found.append(fill_disk(tmp_path / "full"))
-    found.append(kill_parent(2, tmp_path / "kills", 0))
+    found.append(kill_parent(1, tmp_path / "kills", 0))
     assert {(row.lost_findings, row.lost_suspects, row.left_over) for row in found} == {(0, 0, 0)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from fuzzer.workers.messages import Task
 from tests.benches.test_rare import QUICK, text_of
 
 BOTH_GRAPHS = (("functorch.force_non_lazy_backward_lowering", True), ("inductor.force_disable_caches", True))
+UNBUILDABLE = "mask_of_indices_for_doubles"
 PLACE = Place(Subject("eager"), Subject("inductor"))
 
 
@@ -66,3 +68,15 @@ def test_programs_whose_code_is_built_together_say_which_acted() -> None:
     together = examine_batch(Task(place=PLACE, canary=ALL), [text_of(name) for name in names])
     assert [(report.verdict, report.fired) for report in together] == [("wrong", (name,)) for name in names]
     assert all("build" in report.seconds and report.seconds["build"] > 0 for report in together)
+
+
+@pytest.mark.slow
+def test_a_fault_turns_its_program_wrong_and_without_it_the_program_agrees() -> None:
+    """Their code is built together, but for one whose code cannot be built."""
+    names = [name for name in CODE if name != UNBUILDABLE]
+    texts, task = [text_of(name) for name in names], Task(place=PLACE)
+    together = examine_batch(replace(task, canary=ALL), texts)
+    assert [(report.verdict, report.fired) for report in together] == [("wrong", (name,)) for name in names]
+    assert [report.verdict for report in examine_batch(task, [*texts, text_of(UNBUILDABLE)])] == ["agree"] * len(CODE)
+    alone = examine(replace(task, canary=ALL), text_of(UNBUILDABLE))
+    assert (alone.verdict, alone.fired) == ("raises", (UNBUILDABLE,))

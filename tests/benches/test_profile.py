@@ -10,6 +10,7 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
+from tests.benches.here import Here
 
 EAGER = Task(Place(Subject("eager"), Subject("eager")), seed=1, routes=("autograd", "vjp"))
 
@@ -52,7 +53,8 @@ def test_functions_are_as_they_were_when_the_bench_is_done() -> None:
     assert {phase for _, _, phase in OURS} | set(profile.TOLD.values()) <= set(PHASES)
 
 
-def test_every_phase_of_ours_is_seen_where_nothing_compiles() -> None:
+def test_every_phase_of_ours_is_seen_where_nothing_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "Pool", Here)
     figures = profile.measure_profile(EAGER, 4, 1)
     assert figures["programs"] == 4
     ours = ("generation", "trace", "features", "eager", "run", "oracles", "main")
@@ -62,7 +64,8 @@ def test_every_phase_of_ours_is_seen_where_nothing_compiles() -> None:
     assert figures["cpu_seconds_per_program"] == pytest.approx(sum(figures["phases"].values()), rel=0.01)
 
 
-def test_the_same_programs_are_measured_again_under_another_setting() -> None:
+def test_the_same_programs_are_measured_again_under_another_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "Pool", Here)
     figures = profile.measure_profile(EAGER, 3, 1, (("functorch.cse", False),))
     assert figures["beside"]["settings"] == {"functorch.cse": False}
     assert figures["beside"]["programs"] == figures["programs"] == 3

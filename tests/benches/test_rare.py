@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,10 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import private
 from fuzzer.language.text import parse, show
 from fuzzer.trial.tasks import examine
-from fuzzer.workers.messages import Report, Task
-from fuzzer.workers.pool import Pool
+from fuzzer.workers.messages import Task
 
 CORPUS = Path(__file__).parents[2] / "corpus" / "rare"
 QUICK = "tanh_of_a_broadcast_gradient"  # compiled in the quick tests, for all
-UNBUILDABLE = ("mask_of_indices_for_doubles",)
 # A GPU's graphs hold no bmm of one matrix: inductor's joint pass makes an mm of it (torch 2.11).
 UNREACHED_ON_GPU = ("product_of_one_matrix_in_float64",)
 
@@ -64,7 +61,7 @@ def test_all_are_planted_at_once_and_taken_out_again() -> None:
 
 
 def test_a_run_says_which_of_all_planted_faults_acted() -> None:
-    place = Place(Subject("eager", "cpu"), Subject("inductor", "cpu"))
+    place = Place(Subject("eager", "cpu"), Subject("inductor", "cpu")).at("ir")
     report = examine(Task(place=place, canary=ALL), text_of(QUICK))
     assert (report.verdict, report.fired) == ("wrong", (QUICK,))
     assert examine(Task(place=place, fresh=True), text_of(QUICK)).fired == ()
@@ -108,36 +105,19 @@ def test_arguments_of_lowerings_change_only_where_they_are_to() -> None:
     assert one_step_back(a, b, 0, 1, 8, 1) is None
 
 
-@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def found(request: pytest.FixtureRequest) -> Iterator[dict[tuple[str, str], Report]]:
-    """Every program with all faults planted, and with none."""
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    task = Task(place=Place(Subject("eager", request.param), Subject("inductor", request.param)), fresh=True)
-    with Pool(2, [request.param]) as pool:
-        asked = {
-            (name, canary): pool.submit(examine, replace(task, canary=canary), text_of(name))
-            for name in (PLANTS if request.param == "cpu" else RARE.keys() - UNREACHED_ON_GPU)
-            for canary in (ALL, "")
-        }
-        yield {key: pool.result(future, task) for key, future in asked.items()}
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # the first waits for all
-@pytest.mark.parametrize("name", PLANTS)
-def test_a_fault_turns_its_program_wrong_and_no_other_acts(name: str, found: dict[tuple[str, str], Report]) -> None:
-    if (name, ALL) not in found:
-        pytest.skip("it cannot act on this device")
-    shown = "raises" if name in UNBUILDABLE else "wrong"
-    assert (found[name, ALL].verdict, found[name, ALL].fired) == (shown, (name,))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", PLANTS)
-def test_without_the_fault_its_program_agrees(name: str, found: dict[tuple[str, str], Report]) -> None:
-    if (name, "") not in found:
-        pytest.skip("it cannot act on this device")
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("name", RARE)
+def test_a_fault_turns_its_program_wrong_no_other_acts_and_without_it_the_program_agrees(
+    name: str, device: str
+) -> None:
+    """On the CPU before code is built, where each of them acts already."""
+    if device == "cuda" and (not torch.cuda.is_available() or name in UNREACHED_ON_GPU):
+        pytest.skip("no CUDA device, or the fault cannot act there")
+    place = Place(Subject("eager", device), Subject("inductor", device))
+    task = Task(place=place.at("ir") if device == "cpu" else place, fresh=True)
+    planted_, benign = (examine(replace(task, canary=canary), text_of(name)) for canary in (ALL, ""))
+    assert (planted_.verdict, planted_.fired) == ("wrong", (name,))
     own = has_slice_scatter() and name in ("layout_of_select_scatter", "layout_of_diagonal_scatter")
-    assert found[name, ""].verdict == ("wrong" if own else "agree"), found[name, ""].rejected  # torch's own fault
+    assert benign.verdict == ("wrong" if own else "agree"), benign.rejected  # torch's own fault
+    assert planted_.stage == benign.stage == task.place.subject.stage

@@ -46,7 +46,7 @@ def test_more_units_than_the_machine_has_are_refused(monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_it_measures_on_cores_in_processes_of_their_own() -> None:
     """On programs that compile in no time, with local workers alone."""
-    arguments = "--units 1 --programs 4 --rounds 2 --warm 1 --backend aot_eager --executors local --json".split()
+    arguments = "--units 1 --programs 2 --rounds 1 --warm 1 --backend aot_eager --executors local --json".split()
     done = CliRunner().invoke(main, ["scale", *arguments], catch_exceptions=False)
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["workers"] == {"1": 1}

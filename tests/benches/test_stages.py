@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.workers.messages import Report, Task
+from tests.benches.here import Here
 
 WRONG = Verdict(Signature("gradients_agree", "wrong", "backward", "scattered"), "x0.grad[2]: compiled 0, eager 1")
 OTHER = Verdict(Signature("gradients_agree", "wrong", "backward", "all zero"), "x0.grad[2]: compiled 0, eager 1")
@@ -75,11 +76,12 @@ def test_what_only_a_stage_shows_is_an_alarm() -> None:
     assert (found["fresh_shown"], found["fresh_lost"]) == (2, {"ir": ["5"]})
 
 
-def test_the_command_runs_fresh_programs_at_every_stage() -> None:
-    given = ["stages", "--programs", "2", "--no-findings", "--full", "none", "--workers", "1", "--json"]
+def test_the_command_runs_fresh_programs_at_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "Pool", Here)
+    given = ["stages", "--programs", "1", "--no-findings", "--full", "none", "--workers", "1", "--json"]
     done = CliRunner().invoke(main, given)
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["programs"] == 2
+    assert found["programs"] == 1
     assert list(found["stages"]) == ["graph", "ir"]
     assert all(stage["milliseconds"] > 0 for stage in found["stages"].values())
 
@@ -87,7 +89,7 @@ def test_the_command_runs_fresh_programs_at_every_stage() -> None:
 def test_only_what_a_stage_shows_is_compiled_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int]] = []
 
-    def stream(pool: Any, function: Any, task: Task, items: Iterable[Any], minutes: None) -> list[tuple[Any, Report]]:
+    def stream(pool: Any, function: Any, task: Task, items: Iterable[Any]) -> list[tuple[Any, Report]]:
         backend = task.place.subject.backend
         numbers = list(items)
         asked.extend((backend, number) for number in numbers)

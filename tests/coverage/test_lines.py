@@ -117,7 +117,7 @@ def test_threads_that_python_did_not_start_are_seen(run: Any) -> None:
 @pytest.mark.skipif(not MONITORED, reason="sys.monitoring came with Python 3.12")
 def test_the_interpreter_is_not_asked_again_for_what_it_told(run: Any) -> None:
     found = run(
-        "from fuzzer.execution import lines\n"
+        "from fuzzer.coverage import lines\n"
         "told(lambda: ir.lower(1))\n"
         "asked, before = [], lines._monitor().line\n"
         "def line(code, number):\n    asked.append(code.co_filename); return before(code, number)\n"

@@ -18,7 +18,7 @@ from fuzzer.language.ops.spec import Limits
 from fuzzer.language.private import output_code, replaced_decomposition, replaced_lowering
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.stages import elementwise, in_force
-from fuzzer.trial.observe import observe
+from fuzzer.trial import observe
 from fuzzer.workers.messages import Task
 from tests.drawn import LEAST, drawn
 from tests.stages.bodies import GRAPH, IR, agrees, examined, found_faulty

@@ -9,7 +9,7 @@ import backfuzz
 from fuzzer.language.errors import UsageError
 from fuzzer.language.interpret import materialise
 from fuzzer.language.text import parse
-from fuzzer.trial.check import check as module
+from fuzzer.trial import check as module
 from tests.commands.calls import PLANTED, RELU
 
 BACKEND = "aot_eager"

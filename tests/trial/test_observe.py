@@ -15,8 +15,18 @@ from fuzzer.judgement.trial import RAISED, RAN, Place, Subject
 from fuzzer.language.private import replaced_decomposition
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.text import parse
-from fuzzer.trial.observe import observe
+from fuzzer.trial import observe
+from fuzzer.trial.pipeline import report_program
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 from tests.workers.light import BODY, LIGHT, trial
+
+OVERLAPPING = """program(1)
+route("autograd")
+x0 = leaf(f32[64, 4096], stride=(0, 1), seed=1)
+v0 = neg(x0)
+backward(v0, cotangent(f32[64, 4096], stride=(0, 0), values="ones"))
+"""
 
 
 @pytest.mark.parametrize("route", ANY_BACKEND)
@@ -142,3 +152,15 @@ x0 = leaf(f32[3])
 v0 = sin(x0)
 backward(v0, cotangent(f32[3]))
 """
+
+
+def test_a_side_may_have_threads_of_its_own() -> None:
+    before = torch.get_num_threads()
+    with observe.thread_count(Subject("eager", threads=3)):
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == before
+
+
+def test_threads_do_not_race_for_a_leaf_whose_elements_overlap() -> None:
+    task = Task(Place(Subject("eager"), Subject("eager", threads=4)))
+    assert report_program(parse(OVERLAPPING), task, Journal(None)).verdict == "agree"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.trial import verify as verification
 from fuzzer.trial.verify import RUNS, examine_all, matching, verify
-from fuzzer.trial.verify import verify as verification
 from fuzzer.workers.messages import Report, Task
 
 WRONG = Signature("gradients_agree", "wrong", "backward", "scattered")

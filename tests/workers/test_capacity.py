@@ -9,7 +9,7 @@ from typing import Any
 import click
 import psutil
 import pytest
-from benches.__main__ import _options
+from benches.options import common_options
 from click.testing import CliRunner
 
 from fuzzer.workers import capacity
@@ -68,7 +68,7 @@ def test_a_bench_takes_the_default_of_its_device(machine: Any, given: list[str],
     machine(3, 99, 99)
 
     @click.command()
-    @_options
+    @common_options
     def asked(workers: int, **rest: Any) -> None:
         click.echo(workers)
 

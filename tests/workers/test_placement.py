@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from fuzzer.workers import placement as placements
-from fuzzer.workers import placement as placing
 from fuzzer.workers.accelerator import DeviceState
 from fuzzer.workers.interface import Stopped
 from fuzzer.workers.placement import Answering, Placement, answers, placement
@@ -109,7 +108,7 @@ def test_without_any_device_that_answers_there_is_no_use_in_going_on() -> None:
 def test_a_device_is_asked_in_a_process_of_its_own_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers("cpu", 0)
     assert not answers("meta", 0), "it computes nothing"
-    monkeypatch.setattr(placing, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(placements, "ASK_SECONDS", 0.01)
     assert not answers("cpu", 0)
 
 
