@@ -23,8 +23,7 @@ from fuzzer.campaign.loop import in_flight
 from fuzzer.language.private import compile_phases
 from fuzzer.language.program import Attributes
 from fuzzer.language.settings import UnknownSetting, parse_assignment
-from fuzzer.trial import exercise, pipeline
-from fuzzer.trial import tasks as explore
+from fuzzer.trial import draw, exercise, pipeline, tasks
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
@@ -60,9 +59,9 @@ TOLD = {
 }
 # Ours: the module in whose name the function is called, the function, the phase.
 OURS = (
-    (explore, "draw_program", "generation"),
-    (explore, "record_reference", "trace"),
-    (explore, "is_detectable", "oracles"),
+    (draw, "draw_program", "generation"),
+    (draw, "record_reference", "trace"),
+    (draw, "is_detectable", "oracles"),
     (exercise, "as_compiled", "trace"),
     (exercise, "trace_words", "features"),
     (pipeline, "feature_ids", "features"),
@@ -148,7 +147,7 @@ def _timed(task: Task, index: int) -> Report:
     if _ended is not None:
         watch.seconds["messages"] = sum(watch.last) - sum(_ended)
     with timing(watch):
-        found = explore.explore(task, index)
+        found = tasks.explore(task, index)
     watch.leave()
     _ended = watch.last
     return Timed(**vars(found), phases=dict(watch.seconds))
