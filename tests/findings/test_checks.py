@@ -12,7 +12,7 @@ from fuzzer.judgement.verdict import Signature
 from tests.findings.found import REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
 
-# text, class, exit code, words in its output. Every emitted script runs in a fresh process.
+# text, class, exit code, words in its output. Every script runs in a process of its own.
 RUNS = {
     "planted": (RELU, "wrong", 1, "x0.grad: 1 of 3"),
     "benign twin": (RELU.replace("accuracy", ""), "wrong", 0, "x0.grad: 0 of 3"),
@@ -39,7 +39,7 @@ RUNS = {
 def test_the_exit_code_says_whether_the_fault_is_there(case: str, tmp_path: Path) -> None:
     program, verdict, code, words = RUNS[case]
     program = program.replace('_ONLY": ""', '_ONLY": None')
-    done = run(tmp_path, repro(finding(program, verdict)), fresh=True)
+    done = run(tmp_path, repro(finding(program, verdict)))
     assert done.returncode == code, done.stdout + done.stderr
     assert words in done.stdout
 
