@@ -9,7 +9,7 @@ import pytest
 
 from fuzzer.findings.script import repro
 from fuzzer.judgement.verdict import Signature
-from tests.findings.found import REGIONS, RELU, TWO_OPS, WORST, finding
+from tests.findings.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
 
 # text, class, exit code, words in its output. Every script runs in a process of its own.
@@ -30,6 +30,7 @@ RUNS = {
     "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),
     "planted, aoti": (RELU.replace('route("autograd")', 'route("aoti")'), "wrong", 1, "x0.grad: 1 of 3"),
     "regions": (REGIONS, "wrong", 0, "x0.grad: 0 of 16"),
+    "one config of Triton": (PINNED, "wrong", 0, "x0.grad: 0 of 16"),
     "crash gone": (TWO_OPS, "crashes", 0, "ended well"),
 }
 
