@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import warnings
 from collections.abc import Iterator
 
@@ -16,6 +17,10 @@ from hypothesis.internal.conjecture import providers
 # generator looks at values. As in workers (MALLOC_PERTURB_), such memory always holds the same. -6: glibc's M_PERTURB.
 with contextlib.suppress(AttributeError, OSError):
     ctypes.CDLL(None).mallopt(-6, 165)
+
+# As in workers: with an empty cache torch compiles probes of the CPU's vector instructions, 8 CPU seconds in
+# every process that compiles.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 # Hypothesis draws numbers that stand in the modules of the tree, so that examples would depend on which tests were
 # chosen, on the name of the checkout's folder, and on every edit. There is no setting for that.

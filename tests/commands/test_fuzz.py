@@ -53,19 +53,7 @@ def wait_for(running: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"it ended before it said {text!r}: {running.communicate()}")
 
 
-@pytest.mark.parametrize(
-    ("options", "onward", "end", "left", "sent"),
-    [
-        ((), "its corpus", "--seed 7 --resume\n", ["campaigns", "corpus"], signal.SIGINT),
-        (("--unguided",), "another seed", "--unguided --seed 8\n", ["campaigns"], signal.SIGTERM),
-    ],
-    ids=["guided, Ctrl-C", "unguided, SIGTERM"],
-)
-def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
-    tmp_path: Path, options: tuple[str, ...], onward: str, end: str, left: list[str], sent: int
-) -> None:
-    running = fuzz("--seed", "7", *options, canaries=False)
-    wait_for(running, "0 canaries rang")
+def stops_cleanly(running: subprocess.Popen[str], sent: int, onward: str, end: str) -> None:
     os.killpg(running.pid, sent)  # what a terminal does: every process of the group gets it
     out, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
@@ -73,7 +61,26 @@ def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     assert "programs in" in out
     assert err.startswith(f"stopped; go on with {onward}: backfuzz fuzz ")
     assert err.endswith(end)
-    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == left
+
+
+def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
+    running = fuzz("--seed", "7", canaries=False)
+    wait_for(running, "0 canaries rang")
+    stops_cleanly(running, signal.SIGINT, "its corpus", "--seed 7 --resume\n")
+    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == ["campaigns", "corpus"]
+
+
+def test_a_campaign_that_nohup_started_outlives_its_terminal_and_stops_cleanly_when_it_is_asked_to(
+    tmp_path: Path,
+) -> None:
+    ignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    running = fuzz("--seed", "7", "--unguided", canaries=False, preexec_fn=ignored)
+    wait_for(running, "0 canaries rang")
+    os.kill(running.pid, signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(timeout=1)
+    stops_cleanly(running, signal.SIGTERM, "another seed", "--unguided --seed 8\n")
+    assert [path.name for path in (tmp_path / ".backfuzz").iterdir()] == ["campaigns"]
 
 
 def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path: Path) -> None:
@@ -90,18 +97,6 @@ def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path:
     [own] = (tmp_path / ".backfuzz" / "campaigns").iterdir()
     assert json.loads((own / "summary.json").read_text())["seconds"] > 0
     assert call("status").exit_code == 0
-
-
-def test_a_campaign_that_nohup_started_outlives_its_terminal() -> None:
-    ignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
-    running = fuzz("--seed", "7", "--unguided", canaries=False, preexec_fn=ignored)
-    wait_for(running, "0 canaries rang")
-    os.kill(running.pid, signal.SIGHUP)
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(timeout=1)
-    os.kill(running.pid, signal.SIGTERM)
-    running.communicate(timeout=60)
-    assert running.returncode == 130
 
 
 def test_the_second_ctrl_c_kills_at_once() -> None:

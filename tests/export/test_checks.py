@@ -9,10 +9,10 @@ import pytest
 
 from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import Signature
-from tests.ledger.found import REGIONS, RELU, TWO_OPS, WORST, finding
+from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
 
-# text, class, exit code, words in its output. Every emitted script runs in a fresh process.
+# text, class, exit code, words in its output. Every script runs in a process of its own.
 RUNS = {
     "planted": (RELU, "wrong", 1, "x0.grad: 1 of 3"),
     "benign twin": (RELU.replace("accuracy", ""), "wrong", 0, "x0.grad: 0 of 3"),
@@ -30,6 +30,7 @@ RUNS = {
     "runtime error": (RELU.replace("accuracy", "runtime_error"), "crashes", 1, "exit code"),
     "planted, aoti": (RELU.replace('route("autograd")', 'route("aoti")'), "wrong", 1, "x0.grad: 1 of 3"),
     "regions": (REGIONS, "wrong", 0, "x0.grad: 0 of 16"),
+    "one config of Triton": (PINNED, "wrong", 0, "x0.grad: 0 of 16"),
     "crash gone": (TWO_OPS, "crashes", 0, "ended well"),
 }
 
@@ -39,7 +40,7 @@ RUNS = {
 def test_the_exit_code_says_whether_the_fault_is_there(case: str, tmp_path: Path) -> None:
     program, verdict, code, words = RUNS[case]
     program = program.replace('_ONLY": ""', '_ONLY": None')
-    done = run(tmp_path, repro(finding(program, verdict)), fresh=True)
+    done = run(tmp_path, repro(finding(program, verdict)))
     assert done.returncode == code, done.stdout + done.stderr
     assert words in done.stdout
 

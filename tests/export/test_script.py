@@ -13,7 +13,7 @@ from fuzzer.export.script import ExportError, repro
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.routes import ROUTES
 from fuzzer.ledger.store import open_store
-from tests.ledger.found import REGIONS, RELU, TWO_OPS, WORST, finding
+from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
 
 MINIMAL = """program(1)
@@ -54,12 +54,9 @@ def test_settings_stand_in_the_script_as_people_write_them() -> None:
     assert "import torch._functorch.config" in functorch
 
 
-def test_a_script_builds_the_config_of_triton_that_its_finding_needs(tmp_path: Path) -> None:
-    pinned = MINIMAL.replace("program(1)", 'program(1)\nsettings({"triton.config": 2})')
-    text = repro(finding(pinned))
-    assert "tuner.precompile = one_config(2, tuner.precompile)" in text
-    assert "one_config" not in repro(finding(pinned.replace(": 2", ": -1")))
-    assert run(tmp_path, text, fresh=True).returncode == 0
+def test_a_script_builds_the_config_of_triton_that_its_finding_needs() -> None:
+    assert "tuner.precompile = one_config(2, tuner.precompile)" in repro(finding(PINNED))
+    assert "one_config" not in repro(finding(PINNED.replace(": 2", ": -1")))
 
 
 def test_an_unknown_setting_or_route_is_an_error() -> None:
@@ -96,7 +93,7 @@ def test_a_script_exits_2_where_its_device_is_missing(tmp_path: Path) -> None:
 
 def test_a_script_exits_2_where_it_could_not_run(tmp_path: Path) -> None:
     gone = RELU.replace("inject_relu_bug_TESTING_ONLY", "a_setting_of_another_release")
-    done = run(tmp_path, repro(finding(gone)), fresh=True)
+    done = run(tmp_path, repro(finding(gone)))
     assert done.returncode == 2
     assert "a_setting_of_another_release" in done.stderr
 
@@ -130,11 +127,35 @@ LEDGER = Path(__file__).parents[2] / "findings.db"
 
 def stored() -> list[Any]:
     """Every finding of the ledger; those of a GPU are for a GPU."""
+    return [
+        pytest.param(f, id=f.id, marks=[pytest.mark.gpu, NO_GPU] if f.place["device"] != "cpu" else [])
+        for f in ledger()
+    ]
+
+
+def ledger() -> list[Finding]:
     with open_store(LEDGER, create=False) as store:
-        return [
-            pytest.param(f, id=f.id, marks=[pytest.mark.gpu, NO_GPU] if f.place["device"] != "cpu" else [])
-            for f in store.list()
-        ]
+        return store.list()
+
+
+@pytest.mark.slow
+def test_a_script_imports_all_that_it_needs(tmp_path: Path) -> None:
+    """In a Python that has imported nothing: one script of each set of imports. What inductor makes of them is seen in
+    processes that have imported torch."""
+    findings = [finding(TWO_OPS.replace('route("autograd")', f'route("{route}")')) for route in ROUTES]
+    findings += [finding(PINNED)]
+    findings += [f for f in ledger() if f.place["device"] == "cpu"]
+    scripts = {imports(text): text for text in map(repro, reversed(findings))}
+    assert len(scripts) > len(ROUTES)
+    for text in scripts.values():
+        light = text.replace("torch.compile(f, fullgraph=True)", 'torch.compile(f, fullgraph=True, backend="eager")')
+        done = run(tmp_path, light, fresh=True)
+        assert done.returncode in (0, 1), text + done.stderr
+        assert done.stdout
+
+
+def imports(script: str) -> tuple[str, ...]:
+    return tuple(line for line in script.splitlines() if line.startswith("import "))
 
 
 @pytest.mark.slow
@@ -142,7 +163,7 @@ def stored() -> list[Any]:
 def test_the_script_of_every_stored_finding_runs_and_says_whether_the_fault_is_there(
     found: Finding, tmp_path: Path
 ) -> None:
-    done = run(tmp_path, repro(found), fresh=True)
+    done = run(tmp_path, repro(found))
     if done.returncode == 2 and _of_another_release(found):
         assert any(line.startswith(REFUSALS) for line in done.stderr.splitlines()), done.stderr
     else:
