@@ -32,7 +32,9 @@ def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page
     assert not [str(page) for page in documents if not (tmp_path / page).exists()]
     options = (tmp_path / "docs" / "reference" / "options.html").read_text()
     for name in main.modules:
-        for parameter in main.get_command(click.Context(main), name).params:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for parameter in command.params:
             for option in parameter.opts if isinstance(parameter, click.Option) else ():
                 assert f'id="cmdoption-backfuzz-{name}-{option.lstrip("-")}"' in options, (name, option)
     python = (tmp_path / "docs" / "reference" / "python.html").read_text()

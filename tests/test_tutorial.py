@@ -1,7 +1,7 @@
 """The tutorial does what it says: its commands run in an empty folder, and what they print is compared.
 
-All of them on the release that it is about, which scripts/test installs: `scripts/test -m slow tests/test_tutorial.py`. On
-others, those that read the ledger: it holds the project's own finding of the same minimal program.
+All of them on the release that it is about: `scripts/test --torch 2.13.0 -m slow tests/test_tutorial.py`. On others,
+those that read the ledger, which holds the project's own finding of the same minimal program.
 """
 
 from __future__ import annotations
