@@ -64,11 +64,15 @@ def cells(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_has_a_section_with_a_line_for_each_of_its_options_and_no_other(name: str) -> None:
-    rows = [row for row in cells(section(VERBS, name)) if row[0].startswith("`--")]
-    told = [option for row in rows for option in re.findall(r"--[a-z-]+", row[0])]
-    assert sorted(told) == sorted(options(COMMANDS[name]))
-    assert all(row[1] for row in rows)
+def test_a_command_has_a_section_with_an_example(name: str) -> None:
+    assert re.search(rf"(^    |`)backfuzz {name}\b", section(VERBS, name), re.MULTILINE)
+
+
+def test_the_options_that_the_commands_page_names_exist() -> None:
+    """Every option stands in docs/reference/options.md, which sphinx-click makes of the code (tests/test_site.py)."""
+    named = set(re.findall(r"(?<![\w-])--[a-z-]+", VERBS)) - {"--help", "--version"}
+    of_pytest = {name for name in named if name.startswith("--backfuzz")}
+    assert named - of_pytest <= set[str]().union(*map(options, COMMANDS.values()))
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -91,8 +95,9 @@ def test_no_document_for_users_names_a_command_that_does_not_exist(text: str) ->
     assert set(re.findall(r"`backfuzz ([a-z]+)", text)) == set(COMMANDS)
 
 
-PAGES = [*sorted((ROOT / "docs" / "howto").glob("*.md")), ROOT / "docs" / "compared.md"]
-TYPED = r"(?:^ +(?:\$ )?(?:exec )?(?:\.venv/bin/)?|`)backfuzz ([a-z]+)([^`\n]*)"
+OTHERS = [ROOT / "docs" / f"{name}.md" for name in ("commands", "compared", "tutorial")]
+PAGES = [*sorted((ROOT / "docs" / "howto").glob("*.md")), *OTHERS]
+TYPED = r"(?:^(?: +|\$ )(?:\$ )?(?:exec )?(?:\.venv/bin/)?|`)backfuzz ([a-z]+)([^`\n]*)"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""The documentation builds into a site without a warning; a link that leads nowhere is one."""
+"""The documentation builds into a site without a warning (a link that leads nowhere is one) and has every option."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from fuzzer.commands import main
 
 pytest.importorskip("sphinx", reason="the extra `docs` is not installed: scripts/test installs it")
 
@@ -28,7 +31,12 @@ def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page
     documents = {path.relative_to(ROOT).with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert not [str(page) for page in documents if not (tmp_path / page).exists()]
     options = (tmp_path / "docs" / "reference" / "options.html").read_text()
-    assert "--until-plateau" in options
+    for name in main.modules:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for parameter in command.params:
+            for option in parameter.opts if isinstance(parameter, click.Option) else ():
+                assert f'id="cmdoption-backfuzz-{name}-{option.lstrip("-")}"' in options, (name, option)
     python = (tmp_path / "docs" / "reference" / "python.html").read_text()
     assert 'id="backfuzz.check"' in python
     reach, measurements = ((tmp_path / "docs" / f"{name}.html").read_text() for name in ("reach", "measurements"))
