@@ -26,7 +26,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
     Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
     """
     from fuzzer.campaign import heartbeat
-    from fuzzer.campaign.corpus import Corpus, load_corpus
+    from fuzzer.campaign.corpus import load_corpus
     from fuzzer.campaign.filled import cell_lines, filled
     from fuzzer.campaign.unreached import audit, audit_totals, report_lines
 
@@ -37,7 +37,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
             raise UsageError(f"no campaign beside {corpus} has told how it is")
         click.echo("\n".join(heartbeat.prometheus(beat)))
         return
-    found = load_corpus(corpus, Corpus)
+    found = load_corpus(corpus)
     state = found.state()
     seen = found.frontier
     families = {

@@ -136,7 +136,7 @@ def run(seconds: float, resume: bool) -> None:
 
     def schedule(_: Path) -> Injected:
         found, state = (
-            resume_corpus(plan.explored, _PLACE, Corpus) if resume else (Corpus(plan.explored, _PLACE).start(), None)
+            resume_corpus(plan.explored, _PLACE) if resume else (Corpus(plan.explored, _PLACE).start(), None)
         )
         return Injected(plan.task, found, state)
 

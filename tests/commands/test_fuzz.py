@@ -18,11 +18,9 @@ from fuzzer.campaign.plan import STAGED
 from fuzzer.campaign.totals import Totals
 from fuzzer.commands.exits import UNREAD
 from fuzzer.commands.fuzz import _share_staged
-from fuzzer.execution import batch as execution_batch
 from fuzzer.execution.messages import Task
-from fuzzer.guidance import CHOSEN_FROM, UNBUILT
 from fuzzer.judgement.trial import Place, Subject
-from tests.commands.calls import EAGER, call, fuzz, wait_until
+from tests.commands.calls import EAGER, call, fuzz, refused, wait_until
 
 KEYS = {
     *("programs", "programs_per_s", "detectable_share", "detectable_elements_share", "rejected_share", "findings"),
@@ -130,36 +128,36 @@ def test_fuzz_exits_1_only_when_asked_to_and_only_for_a_new_finding(
     assert json.loads(done.stdout)["findings"] == ({"wrong": 1} if found else {})
 
 
-@pytest.mark.parametrize(("guidance", "asked", "share"), [(None, None, STAGED), ("code", None, UNBUILT),
-                         ("code", 0.9, 0.9), ("trace", None, 0.0), ("blind", 0.25, 0.25)])  # fmt: skip
-def test_the_share_that_is_not_built_is_by_what_chooses(
-    guidance: str | None, asked: float | None, share: float
+@pytest.mark.parametrize(("backend", "asked", "share"), [("inductor", None, STAGED), ("inductor", 0.25, 0.25),
+                         ("aot_eager", None, 0.0)])  # fmt: skip
+def test_programs_are_judged_at_a_stage_where_the_backend_has_one(
+    backend: str, asked: float | None, share: float
 ) -> None:
-    task = Task(place=Place(Subject("eager"), Subject("inductor")))
-    assert _share_staged(asked, task, guidance) == share
+    assert _share_staged(asked, Task(place=Place(Subject("eager"), Subject(backend)))) == share
 
 
-@pytest.mark.parametrize(("options", "said"), [(("--guidance", "code", *EAGER), "goes with inductor"),
-                         (("--guidance", "trace", "--staged", "0.5"), "--staged goes with inductor")])  # fmt: skip
-def test_what_goes_with_stages_alone_is_refused_without(options: tuple[str, ...], said: str) -> None:
-    done = call("fuzz", "--programs", "1", *options)
-    assert (done.exit_code, said in done.output) == (2, True)
+def test_a_share_at_a_stage_is_refused_for_a_backend_without_one() -> None:
+    assert "--staged goes with inductor" in refused(call("fuzz", "--programs", "1", "--staged", "0.5", *EAGER))
 
 
-@pytest.mark.parametrize(("asked", "batch"), [((), CHOSEN_FROM), (("--batch", "3"), 3)])
-def test_where_programs_are_chosen_from_there_are_several(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], batch: int
+def test_the_log_of_a_campaign_with_mutants_gives_the_very_programs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also on a device on which they are built one by one."""
-    plans: list[int] = []
-
-    def run(self: Campaign, show_progress: Any) -> Totals:
-        plans.append(self.plan.batch)
-        return self.totals
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Campaign, "run", run)
-    monkeypatch.setattr(execution_batch, "usual_batch", lambda subject, staged: 1)
-    done = call("fuzz", "--guidance", "code", "--device", "cpu", "--workers", "1", "--programs", "9", *asked)
-    assert done.exit_code == 0, done.output
-    assert plans == [batch]
+    monkeypatch.setattr("fuzzer.campaign.loop.require_canaries", lambda *_: None)
+    ran = list[str]()
+    monkeypatch.setattr("fuzzer.campaign.loop.Campaign._take", lambda self, n, report, log: ran.append(report.text))
+    fuzzed = ("fuzz", *EAGER, "--db", tmp_path / "ledger.db", "--batch", "2")
+    assert call(*fuzzed, "--guidance", "mutants", "--programs", "12", "--seed", "5").exit_code == 0
+    (log,) = tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl")
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    mutants = [row for row in rows if row.get("mutator")]
+    assert mutants
+    assert {row["text"] for row in mutants} <= set(ran)
+    first, ran[:] = sorted(ran), []
+    assert call(*fuzzed, "--again", log).exit_code == 0
+    assert sorted(ran) == first
+    ran.clear()
+    assert call(*fuzzed, "--resume", "--programs", "4").exit_code == 0
+    later = next(path for path in tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl") if path != log)
+    assert sorted(json.loads(line)["number"] for line in later.read_text().splitlines()[1:]) == [12, 13, 14, 15]
