@@ -18,9 +18,7 @@ from benches import (
     cost,
     curves,
     faults,
-    feedback,
     first_look,
-    guided,
     minifier,
     minimize,
     planted_ratios,
@@ -44,7 +42,7 @@ from benches.ledger import ledger_command
 from benches.pictures import pictures_command
 from benches.rates import rates_command
 from benches.scale import scale_command
-from fuzzer.campaign.plan import BLIND, STAGED
+from fuzzer.campaign.plan import CELLS, STAGED
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.execution.capacity import default_workers
 from fuzzer.execution.messages import Task
@@ -230,33 +228,6 @@ def batch_command(
     _print(batch.measure_batches(task, programs, warm, chosen, workers, partial(print, file=sys.stderr)), as_json)
 
 
-@main.command("guided")
-@click.option("--programs", default=0, show_default=True, help="To record into the pool first, if it holds fewer.")
-@click.option(
-    "--pool", "path", type=click.Path(path_type=Path), default=Path(".backfuzz/pool.jsonl"), show_default=True
-)
-@click.option(
-    "--orders", default=20, show_default=True, type=click.IntRange(2), help="In which each policy is replayed."
-)
-@_options
-def guided_command(
-    programs: int, path: Path, orders: int, workers: int, seed: int, device: str, backend: str, as_json: bool
-) -> None:
-    """Policies that choose among candidates, replayed over a pool of compiled programs: features at equal CPU time."""
-    guided.fill(replace(_task(device, backend, seed), routes=ANY_BACKEND), path, programs, workers)
-    figures = guided.measure_policies(path, orders)
-    if as_json:
-        print(json.dumps(figures))
-        return
-    for name in ("as measured", "compiles of 0.5 s"):
-        for half in ("even", "odd"):
-            click.echo(f"{name}, {half} programs")
-            for row in figures[name][half]:
-                told = f"{row['features']:9.1f} features {row['range']}, {row['compiles']:6.1f} compiles"
-                click.echo(f"  {row['policy']:20} {told}, {row['ratio']:.3f} of blind, p {row['p']:.2g}")
-        click.echo(f"chosen on the even programs: {figures[name]['chosen']['policy']}")
-
-
 def _raced(command: Any) -> Any:
     """Options of what runs campaigns side by side."""
     for option in (
@@ -286,7 +257,7 @@ def _racing(device: str, ops: str | None) -> Task:
 @click.option(
     "--arms",
     default=None,
-    help=f"What is compared, the first with the others. Default: {','.join(faults.COMPARED)}; of a report, all.",
+    help=f"What is compared, the first with the others. Default: {','.join(faults.ARMS)}; of a report, all.",
 )
 @click.option("--cpu-seconds", default=300.0, show_default=True, help="A campaign.")
 @click.option("--svg", type=click.Path(path_type=Path), default=None, help="Faults and features over CPU time.")
@@ -295,10 +266,10 @@ def faults_command(
     arms: str | None, cpu_seconds: float, svg: Path | None, device: str, ops: str | None, seeds: int, first_seed: int,
     batch: int | None, minutes: float, files: tuple[Path, ...], report: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Arms of guidance in live campaigns of one worker each, side by side, all rare faults planted: which find how many
-    in how many CPU seconds?"""
+    """Ways to choose programs, in live campaigns of one worker each, side by side, all rare faults planted: which find
+    how many in how many CPU seconds?"""
     paths = files or (Path(".backfuzz/faults.jsonl"),)
-    chosen = _arms(arms) if arms else tuple(faults.COMPARED)
+    chosen = _arms(arms) if arms else tuple(faults.ARMS)
     if not report:
         plan = faults.Plan(
             chosen, seeds, len(chosen) * seeds, seconds=cpu_seconds, minutes=minutes, first=first_seed, batch=batch
@@ -311,7 +282,7 @@ def faults_command(
 
 
 @main.command("time-to-fault")
-@click.option("--arms", default=BLIND, show_default=True, help="Of guidance.")
+@click.option("--arms", default=CELLS, show_default=True, help="Ways to choose programs.")
 @click.option(
     "--at-once", default=1, show_default=True, type=click.IntRange(1), help="Campaigns that share the workers."
 )
@@ -337,19 +308,9 @@ def time_to_fault_command(
 def _arms(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        if name not in faults.KNOWN_ARMS:
-            raise UsageError(f"no arm {name!r}; known are {', '.join(faults.KNOWN_ARMS)}")
+        if name not in faults.ARMS:
+            raise UsageError(f"no arm {name!r}; known are {', '.join(faults.ARMS)}")
     return names
-
-
-@main.command("feedback")
-@click.option("--programs", default=50, show_default=True, type=click.IntRange(2))
-@click.option("--seed", default=0, show_default=True)
-@click.option("--device", default="cpu", show_default=True, help="cpu or cuda.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def feedback_command(programs: int, seed: int, device: str, as_json: bool) -> None:
-    """What each tier and family of features adds to the CPU time of a program; three processes, one at a time."""
-    _print(feedback.measure_feedback(replace(_task(device, "inductor", seed), routes=ANY_BACKEND), programs), as_json)
 
 
 @main.command("throughput")
