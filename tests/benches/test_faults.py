@@ -279,7 +279,9 @@ def test_the_clock_is_read_where_the_fault_was_found(tmp_path: Path) -> None:
     found = {"row": "found", "arm": "cells", "fault": SLICE_SCATTER, "cpu": 30.0, "wall": 7.5}
     late = {"row": "end", "arm": "cells", "seed": 2, "cpu": 30.0, "features": 1}
     path.write_text(lines(plan, found, late))
-    assert rows.clock([path])["cells"] == {"seconds": [7.5], "median": 7.5, "programs": [3], "in_vain": [1.0]}
+    assert rows.clock([path])["cells"] == {"seconds": [7.5], "median": None, "programs": [3], "in_vain": [1.0]}
+    path.write_text(lines(plan, found, late, found | {"seed": 3, "wall": 9.5}))
+    assert rows.clock([path])["cells"]["median"] == 9.5, "who found nothing counts as later than all others"
 
 
 def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path) -> None:
