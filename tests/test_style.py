@@ -28,7 +28,6 @@ ORDER = (
     "fuzzer.export",
     "fuzzer.diagnosis",
     "fuzzer.campaign",
-    "fuzzer.guidance",
     "fuzzer.commands",
     "benches",
 )
@@ -74,19 +73,6 @@ def test_no_folder_imports_a_higher_one(module: str, path: Path) -> None:
         other = place(name)
         assert other is not None, f"{module} imports {name}, which lies in no folder of ORDER"
         assert ORDER.index(other) <= ORDER.index(own), f"{module} imports {name}, a folder above its own"
-
-
-GUIDANCE = "fuzzer.guidance"
-
-
-@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
-def test_guidance_has_one_door_and_only_commands_and_benches_go_in(module: str, path: Path) -> None:
-    names = {name for name in imported(module, path) if place(name) == GUIDANCE}
-    own = place(module)
-    if own == "fuzzer.commands":
-        assert names <= {GUIDANCE}, f"{module} imports {names - {GUIDANCE}}, not the package itself"
-    elif own not in (GUIDANCE, "benches"):
-        assert not names, f"{module} imports {names}"
 
 
 # Modules whose tests have another name, and why.

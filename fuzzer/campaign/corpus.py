@@ -11,7 +11,7 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from fuzzer.campaign.told.written import append_line, replace_file
 from fuzzer.coverage.frontier import Frontier, KeptProgram, packed, set_cover
@@ -86,11 +86,7 @@ class Corpus:
     def save(self, state: dict[str, Any]) -> None:
         """Write down where to go on. Whole or not at all: a new file takes the place of the old one."""
         counted = {"programs": self.frontier.programs, "moved": self.frontier.last_new}
-        self.write(STATE_FILE, json.dumps(state | counted).encode())
-
-    def write(self, name: str, content: bytes) -> None:
-        """A file of the folder, whole or not at all."""
-        replace_file(self.folder / name, content)
+        replace_file(self.folder / STATE_FILE, json.dumps(state | counted).encode())
 
     def state(self) -> dict[str, Any]:
         """What was saved last; the counts are taken over. Raises UsageError."""
@@ -108,14 +104,11 @@ def index_row(kept: KeptProgram) -> dict[str, Any]:
     return {"program": kept.id, "nodes": kept.nodes, "seconds": kept.seconds, "features": features}
 
 
-_Kind = TypeVar("_Kind", bound=Corpus)
-
-
-def load_corpus(folder: Path, kind: type[_Kind]) -> _Kind:
-    """The corpus in this folder, as one of this kind. A last line that was cut off is left out. Raises UsageError."""
+def load_corpus(folder: Path) -> Corpus:
+    """The corpus in this folder. A last line that was cut off is left out. Raises UsageError."""
     try:
         lines = (folder / INDEX_FILE).read_text().splitlines(keepends=True)
-        found = kind(folder, json.loads(lines[0])["place"])
+        found = Corpus(folder, json.loads(lines[0])["place"])
         for line in lines[1:]:
             if line.endswith("\n"):
                 read = json.loads(line)
@@ -128,9 +121,9 @@ def load_corpus(folder: Path, kind: type[_Kind]) -> _Kind:
     return found
 
 
-def resume_corpus(folder: Path, place: dict[str, str], kind: type[_Kind]) -> tuple[_Kind, dict[str, Any]]:
+def resume_corpus(folder: Path, place: dict[str, str]) -> tuple[Corpus, dict[str, Any]]:
     """The corpus in this folder and its state, to go on with at this place. UsageError where that is another."""
-    found = load_corpus(folder, kind)
+    found = load_corpus(folder)
     for name in found.place.keys() | place.keys():
         then, now = found.place.get(name, "none"), place.get(name, "none")
         if then != now:

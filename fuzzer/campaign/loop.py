@@ -296,8 +296,8 @@ class Campaign:
     def _batch(self, index: int) -> int:
         """How many programs begin together, the first of which is number `index`: so that every worker has some."""
         plan = self.plan
-        if not self.schedule.together or plan.programs is None:
-            return plan.batch if self.schedule.together else 1
+        if plan.programs is None:
+            return plan.batch
         return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
 
     def _room(self) -> int:

@@ -18,9 +18,10 @@ from fuzzer.workers.cluster import Cluster
 if TYPE_CHECKING:
     from fuzzer.workers.messages import Task
 
-# Programs by their numbers alone: as they come, or each asked for cells.
+# Programs by their numbers alone, as they come, or each asked for cells; or half of them mutants of kept programs.
 BLIND = "blind"
 CELLS = "cells"  # which is shipped (measured: docs/guidance.md)
+MUTANTS = "mutants"
 # About half of the CPU time each: a program takes 0.55 CPU seconds at the stage (docs/stages.md) and 1.48 where it is
 # built, 16 at a time (docs/speed.md); 1.48 / (0.55 + 1.48) = 0.73. On a GPU it would be 0.67.
 STAGED = 0.75

@@ -1,7 +1,7 @@
 """What a campaign runs next, and what it learns from each Report.
 
 A schedule has `submit(pool, task, n)`, for the n-th program or several in a batch, and `learn(n, report)`. Those here
-draw blindly: program n is that of its number, whatever others showed. Those that choose are in the folder `guidance`.
+draw blindly: program n is that of its number, whatever others showed. `mutants` holds the one that chooses.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.settings import parse_assignment
 from fuzzer.trial.batch import Batch, explore_batch
+from fuzzer.trial.origin import DRAWN, Origin, explore_from
 from fuzzer.trial.tasks import explore
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
 
 class Schedule(Protocol):
-    """What a campaign asks for its programs.
-
-    together  whether several can be submitted at once, before one of them is learnt from.
-    """
-
-    together: bool
+    """What a campaign asks for its programs."""
 
     def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
         """Begin these programs, one or several: `Pool.results` gives their Reports, in order."""
@@ -56,8 +52,6 @@ class Schedule(Protocol):
 class WithoutFeedback:
     """A schedule that learns nothing."""
 
-    together = True
-
     def learn(self, n: int, report: Report) -> None:
         return None
 
@@ -81,11 +75,19 @@ class BySeed(WithoutFeedback):
         return submit_numbers(pool, task, numbers)
 
 
-def submit_numbers(pool: Pool, task: Task, numbers: Sequence[int]) -> Future[Any]:
-    """Begin the programs of these numbers of the task's seed: several as a batch."""
-    if len(numbers) == 1:
-        return pool.submit(explore, task, numbers[0], behind=True)
-    return pool.submit(explore_batch, task, Batch(tuple(numbers), pool.deadline), len(numbers), behind=True)
+def submit_numbers(
+    pool: Pool, task: Task, numbers: Sequence[int], origins: Mapping[int, Origin] = DRAWN
+) -> Future[Any]:
+    """Begin the programs of these numbers of the task's seed, several as a batch; origins: by number, of those that are
+    not drawn."""
+    if len(numbers) > 1:
+        return pool.submit(
+            explore_batch, task, Batch(tuple(numbers), pool.deadline, origins), len(numbers), behind=True
+        )
+    (number,) = numbers
+    if number in origins:
+        return pool.submit(explore_from, task, (number, origins[number]), behind=True)
+    return pool.submit(explore, task, number, behind=True)
 
 
 class BySeedWithCorpus(WithoutFeedback):
@@ -93,8 +95,6 @@ class BySeedWithCorpus(WithoutFeedback):
 
     state   of the campaign that this one goes on with (`Corpus.state`).
     """
-
-    save_every = 1  # programs: a millisecond each
 
     def __init__(self, task: Task, corpus: Corpus, state: Mapping[str, Any] | None = None):
         # what was under way comes first, then the next number
@@ -131,8 +131,7 @@ class BySeedWithCorpus(WithoutFeedback):
     def keep(self, report: Report) -> Mapping[str, int]:
         """Count a program into the corpus. How many features were new, by family."""
         new = self.corpus.learn(report)
-        if self.corpus.frontier.programs % self.save_every == 0:
-            self.save()
+        self.save()
         return new
 
     def progress(self) -> str:

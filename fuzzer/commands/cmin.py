@@ -22,9 +22,9 @@ def cmin(corpus: Path, out: Path | None, as_json: bool) -> None:
 
     Exit codes: 0 reduced; 2 there is no corpus, its index cannot be read, or --out exists.
     """
-    from fuzzer.campaign.corpus import Corpus, distil, load_corpus
+    from fuzzer.campaign.corpus import distil, load_corpus
 
-    found = load_corpus(corpus, Corpus)
+    found = load_corpus(corpus)
     chosen = distil(found, out or corpus)
     told = {"programs": len(found.kept), "kept": len(chosen), "features": len(found.frontier.best)}
     line = f"{told['kept']} of {told['programs']} programs show all {told['features']} features: {out or corpus}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.plan import BLIND, CELLS, STAGED
+from fuzzer.campaign.plan import BLIND, CELLS, MUTANTS, STAGED
 from fuzzer.commands.shared.config import command_line
 from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD, Refusal, exit_codes
 from fuzzer.commands.shared.group import main
@@ -32,7 +32,6 @@ from fuzzer.commands.shared.options import (
     workers_option,
 )
 from fuzzer.commands.shared.waiting import starting
-from fuzzer.guidance import CHOSEN_FROM, CODE, NAMES, UNBUILT
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.checkout import regressions
 from fuzzer.trial.places import make_task
@@ -59,7 +58,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     type=int,
     default=0,
     show_default=True,
-    help="Same seed, same programs, any number of workers; with --guidance, but cells, what comes back decides too.",
+    help="Same seed, same programs, any number of workers; mutants depend on the order in which programs end, too.",
 )
 @device_option
 @workers_option
@@ -92,13 +91,11 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 )
 @click.option(
     "--guidance",
-    type=click.Choice([CELLS, BLIND, *NAMES]),
+    type=click.Choice([CELLS, BLIND, MUTANTS]),
     default=None,
-    help="By what programs are chosen: by their numbers, each asked for ops, dtypes, layouts, classes of attributes "
-    f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}); the rarest trace of several; what "
-    "knobs brought of features of compiles; of lines; mutants too. Each has what stands before it, but price: the "
-    f"rarest trace for the CPU seconds that it is expected to take; and {CODE}: of programs judged at inductor:ir, "
-    f"those are built whose loops are rarest among what was built. What is chosen is logged. Default: {CELLS}.",
+    help="How programs are chosen. By their numbers: each is asked for ops, dtypes, layouts, classes of attributes "
+    f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}). {MUTANTS}: half of them are mutants of "
+    f"programs that showed something new, logged in choices.jsonl. Default: {CELLS}.",
 )
 @click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
 @click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
@@ -109,16 +106,15 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     "--lines/--no-lines",
     default=None,
     help="Record which lines of the compiler are reached, for `status --coverage`. Default: where Python can, of one "
-    "program in 4 from 3.12 on (of all where lines guide), before (with coverage.py) of one in 16.",
+    "program in 4 from 3.12 on, before (with coverage.py) of one in 16.",
 )
 @click.option(
     "--staged",
     type=Number(0, 1),
     default=None,
     metavar="SHARE",
-    help="The share of programs that are judged at inductor:ir, before code is built, by seed and number; with "
-    f"--guidance {CODE} all are judged there, and this share is not built. Default: {STAGED} with inductor, {UNBUILT} "
-    f"with --guidance {CODE}, 0 with any other.",
+    help="The share of programs that are judged at inductor:ir, before code is built, by seed and number. "
+    f"Default: {STAGED} with inductor, 0 with any other.",
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
@@ -127,8 +123,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     type=click.IntRange(1),
     default=None,
     help="Programs that a worker has at once: their C++ is built together. Default: 32 for inductor on the CPU (16 "
-    f"where half of them or more are built), else 1. With --guidance always 1, but with {CELLS} as without, and with "
-    f"{CODE} {CHOSEN_FROM} at least.",
+    "where half of them or more are built), else 1.",
 )
 @also_option
 @db_option
@@ -210,7 +205,7 @@ def fuzz(
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
-    task = replace(task, ops=ops_, staged=_share_staged(staged, task, guidance))
+    task = replace(task, ops=ops_, staged=_share_staged(staged, task))
     _check_routes(task)
     command = command_line(click.get_current_context(), sys.argv[1:])
     cluster = _cluster(executor, ray_address, task.place.devices)
@@ -221,9 +216,7 @@ def fuzz(
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)
-    if source.guidance and source.guidance.code:
-        together = batch or max(together, CHOSEN_FROM)
-    plan = replace(plan, task=task, programs=most, batch=together)
+    plan = replace(plan, task=task, programs=most)
     start.stop()
     view = Live(as_json) if sys.stdout.isatty() and not as_json else Lines(as_json)
     campaign = Campaign(plan, view.say, lambda own: source.schedule(task, own))
@@ -277,18 +270,12 @@ def _named_routes(text: str | None) -> tuple[str, ...]:
     return chosen
 
 
-def _share_staged(asked: float | None, task: Any, guidance: str | None) -> float:
+def _share_staged(asked: float | None, task: Any) -> float:
     """The share of programs that are judged before code is built. Raises UsageError where that is asked for in vain."""
     inductor = task.place.subject.backend == "inductor"
-    able = inductor and guidance in (None, BLIND, CELLS, CODE)
-    if guidance == CODE and not inductor:
-        raise UsageError(f"--guidance {CODE} goes with inductor, whose code it asks for")
-    if asked and not able:
-        raise UsageError(
-            f"--staged goes with inductor, and with programs that come by their numbers: {BLIND}, {CELLS}, {CODE}"
-        )
-    usual = UNBUILT if guidance == CODE else STAGED
-    return (usual if asked is None else asked) if able else 0.0
+    if asked and not inductor:
+        raise UsageError("--staged goes with inductor, whose stages it means")
+    return (STAGED if asked is None else asked) if inductor else 0.0
 
 
 def _check_routes(task: Any) -> None:

@@ -26,7 +26,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
     Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
     """
     from fuzzer.campaign.audit import audit, audit_totals, cell_lines, filled, report_lines
-    from fuzzer.campaign.corpus import Corpus, load_corpus
+    from fuzzer.campaign.corpus import load_corpus
     from fuzzer.campaign.told import logs
 
     own = max((corpus.parent / "campaigns").glob("*"), default=corpus)
@@ -36,7 +36,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
             raise UsageError(f"no campaign beside {corpus} has told how it is")
         click.echo("\n".join(logs.prometheus(beat)))
         return
-    found = load_corpus(corpus, Corpus)
+    found = load_corpus(corpus)
     state = found.state()
     seen = found.frontier
     families = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ class Frontier:
     best       by a feature's id, which says its family too (`features.feature_id`).
     families   number of features by family;  last_new: the program with which the last one came, counted from 1.
     programs   that were compiled.
+    features   ids in the order in which they came, but of LINES: of a line it is not known who else has it.
     """
 
     def __init__(self) -> None:
@@ -50,6 +52,7 @@ class Frontier:
         self.families: Counter[str] = Counter()
         self.last_new: dict[str, int] = {}
         self.programs = 0
+        self.features = array("Q")
 
     def new(self, features: Features) -> Counter[str]:
         """How many of these no kept program has, by family; families with none are left out."""
@@ -72,6 +75,8 @@ class Frontier:
                 if known is None:
                     self.families[family] += 1
                     self.last_new[family] = self.programs
+                    if family not in LINES:
+                        self.features.append(number)
                 if known is None or kept < known:
                     self.best[number] = kept
 

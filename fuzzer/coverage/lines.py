@@ -17,20 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _PARTS = ("_inductor", "_dynamo", "_functorch", "_decomp", "_refs", "_meta_registrations.py")  # of torch
-# Shares of programs; measured: docs/guidance.md.
-TRACED_SHARE = 1 / 16  # where coverage.py traces
-WATCHED_SHARE = 1 / 4  # where lines do not guide: a campaign reaches them all the same, a little later
+# Shares of programs. A campaign reaches the lines all the same, a little later.
+TRACED_SHARE = 1 / 16  # where coverage.py traces (measured: docs/guidance.md)
+WATCHED_SHARE = 1 / 4  # elsewhere (measured: docs/guidance.md)
 
 _Line = tuple[str, int]  # of a file below torch
 
 
-def recorded_share(guides: bool = False) -> float:
-    """The share of programs whose lines are recorded with this Python; 0 where it can record none.
-
-    guides: whether the campaign's guidance rewards lines.
-    """
+def recorded_share() -> float:
+    """The share of programs whose lines are recorded with this Python; 0 where it can record none."""
     if sys.version_info >= (3, 12):
-        return 1.0 if guides else WATCHED_SHARE
+        return WATCHED_SHARE
     return TRACED_SHARE if importlib.util.find_spec("coverage") else 0.0
 
 

@@ -251,4 +251,3 @@ COMPILED_WORDS: Mapping[str, _Family] = {
     "counter": _counters,
 }
 COMPILED_FAMILIES = tuple(COMPILED_WORDS)
-LOOPS = "loop"  # the family by which it is told what would be built

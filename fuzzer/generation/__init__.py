@@ -1,1 +1,1 @@
-"""How a program is drawn: knobs, vocabulary, draft, generator."""
+"""How a program is drawn: vocabulary, draft, generator, mutators."""

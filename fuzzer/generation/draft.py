@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.wish import Wish
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops.spec import Limits, OpSpec
@@ -41,7 +40,6 @@ class Draft:
                 may read the memory that it writes, beside the elements that it writes.
     may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
     given   values that the node being drawn shall read, where they fit.
-    knobs   how it is drawn where nothing else decides.
     long    whether a long leaf is still to be drawn;  linear: whether the node being drawn may read one.
     fills   the ops that make tensors of one number everywhere, in place of new leaves.
     wish    what is asked of the node being drawn;  linked: the values, one of which it is asked to read.
@@ -64,7 +62,6 @@ class Draft:
     overwrites: bool = False
     beside: bool = False
     given: tuple[str, ...] = ()
-    knobs: Knobs = USUAL
     long: bool = False
     linear: bool = False
     fills: tuple[OpSpec, ...] = ()

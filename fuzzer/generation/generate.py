@@ -18,7 +18,6 @@ from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
 from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.history import draw_between, draw_history
-from fuzzer.generation.knobs import USUAL, Knobs
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
 from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.generation.shapes import broadcast_strides, draw_layout, draw_shape
@@ -56,7 +55,8 @@ _LONG = 0.08  # the share of programs in which one leaf may be long: enough for 
 _REJOINED = 0.15  # the share of nodes in which two values that were made of one meet again, where there are two; of
 # programs that are asked for cells the share that ends in such a node
 _WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
-_FAVOURED = 0.5  # the share of nodes that are of the family that the knobs name, where they name one
+_CLOSED = 0.75  # the share of loose results that end in one of CLOSING
+HISTORIES = 0.06  # the share of programs that begin with a history of one value's memory (`history.py`)
 
 
 def generate(
@@ -67,7 +67,7 @@ def generate(
     device: str = "cpu",
     fixed: Attributes = (),
     portable: bool = False,
-    knobs: Knobs = USUAL,
+    histories: float = HISTORIES,
     wishes: Sequence[Wish] = (),
     announce: Announce | None = None,
 ) -> Program:
@@ -76,6 +76,7 @@ def generate(
     `fixed` settings stand in every program, over what is drawn. A portable one means the same on every device: no
     random numbers, no autocast, which has a list of operators for each, no op whose entry says that it does not. Its
     first nodes are such as the wishes ask for, as far as that goes. The result depends on the arguments alone.
+    histories: the share of programs without wishes that begin with a history of one value's memory (`history.py`).
     announce: called with each part of it before that runs in eager, where it may take the process with it.
     """
     groups: dict[str, list[OpSpec]] = {}
@@ -84,13 +85,13 @@ def generate(
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)
         for _ in range(_MAX_REDRAWS):
-            asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "") or knobs.dtype
+            asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "")
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
             writing = any(ROUTES[name].writes_leaves for name in routes)
             fills = tuple(groups.get(FILLS, ()))
-            draft = Draft(rng, limits, dtype, writing, knobs=knobs, fills=fills, announce=announce)
+            draft = Draft(rng, limits, dtype, writing, fills=fills, announce=announce)
             draft.long = limits.long > 1 and rng.random() < _LONG
-            _draw_body(draft, groups, wishes)
+            _draw_body(draft, groups, wishes, histories)
             _close_loose_results(draft, ops)
             finished = _finish(draft, routes, device, fixed)
             if announce is not None:
@@ -107,7 +108,7 @@ def drawable(ops: dict[str, OpSpec], routes: Sequence[str], portable: bool) -> d
     return {n: s for n, s in ops.items() if (drawing or not s.random) and (s.portable or not portable)}
 
 
-def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
+def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish], histories: float) -> None:
     """Draw the nodes that are asked for, else up to a drawn number, at least one of which carries a gradient."""
     rng, limits = draft.rng, draft.limits
     if wishes:
@@ -116,9 +117,10 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
             _rejoin(draft, groups)
         wanted = len(draft.nodes)
     else:
+        # Known backward faults need one to three nodes, often next to a leaf, and small programs compile sooner.
         lengths = range(1, limits.max_nodes + 1)
-        wanted = rng.choices(lengths, [1 / k**draft.knobs.nodes for k in lengths])[0]
-        if draft.knobs.histories and rng.random() < draft.knobs.histories:
+        wanted = rng.choices(lengths, [1 / k for k in lengths])[0]
+        if rng.random() < histories:
             draw_history(draft, groups)
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
@@ -127,9 +129,7 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
             draft.undo((0, 0, frozenset()))
         if rng.random() < _REJOINED and _rejoin(draft, groups):
             continue
-        favoured = draft.knobs.family in groups and rng.random() < _FAVOURED
-        spec = rng.choice(groups[draft.knobs.family if favoured else rng.choice(list(groups))])
-        _draw_one(draft, groups, spec)
+        _draw_one(draft, groups, rng.choice(groups[rng.choice(list(groups))]))
 
 
 def _rejoin(draft: Draft, groups: dict[str, list[OpSpec]]) -> bool:
@@ -202,11 +202,7 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
     """
     closing = {name: weight for name, weight in CLOSING.items() if name in ops}
     for name in _loose_results(draft) if closing else ():
-        if (
-            name in draft.tracked
-            and len(draft.nodes) < draft.limits.max_nodes
-            and draft.rng.random() < draft.knobs.closed
-        ):
+        if name in draft.tracked and len(draft.nodes) < draft.limits.max_nodes and draft.rng.random() < _CLOSED:
             spec, mark = ops[weighted(draft.rng, closing)], draft.mark()
             draft.anchor = name
             node = draw_node(draft, spec)
@@ -252,7 +248,7 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
     acting = [setting for setting in compiler_settings.SETTINGS if acts(setting, device, route.name)]
-    drawn = dict(compiler_settings.draw_settings(rng, acting, draft.knobs.settings)) | dict(fixed)
+    drawn = dict(compiler_settings.draw_settings(rng, acting)) | dict(fixed)
     leaves = _draw_parameters(rng, draft.leaves) if ROUTES[route.name].module else draft.leaves
     if any(leaf.parameter for leaf in leaves) and rng.random() < 0.5:
         drawn.setdefault("inductor.freezing", True)  # acts on parameters alone

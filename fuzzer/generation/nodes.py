@@ -39,6 +39,7 @@ _SPECIAL = 0.04  # the share of floating leaves that hold infinities, NaN, zeros
 _MATRICES = frozenset(("separated", "definite", "near_singular"))  # which torch refuses with infinities or NaN in them
 _CONSTANT = 0.04  # the share of new floating operands that are constants made in the graph
 _USUAL_DTYPE = 0.85  # the share of operands that have the program's own dtype, where they may have it
+_REUSED = 0.6  # the share of operands that are values drawn before where one fits; others are new leaves
 _EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
 # Families whose ops take time and memory in proportion to their operands: they may read a long one.
 LINEAR = frozenset(
@@ -98,7 +99,7 @@ def new_leaf(
     if layout and not plain:
         stride, offset = wished_layout(rng, shape, layout, TRIES)
     else:
-        stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape, draft.knobs.dense)
+        stride, offset = (contiguous(shape), 0) if plain else draw_layout(rng, shape)
     floating = dtype in DIFFERENTIABLE
     if written and not writable(TensorType(dtype, shape, stride)):
         stride = contiguous(shape)
@@ -204,7 +205,7 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
     if not (layout or recipe or dtype or alike):
         return ""
     dtype = dtype or _operand_dtype(draft, operand, d)
-    if operand.shape is None and not (layout or recipe or alike) and rng.random() < draft.knobs.reuse:
+    if operand.shape is None and not (layout or recipe or alike) and rng.random() < _REUSED:
         known = [name for name, t in draft.readable() if t.dtype == dtype and operand.admits(d, t, None)]
         if known:
             return rng.choices(known, [_preference(draft, name) for name in known])[0]
@@ -246,7 +247,7 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     candidates = [n for n, t in draft.readable() if operand.admits(d, t, shape) and t.numel <= most]
     if operand.divisor:
         candidates = [n for n in candidates if draft.types[n].differentiable or bool(draft.env[n].all())]
-    if candidates and rng.random() < draft.knobs.reuse:
+    if candidates and rng.random() < _REUSED:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = _fresh_shape(draft, operand, d, dtype)

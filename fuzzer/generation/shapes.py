@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from math import prod
 
-from fuzzer.generation.knobs import USUAL
 from fuzzer.generation.wish import can_lie
 from fuzzer.language.classes import (
     AT_OFFSET,
@@ -65,10 +64,13 @@ def draw_long_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -
     return tuple(sizes)
 
 
-def draw_layout(rng: random.Random, shape: Shape, dense: float = USUAL.dense) -> tuple[Shape, int]:
-    """A stride and an offset: dense in this share, else permuted, with gaps, broadcast (stride 0), or overlapping."""
+_DENSE = 0.6  # the share of leaves whose elements follow each other in memory
+
+
+def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
+    """A stride and an offset: dense, permuted, with gaps, broadcast (stride 0), or overlapping."""
     kinds = ("dense", "permuted", "gaps", "broadcast", "overlapping")
-    kind = rng.choices(kinds, (dense, *((1 - dense) * share for share in (0.45, 0.35, 0.15, 0.05))))[0]
+    kind = rng.choices(kinds, (_DENSE, *((1 - _DENSE) * share for share in (0.45, 0.35, 0.15, 0.05))))[0]
     return _layout(rng, shape, kind)
 
 

@@ -240,28 +240,22 @@ def parse_assignment(text: str) -> tuple[str, Value]:
     return name.strip(), value
 
 
-# The share of programs without settings, and how many the others have.
-PROFILES: dict[str, tuple[float, tuple[int, int]]] = {
-    "usual": (0.5, (1, 3)),
-    "none": (1.0, (0, 0)),
-    "one": (0.0, (1, 1)),
-    "several": (0.0, (3, 6)),
-}
+_WITHOUT = 0.5  # the share of programs without settings
+_MOST = 3  # settings of the others, at least one
 
 
-def draw_settings(rng: random.Random, acting: Collection[Setting], profile: str = "usual") -> Attributes:
-    """Settings for one program of those that act on it (`routes.acts`), as many as the profile says, and what they
-    need; beside them those that every program has, unless the value drawn is the default."""
-    without, (fewest, most) = PROFILES[profile]
+def draw_settings(rng: random.Random, acting: Collection[Setting]) -> Attributes:
+    """Settings for one program of those that act on it (`routes.acts`), and those that they need; beside them those
+    that every program has, unless the value drawn is the default."""
     drawn: dict[str, Value] = {}
     for setting in acting:
         if setting.always and all(name in drawn for name, _ in setting.needs):
             value = rng.choice(setting.values)
             drawn |= {setting.name: value} if value != default(setting.name) else {}
-    if rng.random() < without:
+    if rng.random() < _WITHOUT:
         return tuple(sorted(drawn.items()))
     known = [s for s in acting if not s.always and exists(s.name)]
-    for setting in rng.sample(known, min(rng.randint(fewest, most), len(known))):
+    for setting in rng.sample(known, min(rng.randint(1, _MOST), len(known))):
         drawn = {**dict(setting.needs), **drawn, setting.name: rng.choice(setting.values)}
     return tuple(sorted(drawn.items()))
 

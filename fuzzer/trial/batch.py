@@ -15,8 +15,8 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from fuzzer.coverage.watch import Watch
 from fuzzer.judgement.oracles import about_bare, compile_limit
@@ -24,22 +24,14 @@ from fuzzer.judgement.planted import fault_named
 from fuzzer.judgement.trial import Observation, Subject, Trial
 from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.private import forget_sizes, reset_compiler
-from fuzzer.language.program import Program
 from fuzzer.language.routes import route_of
 from fuzzer.language.text import parse, show
 from fuzzer.trial.compiled import Compiled
-from fuzzer.trial.draw import Drawn, draw_detectable, program_task
+from fuzzer.trial.draw import Drawn, program_task
 from fuzzer.trial.exercise import Exercise
 from fuzzer.trial.kernel_units import Kernel, NotBuilt, Units, seconds_of
-from fuzzer.trial.pipeline import (
-    REFUSED,
-    compile_subject,
-    conclude,
-    record_reference,
-    refusal,
-    report_refused,
-    rerun_reference,
-)
+from fuzzer.trial.origin import DRAWN, Origin, draw_from, record
+from fuzzer.trial.pipeline import REFUSED, compile_subject, conclude, refusal, rerun_reference
 from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.usage import cpu_seconds
@@ -62,30 +54,28 @@ def _builds_cpp(subject: Subject) -> bool:
 
 
 class Batch(NamedTuple):
-    """Numbers of programs, and the seconds that each of them may take, and each building; None: any."""
+    """Numbers of programs, and the seconds that each of them may take, and each building; None: any. origins: by
+    number, of those programs that are not drawn."""
 
     numbers: tuple[int, ...]
     deadline: float | None = None
+    origins: Mapping[int, Origin] = DRAWN
 
 
 def explore_batch(task: Task, batch: Batch) -> list[Report]:
-    """The Reports of `explore` for these numbers, in order, made together."""
+    """The Reports of `explore` for these numbers, in order, made together; of those with an origin, the Reports of
+    `explore_from`."""
     tasks = [program_task(task, number) for number in batch.numbers]
-    draws = [functools.partial(draw_detectable, own, n) for own, n in zip(tasks, batch.numbers, strict=True)]
+    draws = [
+        functools.partial(draw_from, own, n, batch.origins.get(n)) for own, n in zip(tasks, batch.numbers, strict=True)
+    ]
     return build_together(list(map(Member, range(len(tasks)), tasks, draws)), batch.deadline)
 
 
 def examine_batch(task: Task, texts: Sequence[str]) -> list[Report]:
     """The Reports of `examine` for these programs, in order, made together. Raises ParseError."""
-    draws = [functools.partial(_record, parse(text), task) for text in texts]
+    draws = [functools.partial(record, parse(text), task) for text in texts]
     return build_together([Member(i, task, draw) for i, draw in enumerate(draws)], None)
-
-
-def _record(program: Program, task: Task, log: Journal) -> Drawn | Report:
-    try:
-        return Drawn(record_reference(program, task, log))
-    except REFUSED as error:
-        return report_refused(program, task, log, error)
 
 
 def left_over(numbers: Sequence[int], reports: Sequence[Report | None]) -> list[tuple[int, ...]]:
@@ -96,16 +86,12 @@ def left_over(numbers: Sequence[int], reports: Sequence[Report | None]) -> list[
     return [part for part in (left[:half], left[half:]) if part]
 
 
-def build_together(
-    members: Sequence[_Kind], deadline: float | None, sift: Callable[[Sequence[_Kind]], None] = lambda members: None
-) -> list[Report]:
-    """The Reports of these programs, in order. sift: called once they are drawn; to whom it gives a Report is not
-    built."""
+def build_together(members: Sequence[Member], deadline: float | None) -> list[Report]:
+    """The Reports of these programs, in order."""
     units = Units()
     for member in members:
         member.left = deadline
         member.take_turn(member.draw)
-    sift(members)
     with _own_caches():
         for _ in range(_ROUNDS):
             for member in members:
@@ -213,9 +199,6 @@ class Member:
         seen.seconds, seen.cpu_seconds = seen.seconds + built, seen.cpu_seconds + built
         trial.also, trial.subject = self.task.also, self.compiled.explain(seen, trial)
         return trial
-
-
-_Kind = TypeVar("_Kind", bound=Member)
 
 
 @contextlib.contextmanager

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from fuzzer.coverage.cells import cells
 from fuzzer.coverage.wishes import Wishes, asked_cells
 from fuzzer.generation.draft import Announce, Rejected
-from fuzzer.generation.generate import drawable, generate
-from fuzzer.generation.knobs import USUAL, Knobs
+from fuzzer.generation.generate import HISTORIES, drawable, generate
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.generation.wish import Wish
 from fuzzer.judgement.oracles import asked_by_share
@@ -23,10 +22,13 @@ from fuzzer.language.program import Program
 from fuzzer.language.text import show
 from fuzzer.trial.pipeline import (
     REFUSED,
+    OnJudged,
     is_detectable,
+    keep_report,
     record_reference,
     refusal,
     report_refused,
+    report_trial,
 )
 from fuzzer.workers.journal import DIED_DRAWING, Journal, journal
 from fuzzer.workers.messages import Report, Task
@@ -49,13 +51,11 @@ def program_task(task: Task, index: int) -> Task:
 
 
 _WISHED = 3  # draws of a program that is asked for cells, until one has all
-_UNASKED = 8  # by cells one program in so many is asked for none and drawn as it comes, half of them with a history
-_AS_IT_COMES = replace(USUAL, histories=0.5)
+_UNASKED = 8  # by cells one program in so many is asked for none and drawn as it comes
+_UNASKED_HISTORIES = 0.5  # the share of those that begin with a history
 
 
-def draw_program(
-    task: Task, index: int, attempt: int = 0, knobs: Knobs = USUAL, announce: Announce | None = None
-) -> Program:
+def draw_program(task: Task, index: int, attempt: int = 0, announce: Announce | None = None) -> Program:
     """Program number `index` of the task's seed, in its n-th drawing; announce: as in `generate`. Raises Rejected.
 
     By cells it is that of some draws which holds most of what its number is asked for, if it is asked for any.
@@ -63,10 +63,10 @@ def draw_program(
     known = vocabulary(task.limits, task.ops)
     name = f"{task.seed}/{index}/{attempt}"
     if not task.cells:
-        return _drawn(task, known, name, knobs=knobs, announce=announce)
+        return _drawn(task, known, name, announce=announce)
     before, unasked = divmod(index, _UNASKED)
     if unasked == _UNASKED - 1:
-        return _drawn(task, known, name, knobs=_AS_IT_COMES, announce=announce)
+        return _drawn(task, known, name, histories=_UNASKED_HISTORIES, announce=announce)
     wishes = _wishes_of(task).of(index - before)
     asked = {cell for wish in wishes for cell in asked_cells(wish, known[wish.op])}
     best, fewest = None, math.inf
@@ -91,13 +91,15 @@ def _drawn(
     ops: dict[str, OpSpec],
     name: str,
     wishes: Sequence[Wish] = (),
-    knobs: Knobs = USUAL,
+    histories: float = HISTORIES,
     announce: Announce | None = None,
 ) -> Program:
     """The drawing of this name. Raises Rejected."""
     device, other = _kinds(task)
     rng = random.Random(name)
-    return generate(rng, ops, task.limits, task.routes, device, task.fixed, device != other, knobs, wishes, announce)
+    return generate(
+        rng, ops, task.limits, task.routes, device, task.fixed, device != other, histories, wishes, announce
+    )
 
 
 def _kinds(task: Task) -> tuple[str, str]:
@@ -124,18 +126,19 @@ MAX_REDRAWS = 3
 class Drawn:
     """A program that was drawn and recorded on the reference side.
 
-    attempt  of several drawings of its number, which;  seconds  by phase, as a Report has them.
+    attempt  of several drawings of its number, which;  seconds  by phase;  mutator: both as a Report has them.
     """
 
     trial: Trial
     attempt: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    mutator: str = ""
 
     def told(self, report: Report) -> Report:
         """The Report of its trial, with what drawing it took."""
         for name, took in self.seconds.items():
             report.seconds[name] = report.seconds.get(name, 0.0) + took
-        return replace(report, redrawn=self.attempt, candidate=self.attempt)
+        return replace(report, redrawn=self.attempt, candidate=self.attempt, mutator=self.mutator)
 
 
 def draw_detectable(task: Task, index: int, log: Journal, announce: Announce | None = None) -> Drawn | Report:
@@ -162,3 +165,8 @@ def write_down(program: Program) -> None:
     log = journal()
     log.begin(show(program))
     log.phase(DIED_DRAWING)
+
+
+def report_drawn(drawn: Drawn | Report, task: Task, log: Journal, on_judged: OnJudged = keep_report) -> Report:
+    """The Report of a drawn program, run again, compiled and judged."""
+    return drawn if isinstance(drawn, Report) else drawn.told(report_trial(drawn.trial, task, log, on_judged))

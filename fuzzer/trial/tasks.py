@@ -7,7 +7,7 @@ from dataclasses import replace
 from fuzzer.judgement.trial import Trial
 from fuzzer.language import interpret
 from fuzzer.language.text import parse, show
-from fuzzer.trial.draw import draw_detectable, program_task, write_down
+from fuzzer.trial.draw import draw_detectable, program_task, report_drawn, write_down
 from fuzzer.trial.pipeline import (
     REFUSED,
     OnJudged,
@@ -16,7 +16,6 @@ from fuzzer.trial.pipeline import (
     refusal,
     report_and_words,
     report_program,
-    report_trial,
     run_both,
 )
 from fuzzer.workers.journal import journal
@@ -33,10 +32,7 @@ def explore_announced(task: Task, index: int) -> Report:
 def explore(task: Task, index: int, on_judged: OnJudged = keep_report) -> Report:
     """Draw program number `index` of the task's seed, and report on it. Depends on the task and the index alone."""
     task, log = program_task(task, index), journal()
-    drawn = draw_detectable(task, index, log)
-    if isinstance(drawn, Report):
-        return drawn
-    return drawn.told(report_trial(drawn.trial, task, log, on_judged))
+    return report_drawn(draw_detectable(task, index, log), task, log, on_judged)
 
 
 # ---------------------------------------------------------------- programs given as text

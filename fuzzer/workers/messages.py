@@ -50,6 +50,7 @@ class Report:
     stderr     the tail of the worker's stderr, for deaths.
     features   ids of what it exercises, by family, where that was asked for.
     candidate  which of several drawings of its number this is.
+    mutator    that made it of a kept program; "" where it was drawn.
     fired      planted faults that changed what was compiled.
     stage      of the compiler at which it was judged; "" where it was built.
     built      why it was built although a stage was on trial; "" where it was not.
@@ -69,6 +70,7 @@ class Report:
     files: dict[str, str] = field(default_factory=dict)
     features: Features = field(default_factory=dict)
     candidate: int = 0
+    mutator: str = ""
     fired: tuple[str, ...] = ()
     stage: str = ""
     built: str = ""

@@ -7,7 +7,7 @@ import sys
 import click
 
 from benches.agreement import agreement_command
-from benches.arms import faults_command, feedback_command, guided_command, time_to_fault_command
+from benches.arms import faults_command, time_to_fault_command
 from benches.derivatives import derivatives_command
 from benches.diagnosis import diagnosis_command
 from benches.first_look import first_look_command
@@ -30,9 +30,7 @@ BENCHES = (
     derivatives_command,
     diagnosis_command,
     faults_command,
-    feedback_command,
     first_look_command,
-    guided_command,
     hearing_command,
     hostile_command,
     injection_command,

@@ -1,4 +1,4 @@
-"""Arms of guidance compared by the planted faults that they find, live. What came out: docs/guidance.md.
+"""Ways to choose programs, compared by the planted faults that they find, live. What came out: docs/guidance.md.
 
 `measure_faults` runs campaigns and writes rows as things happen, a JSON object a line, so that a run that is cut off
 loses nothing (`rows` reads them). Rows: plan, at (now and then), found, unexplained (no planted fault is to blame),
@@ -22,11 +22,9 @@ import torch
 from benches import rare
 from benches.race import SERIOUS, Judge, Lane, Look, Race, Run
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.plan import BLIND, CELLS, STAGED, corpus_environment, environment_of
+from fuzzer.campaign.mutants import ByMutation
+from fuzzer.campaign.plan import BLIND, CELLS, MUTANTS, STAGED, corpus_environment, environment_of
 from fuzzer.campaign.schedule import BySeedWithCorpus
-from fuzzer.coverage.features import LINES
-from fuzzer.coverage.lines import recorded_share
-from fuzzer.guidance import ARMS, CODE, UNBUILT, guided
 from fuzzer.trial.batch import usual_batch
 from fuzzer.trial.draw import STAGE
 from fuzzer.trial.tasks import explore
@@ -42,24 +40,22 @@ SLICE_SCATTER = (
 class Arm:
     """Under what a campaign runs.
 
-    guidance  one of ARMS, CELLS or BLIND;  staged  the share of programs that are not built;  alone  a worker has one
-              at once.
+    guidance  as of `backfuzz fuzz`;  staged  the share of programs that are not built;  alone  a worker has one at a
+              time.
     """
 
     guidance: str = BLIND
-    staged: float = 0.0
-    alone: bool = True
+    staged: float = STAGED
+    alone: bool = False
 
 
-# What stages, batches and guidance by code bring, one after the other; beside each kind of guidance, one by one.
-COMPARED = {
-    "blind-full": Arm(),
-    "blind-batched": Arm(alone=False),
-    "blind-staged": Arm(staged=STAGED, alone=False),
-    "staged-guided": Arm(CODE, UNBUILT, alone=False),
-    "blind-cells": Arm(CELLS, STAGED, alone=False),
+# Each is what `backfuzz fuzz` ships but for its guidance; blind-full has neither stages nor batches.
+ARMS = {
+    "blind-full": Arm(staged=0.0, alone=True),
+    "blind-staged": Arm(),
+    CELLS: Arm(CELLS),
+    MUTANTS: Arm(MUTANTS),
 }
-KNOWN_ARMS = {**{name: Arm(name) for name in (BLIND, CELLS, *ARMS)}, **COMPARED, CODE: COMPARED["staged-guided"]}
 _MARKS, _LONGEST_MARK = 100, 60.0  # rows `at` of a campaign; CPU seconds between two
 
 
@@ -170,15 +166,9 @@ def _warm(pools: list[Pool], task: Task, programs: int) -> None:
 
 def _run(task: Task, plan: Plan, name: str, seed: int, folder: Path, wanted: frozenset[str]) -> Run:
     """A campaign that has not begun: its corpus and log lie in the folder."""
-    own, arm = folder / f"{name}-{seed}", KNOWN_ARMS[name]
-    task, place = replace(task, seed=seed, staged=arm.staged), corpus_environment(task)
-    schedule: BySeedWithCorpus
-    if arm.guidance in (BLIND, CELLS):
-        task = replace(task, cells=arm.guidance == CELLS)
-        schedule = BySeedWithCorpus(task, Corpus(own / "corpus", place).start())
-    else:
-        guidance = ARMS[arm.guidance]
-        task = replace(task, lines=recorded_share(True) if set(LINES) & set(guidance.credits) else 0.0)
-        schedule = guided(task, own, own / "corpus", place, guidance)
+    own, arm = folder / f"{name}-{seed}", ARMS[name]
+    task = replace(task, seed=seed, staged=arm.staged, cells=arm.guidance != BLIND)
+    corpus = Corpus(own / "corpus", corpus_environment(task)).start()
+    schedule = ByMutation(task, own, corpus) if arm.guidance == MUTANTS else BySeedWithCorpus(task, corpus)
     batch = 1 if arm.alone else plan.batch or usual_batch(task.place.subject, arm.staged)
     return Run(name, seed, task, schedule, plan.seconds, wanted, plan.limit, batch)

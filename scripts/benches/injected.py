@@ -135,9 +135,7 @@ def run(seconds: float, resume: bool) -> None:
     bounds.free_bytes = lambda folder: 0 if (FOLDER / "full").exists() else free(folder)  # type: ignore[assignment]
 
     def schedule(_: Path) -> Injected:
-        found, state = (
-            resume_corpus(plan.explored, _PLACE, Corpus) if resume else (Corpus(plan.explored, _PLACE).start(), None)
-        )
+        found, state = resume_corpus(plan.explored, _PLACE) if resume else (Corpus(plan.explored, _PLACE).start(), None)
         return Injected(plan.task, found, state)
 
     campaign = Campaign(plan, lambda line: print(line, flush=True), schedule)

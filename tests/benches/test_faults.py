@@ -1,10 +1,9 @@
-"""Campaigns side by side: who is charged, to which fault a wrong trial is due, what rows tell, how times are tested."""
+"""Campaigns side by side: who is charged, to which fault a wrong trial is due, what rows tell."""
 
 from __future__ import annotations
 
 import json
 import math
-import random
 import re
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -16,8 +15,7 @@ from benches import faults, rows
 from benches.__main__ import main
 from benches.curves import picture
 from benches.faults import (
-    COMPARED,
-    KNOWN_ARMS,
+    ARMS,
     SLICE_SCATTER,
     Plan,
     built_once_more,
@@ -27,10 +25,9 @@ from benches.faults import (
 )
 from benches.race import CPU, Check, Judge, Lane, Race, Run
 from benches.rare import ALL
-from benches.survival import Time, kaplan_meier, log_rank, median
 from click.testing import CliRunner
-from scipy import stats
 
+from fuzzer.campaign.plan import STAGED
 from fuzzer.coverage.frontier import Frontier
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.workers.messages import Report, Task
@@ -66,7 +63,7 @@ class Pool:
 
 
 class Schedule:
-    """As of `Guided`, without a corpus."""
+    """A schedule that learns, without a corpus."""
 
     def __init__(self) -> None:
         self.learned: list[Report] = []
@@ -205,50 +202,9 @@ def test_what_raises_is_the_faults_if_it_agrees_without_it() -> None:
     assert (look.fault, look.task.canary, look.expected) == ("a", "", "agree")
 
 
-def test_the_arms_that_are_compared_are_those_of_the_plan() -> None:
-    assert list(COMPARED) == ["blind-full", "blind-batched", "blind-staged", "staged-guided", "blind-cells"]
-    assert KNOWN_ARMS["blind"] == COMPARED["blind-full"]
-
-
-# ---------------------------------------------------------------- statistics
-
-
-def test_the_median_of_times_is_infinite_where_most_found_nothing() -> None:
-    assert median([Time(1, True), Time(3, True), Time(9, False)]) == 3
-    assert median([Time(1, True), Time(9, False), Time(9, False)]) == math.inf
-    assert median([Time(1, True), Time(2, True)]) == 1.5
-
-
-def test_campaigns_that_were_cut_off_early_count_for_as_long_as_they_ran() -> None:
-    assert kaplan_meier([Time(1, True), Time(2, True), Time(3, True)]) == 2
-    assert kaplan_meier([Time(1, True), Time(1, False), Time(2, False), Time(5, True)]) == 5
-    assert kaplan_meier([Time(1, True), Time(9, False), Time(9, False)]) == math.inf
-
-
-def test_of_one_stratum_the_log_rank_test_is_scipys() -> None:
-    rng = random.Random(1)
-    sides = [[Time(float(rng.randint(1, 9)), rng.random() < 0.7) for _ in range(12)] for _ in range(2)]
-    told = (([t.at for t in side if t.found], [t.at for t in side if not t.found]) for side in sides)
-    theirs = stats.logrank(*(stats.CensoredData(found, right=vain) for found, vain in told))
-    assert log_rank([(sides[0], sides[1])])[1] == pytest.approx(theirs.pvalue)
-
-
-def test_the_log_rank_test_is_that_of_a_textbook() -> None:
-    """Remission of leukaemia (Freireich et al., 1963): chi squared 16.79, 9 of 19.25 events with 6-MP."""
-    treated = [(6, 1), (6, 1), (6, 1), (6, 0), (7, 1), (9, 0), (10, 1), (10, 0), (11, 0), (13, 1), (16, 1), (17, 0),
-               (19, 0), (20, 0), (22, 1), (23, 1), (25, 0), (32, 0), (32, 0), (34, 0), (35, 0)]  # fmt: skip
-    placebo = [1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23]
-    rate, p = log_rank([([Time(t, bool(f)) for t, f in treated], [Time(t, True) for t in placebo])])
-    assert rate == pytest.approx((9 / 19.25) / (21 / 10.75), rel=0.01)
-    assert p == pytest.approx(math.erfc(math.sqrt(16.79 / 2)), rel=0.02)
-
-
-def test_strata_are_compared_within_themselves() -> None:
-    """A fault that is slow on both sides says nothing about either."""
-    quick = [Time(1, True), Time(2, True)], [Time(1, True), Time(2, True)]
-    slow = [Time(50, True), Time(60, True)], [Time(50, True), Time(60, True)]
-    assert log_rank([quick, slow]) == (1.0, 1.0)
-    assert log_rank([([Time(5, False)], [Time(5, False)])])[1] == 1.0
+def test_all_arms_but_one_are_as_shipped_but_for_their_guidance() -> None:
+    assert list(ARMS) == ["blind-full", "blind-staged", "cells", "mutants"]
+    assert {(arm.staged, arm.alone) for arm in list(ARMS.values())[1:]} == {(STAGED, False)}
 
 
 # ---------------------------------------------------------------- rows
@@ -263,13 +219,13 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "rows.jsonl"
     path.write_text(
         lines(
-            {"row": "plan", "arms": ["blind", "trace"], "place": {"torch": "x"}, "workers": 2, "ops": 0},
+            {"row": "plan", "arms": ["blind", "cells"], "place": {"torch": "x"}, "workers": 2, "ops": 0},
             {"row": "at", "arm": "blind", "cpu": 5.0, "features": 10},
             {"row": "end", "arm": "blind", "cpu": 10.0, "features": 20},
-            {"row": "at", "arm": "trace", "cpu": 5.0, "features": 20},
-            {"row": "found", "arm": "trace", "cpu": 6.0, "fault": "a"},
-            {"row": "found", "arm": "trace", "cpu": 11.0, "fault": "b"},
-            {"row": "end", "arm": "trace", "cpu": 12.0, "features": 30},
+            {"row": "at", "arm": "cells", "cpu": 5.0, "features": 20},
+            {"row": "found", "arm": "cells", "cpu": 6.0, "fault": "a"},
+            {"row": "found", "arm": "cells", "cpu": 11.0, "fault": "b"},
+            {"row": "end", "arm": "cells", "cpu": 12.0, "features": 30},
         )
     )
     return path
@@ -279,56 +235,58 @@ def test_what_did_not_show_again_was_not_found_and_signatures_of_no_planted_faul
     path = tmp_path / "rows.jsonl"
     path.write_text(
         lines(
-            {"row": "plan", "arms": ["blind", "code"], "place": {}, "workers": 1, "ops": 0, "in_code": ["b"]},
+            {"row": "plan", "arms": ["blind", "mutants"], "place": {}, "workers": 1, "ops": 0, "in_code": ["b"]},
             {"row": "found", "arm": "blind", "cpu": 2.0, "fault": "a"},
             {"row": "lost", "arm": "blind", "cpu": 2.0, "fault": "a"},
             {"row": "end", "arm": "blind", "cpu": 10.0, "features": 5, "built": 3},
-            {"row": "found", "arm": "code", "cpu": 4.0, "fault": "b"},
-            {"row": "real", "arm": "code", "cpu": 5.0, "fault": "", "signature": "s"},
-            {"row": "real", "arm": "code", "cpu": 6.0, "fault": "", "signature": "s"},
-            {"row": "end", "arm": "code", "cpu": 10.0, "features": 5, "built": 2},
+            {"row": "found", "arm": "mutants", "cpu": 4.0, "fault": "b"},
+            {"row": "real", "arm": "mutants", "cpu": 5.0, "fault": "", "signature": "s"},
+            {"row": "real", "arm": "mutants", "cpu": 6.0, "fault": "", "signature": "s"},
+            {"row": "end", "arm": "mutants", "cpu": 10.0, "features": 5, "built": 2},
         )
     )
-    blind, code = rows.report([path])["arms"]
-    assert (blind["faults"]["median"], code["faults"]["median"], code["in_code"]["median"]) == (0, 1, 1)
-    assert (code["real"]["median"], code["built"], code["faults"]["of_blind"]) == (1, 2, None)
-    (alone,) = rows.report([path], ["code"])["arms"]
+    blind, mutants = rows.report([path])["arms"]
+    assert (blind["faults"]["median"], mutants["faults"]["median"], mutants["in_code"]["median"]) == (0, 1, 1)
+    assert (mutants["real"]["median"], mutants["built"], mutants["faults"]["of_blind"]) == (1, 2, None)
+    (alone,) = rows.report([path], ["mutants"])["arms"]
     assert alone["faults"]["of_blind"] == 1.0
 
 
 def test_arms_are_compared_at_the_cpu_time_that_all_had(file: Path) -> None:
     figures = rows.report([file])
-    blind, trace = figures["arms"]
+    blind, cells = figures["arms"]
     assert figures["cpu_seconds"] == 10.0
-    assert (blind["faults"]["median"], trace["faults"]["median"]) == (0, 1)  # b came too late
-    assert (blind["features"]["median"], trace["features"]["median"]) == (20, 20)
-    assert (blind["blinds_features_at"], trace["blinds_features_at"]) == (1.0, 0.5)
+    assert (blind["faults"]["median"], cells["faults"]["median"]) == (0, 1)  # b came too late
+    assert (blind["features"]["median"], cells["features"]["median"]) == (20, 20)
+    assert (blind["blinds_features_at"], cells["blinds_features_at"]) == (1.0, 0.5)
     assert figures["faults"] == {
-        "a": {"blind": {"found": 0, "of": 1, "median": None}, "trace": {"found": 1, "of": 1, "median": 6.0}}
+        "a": {"blind": {"found": 0, "of": 1, "median": None}, "cells": {"found": 1, "of": 1, "median": 6.0}}
     }
 
 
 def test_the_table_and_the_picture_hold_every_arm(file: Path) -> None:
     text = "\n".join(rows.table(rows.report([file, file])))
-    assert "| trace | 2 | 3 | 1 | 0 | 1 (1-1) |" in text
+    assert "| cells | 2 | 3 | 1 | 0 | 1 (1-1) |" in text
     assert "| a | 0/2, - | 2/2, 6 |" in text
     svg = picture(rows.read_rows([file])[1], 10.0)
     assert len(re.findall(r'<g id="curves-(?:faults|features)-', svg)) == 4
-    assert svg.count(">trace</text>") == 2
+    assert svg.count(">cells</text>") == 2
 
 
 def test_the_clock_is_read_where_the_fault_was_found(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    plan = {"row": "plan", "arms": ["trace"], "place": {}, "workers": 16, "ops": 42}
-    found = {"row": "found", "arm": "trace", "fault": SLICE_SCATTER, "cpu": 30.0, "wall": 7.5}
-    late = {"row": "end", "arm": "trace", "seed": 2, "cpu": 30.0, "features": 1}
+    plan = {"row": "plan", "arms": ["cells"], "place": {}, "workers": 16, "ops": 42}
+    found = {"row": "found", "arm": "cells", "fault": SLICE_SCATTER, "cpu": 30.0, "wall": 7.5}
+    late = {"row": "end", "arm": "cells", "seed": 2, "cpu": 30.0, "features": 1}
     path.write_text(lines(plan, found, late))
-    assert rows.clock([path])["trace"] == {"seconds": [7.5], "median": 7.5, "programs": [3], "in_vain": [1.0]}
+    assert rows.clock([path])["cells"] == {"seconds": [7.5], "median": None, "programs": [3], "in_vain": [1.0]}
+    path.write_text(lines(plan, found, late, found | {"seed": 3, "wall": 9.5}))
+    assert rows.clock([path])["cells"]["median"] == 9.5, "who found nothing counts as later than all others"
 
 
 def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["faults", "--report", "--rows", str(file), "--svg", str(tmp_path / "curves.svg")])
-    assert "| trace | 1 |" in told.output
+    assert "| cells | 1 |" in told.output
     assert (tmp_path / "curves.svg").read_text().startswith("<svg")
     told = CliRunner().invoke(main, ["time-to-fault", "--report", "--rows", str(file), "--json"])
     assert json.loads(told.output)["blind"]["in_vain"] == [1.0]
@@ -337,9 +295,11 @@ def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_live_campaigns_write_their_rows(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    measure_faults(Task(ops=("tanh", "sum")), Plan(("blind", "trace"), 1, lanes=2, seconds=8.0, warm=1, first=7), path)
+    measure_faults(
+        Task(ops=("tanh", "sum")), Plan(("blind-staged", "mutants"), 1, lanes=2, seconds=8.0, warm=1, first=7), path
+    )
     told = [json.loads(line) for line in path.read_text().splitlines()]
     assert told[0]["row"] == "plan"
-    assert {(row["arm"], row["seed"]) for row in told if row["row"] == "end"} == {("blind", 7), ("trace", 7)}
+    assert {(row["arm"], row["seed"]) for row in told if row["row"] == "end"} == {("blind-staged", 7), ("mutants", 7)}
     assert all(row["features"] > 100 for row in told if row["row"] == "end")
     assert rows.report([path])["campaigns"] == 2

@@ -49,8 +49,8 @@ def test_of_lines_a_program_keeps_those_that_are_new_to_the_campaign(corpus: Cor
     assert corpus.learn(first) == {"operand": 1, "source": 100}
     assert corpus.learn(second) == {"operand": 1, "source": 1}
     assert not corpus.learn(replace(second, text=text(3)))
-    assert [len(one.features["source"]) for one in load_corpus(corpus.folder, Corpus).kept] == [100, 1]
-    assert load_corpus(corpus.folder, Corpus).frontier.families == {"operand": 2, "source": 101}
+    assert [len(one.features["source"]) for one in load_corpus(corpus.folder).kept] == [100, 1]
+    assert load_corpus(corpus.folder).frontier.families == {"operand": 2, "source": 101}
 
 
 def test_lines_that_stop_coming_are_told_when_the_wait_is_longer_than_all_before(tmp_path: Path) -> None:
@@ -82,15 +82,15 @@ def test_lines_of_a_sample_are_missed_later_and_none_where_nobody_asked(tmp_path
 def test_a_new_corpus_puts_the_old_one_aside(corpus: Corpus) -> None:
     corpus.learn(shown(1, 10))
     Corpus(corpus.folder, HERE).start()
-    assert load_corpus(corpus.folder, Corpus).kept == []
-    assert len(load_corpus(corpus.folder.with_name("corpus-1"), Corpus).kept) == 1
+    assert load_corpus(corpus.folder).kept == []
+    assert len(load_corpus(corpus.folder.with_name("corpus-1")).kept) == 1
 
 
 def test_a_corpus_is_read_as_it_was_left(corpus: Corpus) -> None:
     corpus.learn(shown(1, 10, 2**63 + 5))
     corpus.learn(shown(2, 12, seconds=0.5))
     corpus.save({"next": 7})
-    found, state = resume_corpus(corpus.folder, HERE, Corpus)
+    found, state = resume_corpus(corpus.folder, HERE)
     assert (found.kept, list(map(index_row, found.kept))) == (corpus.kept, list(map(index_row, corpus.kept)))
     assert found.frontier.best == corpus.frontier.best
     assert (found.frontier.programs, found.frontier.last_new) == (2, {"operand": 2})
@@ -101,14 +101,14 @@ def test_a_line_that_was_cut_off_is_left_out(corpus: Corpus) -> None:
     corpus.learn(shown(1, 10))
     with (corpus.folder / INDEX_FILE).open("a") as index:
         index.write('{"program": "abc", "no')
-    assert len(load_corpus(corpus.folder, Corpus).kept) == 1
+    assert len(load_corpus(corpus.folder).kept) == 1
 
 
 @pytest.mark.parametrize("name", ["torch", "backend", "device"])
 def test_another_place_is_refused_in_one_clear_line(corpus: Corpus, name: str) -> None:
     corpus.save({"next": 0})
     with pytest.raises(UsageError, match=f"was made with {name} {HERE[name]}, this is other"):
-        resume_corpus(corpus.folder, {**HERE, name: "other"}, Corpus)
+        resume_corpus(corpus.folder, {**HERE, name: "other"})
 
 
 @pytest.mark.parametrize("broken", [INDEX_FILE, STATE_FILE])
@@ -116,16 +116,16 @@ def test_what_is_missing_or_damaged_is_told(corpus: Corpus, broken: str) -> None
     corpus.save({"next": 0})
     (corpus.folder / broken).write_bytes(b"{no}")
     with pytest.raises(UsageError, match=r"is not the index|fuzz without --resume"):
-        resume_corpus(corpus.folder, HERE, Corpus)
+        resume_corpus(corpus.folder, HERE)
     (corpus.folder / broken).unlink()
     with pytest.raises(UsageError, match=r"fuzz makes one|begins anew"):
-        resume_corpus(corpus.folder, HERE, Corpus)
+        resume_corpus(corpus.folder, HERE)
 
 
 def test_an_index_of_something_else_is_refused(corpus: Corpus) -> None:
     (corpus.folder / INDEX_FILE).write_text("[1, 2]\n")
     with pytest.raises(UsageError, match="not the index of a corpus"):
-        load_corpus(corpus.folder, Corpus)
+        load_corpus(corpus.folder)
 
 
 def test_what_was_running_when_it_was_killed_runs_again(corpus: Corpus) -> None:

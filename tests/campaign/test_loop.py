@@ -69,8 +69,6 @@ def test_batches_get_smaller_so_that_no_worker_waits_for_the_last(
     assert found == sizes
     made.plan = replace(made.plan, programs=None)
     assert made._batch(index) == batch
-    made.schedule.together = False
-    assert made._batch(index) == 1
 
 
 def test_programs_whose_worker_another_ended_begin_again(

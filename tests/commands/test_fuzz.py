@@ -18,11 +18,9 @@ from fuzzer.campaign.told.logs import HEARTBEAT_FILE
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.commands.fuzz import _share_staged
 from fuzzer.commands.shared.exits import UNREAD
-from fuzzer.guidance import CHOSEN_FROM, UNBUILT
 from fuzzer.judgement.trial import Place, Subject
-from fuzzer.trial import batch as execution_batch
 from fuzzer.workers.messages import Task
-from tests.commands.calls import EAGER, call, fuzz, wait_until
+from tests.commands.calls import EAGER, call, fuzz, refused, wait_until
 
 KEYS = {
     *("programs", "programs_per_s", "detectable_share", "detectable_elements_share", "rejected_share", "findings"),
@@ -53,7 +51,19 @@ def wait_for(running: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"it ended before it said {text!r}: {running.communicate()}")
 
 
-def stops_cleanly(running: subprocess.Popen[str], sent: int, onward: str, end: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "onward", "end", "left", "sent"),
+    [
+        ((), "its corpus", "--seed 7 --resume\n", ["campaigns", "corpus"], signal.SIGINT),
+        (("--unguided",), "another seed", "--unguided --seed 8\n", ["campaigns"], signal.SIGTERM),
+    ],
+    ids=["guided, Ctrl-C", "unguided, SIGTERM"],
+)
+def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
+    tmp_path: Path, options: tuple[str, ...], onward: str, end: str, left: list[str], sent: int
+) -> None:
+    running = fuzz("--seed", "7", *options, canaries=False)
+    wait_for(running, "0 canaries rang")
     os.killpg(running.pid, sent)  # what a terminal does: every process of the group gets it
     out, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
@@ -61,26 +71,7 @@ def stops_cleanly(running: subprocess.Popen[str], sent: int, onward: str, end: s
     assert "programs in" in out
     assert err.startswith(f"stopped; go on with {onward}: backfuzz fuzz ")
     assert err.endswith(end)
-
-
-def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(tmp_path: Path) -> None:
-    running = fuzz("--seed", "7", canaries=False)
-    wait_for(running, "0 canaries rang")
-    stops_cleanly(running, signal.SIGINT, "its corpus", "--seed 7 --resume\n")
-    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == ["campaigns", "corpus"]
-
-
-def test_a_campaign_that_nohup_started_outlives_its_terminal_and_stops_cleanly_when_it_is_asked_to(
-    tmp_path: Path,
-) -> None:
-    ignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
-    running = fuzz("--seed", "7", "--unguided", canaries=False, preexec_fn=ignored)
-    wait_for(running, "0 canaries rang")
-    os.kill(running.pid, signal.SIGHUP)
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(timeout=1)
-    stops_cleanly(running, signal.SIGTERM, "another seed", "--unguided --seed 8\n")
-    assert [path.name for path in (tmp_path / ".backfuzz").iterdir()] == ["campaigns"]
+    assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == left
 
 
 def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path: Path) -> None:
@@ -97,6 +88,18 @@ def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path:
     [own] = (tmp_path / ".backfuzz" / "campaigns").iterdir()
     assert json.loads((own / "summary.json").read_text())["seconds"] > 0
     assert call("status").exit_code == 0
+
+
+def test_a_campaign_that_nohup_started_outlives_its_terminal() -> None:
+    ignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
+    running = fuzz("--seed", "7", "--unguided", canaries=False, preexec_fn=ignored)
+    wait_for(running, "0 canaries rang")
+    os.kill(running.pid, signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(timeout=1)
+    os.kill(running.pid, signal.SIGTERM)
+    running.communicate(timeout=60)
+    assert running.returncode == 130
 
 
 def test_the_second_ctrl_c_kills_at_once() -> None:
@@ -125,36 +128,36 @@ def test_fuzz_exits_1_only_when_asked_to_and_only_for_a_new_finding(
     assert json.loads(done.stdout)["findings"] == ({"wrong": 1} if found else {})
 
 
-@pytest.mark.parametrize(("guidance", "asked", "share"), [(None, None, STAGED), ("code", None, UNBUILT),
-                         ("code", 0.9, 0.9), ("trace", None, 0.0), ("blind", 0.25, 0.25)])  # fmt: skip
-def test_the_share_that_is_not_built_is_by_what_chooses(
-    guidance: str | None, asked: float | None, share: float
+@pytest.mark.parametrize(("backend", "asked", "share"), [("inductor", None, STAGED), ("inductor", 0.25, 0.25),
+                         ("aot_eager", None, 0.0)])  # fmt: skip
+def test_programs_are_judged_at_a_stage_where_the_backend_has_one(
+    backend: str, asked: float | None, share: float
 ) -> None:
-    task = Task(place=Place(Subject("eager"), Subject("inductor")))
-    assert _share_staged(asked, task, guidance) == share
+    assert _share_staged(asked, Task(place=Place(Subject("eager"), Subject(backend)))) == share
 
 
-@pytest.mark.parametrize(("options", "said"), [(("--guidance", "code", *EAGER), "goes with inductor"),
-                         (("--guidance", "trace", "--staged", "0.5"), "--staged goes with inductor")])  # fmt: skip
-def test_what_goes_with_stages_alone_is_refused_without(options: tuple[str, ...], said: str) -> None:
-    done = call("fuzz", "--programs", "1", *options)
-    assert (done.exit_code, said in done.output) == (2, True)
+def test_a_share_at_a_stage_is_refused_for_a_backend_without_one() -> None:
+    assert "--staged goes with inductor" in refused(call("fuzz", "--programs", "1", "--staged", "0.5", *EAGER))
 
 
-@pytest.mark.parametrize(("asked", "batch"), [((), CHOSEN_FROM), (("--batch", "3"), 3)])
-def test_where_programs_are_chosen_from_there_are_several(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[str, ...], batch: int
+def test_the_log_of_a_campaign_with_mutants_gives_the_very_programs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also on a device on which they are built one by one."""
-    plans: list[int] = []
-
-    def run(self: Campaign, show_progress: Any) -> Totals:
-        plans.append(self.plan.batch)
-        return self.totals
-
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Campaign, "run", run)
-    monkeypatch.setattr(execution_batch, "usual_batch", lambda subject, staged: 1)
-    done = call("fuzz", "--guidance", "code", "--device", "cpu", "--workers", "1", "--programs", "9", *asked)
-    assert done.exit_code == 0, done.output
-    assert plans == [batch]
+    monkeypatch.setattr("fuzzer.campaign.loop.require_canaries", lambda *_: None)
+    ran = list[str]()
+    monkeypatch.setattr("fuzzer.campaign.loop.Campaign._take", lambda self, n, report, log: ran.append(report.text))
+    fuzzed = ("fuzz", *EAGER, "--db", tmp_path / "ledger.db", "--batch", "2")
+    assert call(*fuzzed, "--guidance", "mutants", "--programs", "12", "--seed", "6").exit_code == 0
+    (log,) = tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl")
+    rows = [json.loads(line) for line in log.read_text().splitlines()]
+    mutants = [row for row in rows if row.get("mutator")]
+    assert mutants
+    assert {row["text"] for row in mutants} <= set(ran)
+    first, ran[:] = sorted(ran), []
+    assert call(*fuzzed, "--again", log).exit_code == 0
+    assert sorted(ran) == first
+    ran.clear()
+    assert call(*fuzzed, "--resume", "--programs", "4").exit_code == 0
+    later = next(path for path in tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl") if path != log)
+    assert sorted(json.loads(line)["number"] for line in later.read_text().splitlines()[1:]) == [12, 13, 14, 15]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
-from fuzzer.coverage.frontier import STALL_PROGRAMS, Frontier, KeptProgram, set_cover
+from fuzzer.coverage.frontier import STALL_PROGRAMS, Frontier, KeptProgram, packed, set_cover
 from tests.campaign.kept import kept
 
 
@@ -13,6 +14,14 @@ def test_the_frontier_names_the_smallest_then_the_fastest() -> None:
     for one in (kept("a", 3, 1.0, 1, 2), kept("b", 2, 9.0, 1), kept("c", 2, 3.0, 1, 3), kept("d", 4, 0.1, 2)):
         frontier.add(one)
     assert {number: best.id for number, best in frontier.best.items()} == {1: "c", 2: "a", 3: "c"}
+
+
+def test_features_are_listed_once_in_the_order_in_which_they_came_without_lines() -> None:
+    frontier = Frontier()
+    lines = {"source": packed({7, 8})}
+    for one in (kept("a", 3, 1.0, 4, 2), replace(kept("b", 2, 1.0), features=lines), kept("c", 1, 1.0, 2, 3)):
+        frontier.add(one)
+    assert list(frontier.features) == [2, 4, 3]
 
 
 def test_a_family_that_stands_still_or_sees_nothing_is_told() -> None:

@@ -35,7 +35,6 @@ if lines.recorded_share() == 0:
 
 
 def test_lines_are_recorded_of_more_programs_where_they_guide_and_cost_little() -> None:
-    assert lines.recorded_share(guides=True) == (1.0 if MONITORED else lines.TRACED_SHARE)
     assert lines.recorded_share() == (lines.WATCHED_SHARE if MONITORED else lines.TRACED_SHARE)
 
 

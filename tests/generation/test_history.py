@@ -8,7 +8,6 @@ from collections import Counter
 
 from fuzzer.generation.draft import Draft
 from fuzzer.generation.history import draw_history
-from fuzzer.generation.knobs import Knobs
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import Program, between, walk, writes
@@ -80,7 +79,7 @@ def several_writes(p: Program) -> bool:
 
 
 def test_some_programs_write_one_memory_more_than_once() -> None:
-    programs = drawn([f"history/{n}" for n in range(40)], knobs=Knobs(histories=1.0))
+    programs = drawn([f"history/{n}" for n in range(40)], histories=1.0)
     assert sum(map(several_writes, programs)) >= 4
 
 

@@ -1,17 +1,17 @@
-"""Where a campaign's programs come from: a seed, a corpus, a guidance or a log. The one user of `guidance`."""
+"""The origin of a campaign's programs: a seed, a corpus, or a log."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fuzzer.campaign.corpus import Corpus, resume_corpus
-from fuzzer.campaign.plan import BLIND, CELLS, Plan, corpus_environment
+from fuzzer.campaign.mutants import ByMutation, FromLog, read_log
+from fuzzer.campaign.plan import BLIND, MUTANTS, Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule, restore_drawing_settings
-from fuzzer.coverage.features import LINES
 from fuzzer.coverage.lines import recorded_share
-from fuzzer.guidance import ARMS, FromLog, Guidance, guided, read_log, restore_guidance
 from fuzzer.judgement.trial import UNCOMPILED
 from fuzzer.language.errors import UsageError
 from fuzzer.workers.messages import Task
@@ -24,13 +24,12 @@ class Source:
     task      what they are drawn from.
     schedule  makes the schedule, of the task and a folder of the campaign's own.
     corpus    whether it keeps programs: then features are told, and it can be resumed.
-    guidance  that chooses, if any.  programs: most that it has.
+    programs  most that it has.
     """
 
     task: Task
     schedule: Callable[[Task, Path], Schedule]
     corpus: bool = False
-    guidance: Guidance | None = None
     programs: int | None = None
 
 
@@ -43,38 +42,31 @@ def find_source(plan: Plan, guidance: str | None, unguided: bool, resume: bool, 
     if resume and guidance:
         raise UsageError("--resume goes on with its corpus' own guidance: leave out --guidance")
     if again:
-        task, chosen = read_log(again, plan.task)
-        return Source(task, lambda task, own: FromLog(chosen), programs=len(chosen))
+        task, logged = read_log(again, plan.task)
+        return Source(task, lambda task, own: FromLog(logged), programs=len(logged))
     if unguided:
         return Source(plan.task, lambda task, own: BySeed())
+    folder, place = plan.explored, corpus_environment(plan.task)
     if resume:
-        return _resumed_source(plan)
-    folder, place = plan.explored, corpus_environment(plan.task)
-    if guidance in (None, BLIND, CELLS):
-        drawn = replace(plan.task, cells=guidance != BLIND)
-        return Source(drawn, lambda task, own: BySeedWithCorpus(task, Corpus(folder, place).start()), corpus=True)
-    arm = ARMS[guidance]
-    return Source(plan.task, lambda task, own: guided(task, own, folder, place, arm), corpus=True, guidance=arm)
+        corpus, state = resume_corpus(folder, place)
+        task, mutates = restore_drawing_settings(plan.task, state), state.get("guidance") == MUTANTS
+        return Source(task, lambda task, own: _schedule(task, own, corpus, mutates, state), corpus=True)
+    drawn, mutates = replace(plan.task, cells=guidance != BLIND), guidance == MUTANTS
+    return Source(drawn, lambda task, own: _schedule(task, own, Corpus(folder, place).start(), mutates), corpus=True)
 
 
-def _resumed_source(plan: Plan) -> Source:
-    """The source that goes on with the corpus in the plan's folder. Raises UsageError."""
-    folder, place = plan.explored, corpus_environment(plan.task)
-    corpus, state = resume_corpus(folder, place, Corpus)
-    task, arm = restore_drawing_settings(plan.task, state), restore_guidance(state)
-    if arm is None:
-        return Source(task, lambda task, own: BySeedWithCorpus(task, corpus, state), corpus=True)
-    return Source(task, lambda task, own: guided(task, own, folder, place, arm, resume=True), True, arm)
+def _schedule(
+    task: Task, own: Path, corpus: Corpus, mutates: bool, state: Mapping[str, Any] | None = None
+) -> BySeedWithCorpus:
+    """The schedule of a campaign with a corpus; state: of the campaign that it goes on with."""
+    return ByMutation(task, own, corpus, state) if mutates else BySeedWithCorpus(task, corpus, state)
 
 
 def share_of_lines(asked: bool | None, source: Source) -> float:
     """The share of a source's programs whose lines are recorded. Raises UsageError where that is asked for in vain."""
-    credited = bool(source.guidance and set(LINES) & set(source.guidance.credits))
     compiles = source.task.place.subject.backend not in UNCOMPILED
     if asked and not (source.corpus and compiles):
         raise UsageError("--lines goes with a campaign that compiles and keeps a corpus: that holds what was reached")
-    if credited and asked is False:
-        raise UsageError("--no-lines: what is guided by lines needs them")
-    if (asked or credited) and not recorded_share():
+    if asked and not recorded_share():
         raise UsageError("before Python 3.12, lines are recorded with coverage.py: pip install coverage")
-    return recorded_share(credited) if source.corpus and compiles and asked is not False else 0.0
+    return recorded_share() if source.corpus and compiles and asked is not False else 0.0

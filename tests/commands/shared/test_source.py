@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +11,11 @@ from click.testing import CliRunner
 from fuzzer import commands
 from fuzzer.campaign.corpus import Corpus, load_corpus
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.mutants import LOG_FILE, ByMutation
 from fuzzer.campaign.plan import Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, drawing_settings
 from fuzzer.commands.shared.source import find_source
-from fuzzer.guidance.candidates import CANDIDATES
-from fuzzer.guidance.parents import CountingCorpus
-from fuzzer.guidance.schedule import LOG_FILE
 from fuzzer.judgement.trial import Place, Subject
-from fuzzer.language.errors import UsageError
 from fuzzer.trial.tasks import explore
 from fuzzer.workers.messages import Report, Task
 
@@ -38,33 +34,22 @@ def campaign(plan: Plan, guidance: str | None = None, unguided: bool = False, re
     return Campaign(replace(plan, task=source.task), print, lambda own: source.schedule(source.task, own))
 
 
-def indices(folder: Path) -> list[int]:
-    logs = sorted(folder.glob(f"campaigns/*/{LOG_FILE}"), key=lambda path: path.stat().st_mtime)
-    return [json.loads(line)["index"] for line in logs[-1].read_text().splitlines()[1:]]
-
-
-def test_a_resumed_campaign_goes_on_with_the_next_programs_and_what_was_seen(plan: Plan) -> None:
-    campaign(plan, "trace").run()
-    before = load_corpus(plan.explored, CountingCorpus)
+@pytest.mark.parametrize("guidance", ["cells", "mutants"])
+def test_a_resumed_campaign_goes_on_with_the_next_programs_what_was_seen_and_its_guidance(
+    plan: Plan, guidance: str
+) -> None:
+    campaign(plan, guidance).run()
+    before = load_corpus(plan.explored)
     assert before.kept
     went = campaign(replace(plan, task=Task(place=EAGER.place), programs=3), resume=True)
-    assert went.plan.task == EAGER, "seed, limits and routes are those of the corpus"
+    assert went.plan.task == replace(EAGER, cells=True), "seed, limits and routes are those of the corpus"
     went.run()
-    assert sorted(indices(plan.folder)) == [4, 5, 6]
-    after = load_corpus(plan.explored, CountingCorpus)
+    assert isinstance(went.schedule, ByMutation) is (guidance == "mutants")
+    after = load_corpus(plan.explored)
     assert after.kept[: len(before.kept)] == before.kept
     assert after.state()["next"] == 7
     assert after.frontier.programs == 7
-    nodes = after.state()["offers"]["ops"]
-    assert sum(credit["tries"] for credit in nodes.values()) >= 7 * CANDIDATES, "credits go on, too"
     assert f"{len(after.frontier.best)} features, {len(after.kept)} programs kept" in went.schedule.progress()
-
-
-def test_a_corpus_without_what_its_guidance_knew_is_refused_in_one_clear_line(plan: Plan) -> None:
-    made = CountingCorpus(plan.explored, corpus_environment(EAGER)).start()
-    made.save({**drawing_settings(EAGER), "next": 3, "guidance": {"candidates": 4, "credits": [], "mutation": 0.0}})
-    with pytest.raises(UsageError, match="an older backfuzz's"):
-        campaign(plan, resume=True).run()
 
 
 def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

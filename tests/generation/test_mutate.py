@@ -10,8 +10,8 @@ import torch
 
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.dry_run import dry_gradients
-from fuzzer.guidance.mutate import BY_NAME, HAVOC, MUTATORS, Mutator, mutate
-from fuzzer.guidance.redraft import try_mutator
+from fuzzer.generation.mutate import BY_NAME, HAVOC, MUTATORS, Material, Mutator, mutate
+from fuzzer.generation.redraft import try_mutator
 from fuzzer.language.infer import infer
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse, show
@@ -36,7 +36,7 @@ def mutants(mutator: Mutator, program: Program, tries: int = 40) -> list[Program
     found = []
     for i in range(tries):
         rng = random.Random(i)
-        mutant = try_mutator(lambda: mutator(program, rng, parents()[i % 10]), rng, "cpu")  # noqa: B023  (called at once)
+        mutant = try_mutator(lambda: mutator(program, rng, Material(parents()[i % 10])), rng, "cpu")  # noqa: B023  (called at once)
         if mutant is not None and mutant != program:
             found.append(mutant)
     return found
@@ -107,7 +107,7 @@ def test_cotangents_follow_their_outputs() -> None:
 
 def test_the_same_seed_makes_the_same_mutant() -> None:
     state = torch.random.get_rng_state()
-    first, second = (mutate(CHAIN, random.Random(5), parents()[0]) for _ in range(2))
+    first, second = (mutate(CHAIN, random.Random(5), Material(parents()[0])) for _ in range(2))
     assert first == second
     assert first != CHAIN
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -115,7 +115,7 @@ def test_the_same_seed_makes_the_same_mutant() -> None:
 
 def test_a_mutator_is_chosen_by_its_name() -> None:
     for seed in range(5):
-        mutant = mutate(CHAIN, random.Random(seed), CHAIN, by="reroute")
+        mutant = mutate(CHAIN, random.Random(seed), Material(CHAIN), by="reroute")
         assert mutant.route != CHAIN.route
         assert mutant.nodes == CHAIN.nodes
 
@@ -129,7 +129,7 @@ def test_new_nodes_are_named_as_nothing_that_they_read() -> None:
     )
     for by in ("insert_node", "fan_out"):
         for seed in range(60):
-            mutant = mutate(gaps, random.Random(seed), gaps, by=by)
+            mutant = mutate(gaps, random.Random(seed), Material(gaps), by=by)
             assert len(mutant.nodes) > 3
 
 
@@ -137,7 +137,7 @@ def test_havoc_changes_more_than_one_thing() -> None:
     def parts(p: Program) -> list[object]:
         return [p.leaves, p.body, p.outputs, p.route, p.settings]
 
-    made = [mutate(CHAIN, random.Random(seed), parents()[0], by=HAVOC) for seed in range(8)]
+    made = [mutate(CHAIN, random.Random(seed), Material(parents()[0]), by=HAVOC) for seed in range(8)]
     differing = [sum(a != b for a, b in zip(parts(CHAIN), parts(mutant), strict=True)) for mutant in made]
     assert sum(differing) / len(differing) > 2
 
@@ -145,7 +145,7 @@ def test_havoc_changes_more_than_one_thing() -> None:
 def test_what_nothing_can_change_is_rejected() -> None:
     bare = parse(HEAD + "x0 = leaf(f64[2], seed=1)\nv0 = neg(x0)\nbackward(v0, cotangent(f64[2], seed=4))\n")
     with pytest.raises(Rejected, match="swap_operand made no other program"):
-        mutate(bare, random.Random(0), bare, by="swap_operand")
+        mutate(bare, random.Random(0), Material(bare), by="swap_operand")
 
 
 def test_a_leaf_that_cannot_be_filled_in_its_new_shape_is_refused() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from fuzzer.generation.draft import Rejected
-from fuzzer.guidance.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
+from fuzzer.generation.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Node, Output, Program
 from fuzzer.language.text import parse
-from fuzzer.workers.journal import DIED_DRAWING, Journal, read_journal
 
 HEAD = 'program(1)\nroute("autograd")\n'
 CHAIN = parse(
@@ -23,17 +21,12 @@ CHAIN = parse(
 )
 
 
-def test_what_runs_in_eager_is_written_down_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_in_eager_is_announced_first() -> None:
     """A worker that dies in it leaves its text."""
-    log = Journal(tmp_path / "journal")
-    monkeypatch.setattr("fuzzer.trial.draw.journal", lambda: log)
-    node = append_node(draft_of(CHAIN, random.Random(1)), OPS["mul"], "v1")
-    text, phase = read_journal((tmp_path / "journal").read_text())
-    assert parse(text).nodes[-1] == node
-    assert phase == DIED_DRAWING
-    made = try_mutator(lambda: CHAIN, random.Random(1), "cpu")
-    assert made is not None
-    assert parse(read_journal((tmp_path / "journal").read_text())[0]) == made
+    said: list[Program] = []
+    node = append_node(draft_of(CHAIN, random.Random(1), announce=said.append), OPS["mul"], "v1")
+    assert said[-1].nodes[-1] == node
+    assert try_mutator(lambda: CHAIN, random.Random(1), "cpu", said.append) == said[-1]
 
 
 def test_a_program_taken_up_holds_what_its_nodes_computed() -> None:

@@ -1,4 +1,4 @@
-"""MUTATORS: (program, rng, donor) -> Program, one function each.
+"""MUTATORS: (program, rng, material) -> Program, one function each.
 
 A mutator changes one thing and cares for nothing else: `mutate` makes the result a program again and runs it in eager
 (`redraft.try_mutator`), so that what torch refuses is refused before anything is compiled. A mutator that finds nothing
@@ -10,15 +10,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 
-from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.generate import CLOSING, DTYPE_WEIGHTS, draw_cotangent
 from fuzzer.generation.nodes import draw_values, weighted
+from fuzzer.generation.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
 from fuzzer.generation.shapes import broadcast_strides, draw_layout
-from fuzzer.guidance.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS, REAL
@@ -40,7 +41,15 @@ from fuzzer.language.program import (
 from fuzzer.language.routes import ANY_BACKEND, ROUTES, draw_route
 from fuzzer.language.values import GENERAL
 
-Mutator = Callable[[Program, random.Random, Program], Program]
+
+class Material(NamedTuple):
+    """What a mutator uses beside the program: another program, and `generate`'s announce for nodes that it draws."""
+
+    donor: Program
+    announce: Announce | None = None
+
+
+Mutator = Callable[[Program, random.Random, Material], Program]
 _TRIES = 12
 _SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # 1, primes, and one beside each vector width
 
@@ -60,10 +69,10 @@ def _unshared_leaves(program: Program) -> list[Leaf]:
 
 
 def _drawn_node(
-    program: Program, rng: random.Random, specs: Sequence[OpSpec], at: int, anchor: str
+    program: Program, rng: random.Random, material: Material, specs: Sequence[OpSpec], at: int, anchor: str
 ) -> tuple[Program, Node]:
     """The program with the leaves that a new node needs, and the node, drawn after the first `at` ones."""
-    draft = draft_of(program, rng, at)
+    draft = draft_of(program, rng, at, material.announce)
     node = append_node(draft, rng.choice(specs), anchor)
     return replace(program, leaves=tuple(draft.leaves)), fresh_names(node, program)
 
@@ -90,7 +99,7 @@ _REDUCTIONS = {name: weight for name, weight in CLOSING.items() if name in REAL}
 # ---------------------------------------------------------------- the graph
 
 
-def swap_operand(program: Program, rng: random.Random, donor: Program) -> Program:
+def swap_operand(program: Program, rng: random.Random, material: Material) -> Program:
     """A node reads another value of the same dtype and shape."""
     types = infer(program)
     at, node = rng.choice(list(enumerate(program.nodes)))
@@ -101,14 +110,14 @@ def swap_operand(program: Program, rng: random.Random, donor: Program) -> Progra
     return _with_node(program, node, replace(node, args=(*node.args[:place], other, *node.args[place + 1 :])))
 
 
-def insert_node(program: Program, rng: random.Random, donor: Program) -> Program:
+def insert_node(program: Program, rng: random.Random, material: Material) -> Program:
     """Another op stands between a value and those that read it."""
     at, name = _random_value(program, rng)
-    grown, node = _drawn_node(program, rng, _PURE, at, name)
+    grown, node = _drawn_node(program, rng, material, _PURE, at, name)
     return _with_node_inserted(grown, node, at, name)
 
 
-def delete_node(program: Program, rng: random.Random, donor: Program) -> Program:
+def delete_node(program: Program, rng: random.Random, material: Material) -> Program:
     """What read a node reads its first operand, or a new leaf of the result's type where shapes differ."""
     types = infer(program)
     node = rng.choice([n for n in program.nodes if not writes(n)])
@@ -128,19 +137,19 @@ def delete_node(program: Program, rng: random.Random, donor: Program) -> Program
     return replace(program, leaves=tuple(leaves), body=body, outputs=outputs)
 
 
-def replace_node(program: Program, rng: random.Random, donor: Program) -> Program:
+def replace_node(program: Program, rng: random.Random, material: Material) -> Program:
     """Another op of the family, on the same first operand."""
     at, node = rng.choice([(i, n) for i, n in enumerate(program.nodes) if n.uses and not writes(n)])
     others = [s for s in _PURE if s.family == OPS[node.op].family and s.name != node.op]
-    grown, new = _drawn_node(program, rng, others, at, node.uses[0])
+    grown, new = _drawn_node(program, rng, material, others, at, node.uses[0])
     if len(new.outs) != len(node.outs):
         raise Rejected("another number of results")
     return _with_node(grown, node, replace(new, outs=node.outs))
 
 
-def splice(program: Program, rng: random.Random, donor: Program) -> Program:
+def splice(program: Program, rng: random.Random, material: Material) -> Program:
     """The donor after the program: it reads values of the program in place of leaves of their dtype and shape."""
-    other = rename_apart(donor, program)
+    other = rename_apart(material.donor, program)
     types = infer(program)
     results = [out for node in program.nodes for out in node.outs]
     joined: dict[str, str] = {}
@@ -158,27 +167,27 @@ def splice(program: Program, rng: random.Random, donor: Program) -> Program:
     )
 
 
-def fan_out(program: Program, rng: random.Random, donor: Program) -> Program:
+def fan_out(program: Program, rng: random.Random, material: Material) -> Program:
     """One more node reads a value, so that its gradient is a sum."""
     at, name = _random_value(program, rng)
-    return _with_node_inserted(*_drawn_node(program, rng, _PURE, at, name), at)
+    return _with_node_inserted(*_drawn_node(program, rng, material, _PURE, at, name), at)
 
 
-def append_reduction(program: Program, rng: random.Random, donor: Program) -> Program:
+def append_reduction(program: Program, rng: random.Random, material: Material) -> Program:
     """An output is reduced or permuted first: its backward hands on a cotangent of stride 0, or a permuted one."""
     name = rng.choice([o.value for o in program.outputs if o.cotangent])
-    grown, node = _drawn_node(program, rng, [OPS[weighted(rng, _REDUCTIONS)]], len(program.nodes), name)
+    grown, node = _drawn_node(program, rng, material, [OPS[weighted(rng, _REDUCTIONS)]], len(program.nodes), name)
     return _with_node_inserted(grown, node, len(program.nodes), name)
 
 
-def wrap_in_view(program: Program, rng: random.Random, donor: Program) -> Program:
+def wrap_in_view(program: Program, rng: random.Random, material: Material) -> Program:
     """Those that read a value read a view of it."""
     at, name = _random_value(program, rng)
-    grown, node = _drawn_node(program, rng, _VIEWS, at, name)
+    grown, node = _drawn_node(program, rng, material, _VIEWS, at, name)
     return _with_node_inserted(grown, node, at, name)
 
 
-def wrap_in_region(program: Program, rng: random.Random, donor: Program) -> Program:
+def wrap_in_region(program: Program, rng: random.Random, material: Material) -> Program:
     """Regions are drawn anew, a few times where none came of it."""
     bare = replace(program, body=program.nodes)
     drawn_anew = (draw_regions(bare, rng) for _ in range(_TRIES // 3))
@@ -188,7 +197,7 @@ def wrap_in_region(program: Program, rng: random.Random, donor: Program) -> Prog
 # ---------------------------------------------------------------- parameters and leaves
 
 
-def redraw_attribute(program: Program, rng: random.Random, donor: Program) -> Program:
+def redraw_attribute(program: Program, rng: random.Random, material: Material) -> Program:
     """One attribute of a node is drawn again, corners first, as the op's entry draws it."""
     types = infer(program)
     node = rng.choice([n for n in program.nodes if OPS[n.op].attributes])
@@ -205,7 +214,7 @@ def redraw_attribute(program: Program, rng: random.Random, donor: Program) -> Pr
     return _with_node(program, node, replace(node, attrs=ordered))
 
 
-def resize(program: Program, rng: random.Random, donor: Program) -> Program:
+def resize(program: Program, rng: random.Random, material: Material) -> Program:
     """All dimensions of one size get another, in every leaf."""
     size = rng.choice(sorted({size for leaf in program.leaves for size in leaf.shape}))
     new = rng.choice([s for s in (*_SIZES, size + 1, max(size - 1, 0), 2 * size) if s != size])
@@ -226,7 +235,7 @@ def resize(program: Program, rng: random.Random, donor: Program) -> Program:
     return replace(program, leaves=leaves)
 
 
-def recast_leaves(program: Program, rng: random.Random, donor: Program) -> Program:
+def recast_leaves(program: Program, rng: random.Random, material: Material) -> Program:
     """Leaves of one floating dtype get another; half of the time one leaf alone does."""
     old = rng.choice([leaf.dtype for leaf in program.leaves if leaf.dtype in FLOATS])
     new = weighted(rng, {name: w for name, w in DTYPE_WEIGHTS.items() if name in FLOATS and name != old})
@@ -237,14 +246,14 @@ def recast_leaves(program: Program, rng: random.Random, donor: Program) -> Progr
     return replace(program, leaves=tuple(leaves))
 
 
-def restride_leaf(program: Program, rng: random.Random, donor: Program) -> Program:
+def restride_leaf(program: Program, rng: random.Random, material: Material) -> Program:
     """A leaf lies otherwise in memory."""
     leaf = rng.choice([leaf for leaf in _unshared_leaves(program) if leaf.shape])
     stride, offset = draw_layout(rng, leaf.shape) if rng.random() < 0.7 else (broadcast_strides(rng, leaf.shape), 0)
     return _with_leaf(program, leaf, replace(leaf, stride=stride, offset=offset))
 
 
-def refill_leaf(program: Program, rng: random.Random, donor: Program) -> Program:
+def refill_leaf(program: Program, rng: random.Random, material: Material) -> Program:
     """A leaf holds other values: such as its readers' entries ask for, or general ones."""
     leaf = rng.choice([leaf for leaf in program.leaves if leaf.type.differentiable and leaf.base is None])
     readers = [OPS[node.op] for node in program.nodes if leaf.name in node.uses]
@@ -253,7 +262,7 @@ def refill_leaf(program: Program, rng: random.Random, donor: Program) -> Program
     return _with_leaf(program, leaf, replace(leaf, values=recipe, seed=rng.randrange(1000)))
 
 
-def toggle_requires_grad(program: Program, rng: random.Random, donor: Program) -> Program:
+def toggle_requires_grad(program: Program, rng: random.Random, material: Material) -> Program:
     """A leaf requires grad, or no longer does."""
     leaf = rng.choice([leaf for leaf in program.leaves if leaf.type.differentiable])
     return _with_leaf(program, leaf, replace(leaf, requires_grad=not leaf.requires_grad))
@@ -262,7 +271,7 @@ def toggle_requires_grad(program: Program, rng: random.Random, donor: Program) -
 # ---------------------------------------------------------------- how the gradient gets compiled
 
 
-def redraw_cotangent(program: Program, rng: random.Random, donor: Program) -> Program:
+def redraw_cotangent(program: Program, rng: random.Random, material: Material) -> Program:
     """An output's cotangent has other values and, where the route lets it act, another layout."""
     at = rng.choice([i for i, o in enumerate(program.outputs) if o.cotangent])
     output = program.outputs[at]
@@ -271,12 +280,12 @@ def redraw_cotangent(program: Program, rng: random.Random, donor: Program) -> Pr
     return replace(program, outputs=(*program.outputs[:at], replace(output, cotangent=new), *program.outputs[at + 1 :]))
 
 
-def reroute(program: Program, rng: random.Random, donor: Program) -> Program:
+def reroute(program: Program, rng: random.Random, material: Material) -> Program:
     """Another route."""
     return replace(program, route=draw_route(rng, [name for name in ANY_BACKEND if name != program.route.name]))
 
 
-def change_setting(program: Program, rng: random.Random, donor: Program) -> Program:
+def change_setting(program: Program, rng: random.Random, material: Material) -> Program:
     """One setting more, another value, or one less; what it needs comes with it."""
     current = dict(program.settings)
     if current and rng.random() < 0.3:
@@ -316,18 +325,18 @@ MUTATOR_NAMES = (*BY_NAME, HAVOC)
 def mutate(
     program: Program,
     rng: random.Random,
-    donor: Program,
+    material: Material,
     device: str = "cpu",
     by: str = "",
     allowed: Callable[[Program], bool] = lambda program: len(program.nodes) <= 8,
 ) -> Program:
     """A program that is another and runs in eager. Raises Rejected after some tries.
 
-    by  one of NAMES; "": any mutator.  allowed: asked before torch is.
+    by  one of MUTATOR_NAMES; "": any mutator.  allowed: asked before torch is.
     """
 
     def change() -> Program:
-        made = rng.choice(mutators)(mutant, rng, donor)
+        made = rng.choice(mutators)(mutant, rng, material)
         if not allowed(made):
             raise Rejected("not allowed")
         return made
@@ -338,7 +347,7 @@ def mutate(
         torch.manual_seed(0)
         mutant = program = canonical(program)
         for _ in range(_TRIES * wanted):
-            found = try_mutator(change, rng, device)
+            found = try_mutator(change, rng, device, material.announce)
             if found is None or found in (program, mutant):
                 continue
             mutant, wanted = found, wanted - 1

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from fuzzer.generation.draft import Draft, Rejected
+from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.generate import draw_cotangent, without_dead_nodes
 from fuzzer.generation.nodes import draw_node, run_node
@@ -26,17 +26,16 @@ from fuzzer.language.program import (
     written_leaves,
 )
 from fuzzer.language.routes import ROUTES, acts, route_of
-from fuzzer.trial.draw import write_down
 
 
-def draft_of(program: Program, rng: random.Random, count: int | None = None) -> Draft:
+def draft_of(program: Program, rng: random.Random, count: int | None = None, announce: Announce | None = None) -> Draft:
     """A draft that holds the program's leaves and its first `count` nodes. The program's names are canonical, as those
-    that are drawn next go on from them. Raises Rejected where it holds regions."""
+    that are drawn next go on from them. announce: as in `generate`. Raises Rejected where it holds regions."""
     if any(isinstance(s, Region) for s in program.body):
         raise Rejected("a program with regions")
     floating = [leaf.dtype for leaf in program.leaves if leaf.type.differentiable]
     dtype = floating[0] if floating else "f32"
-    draft = Draft(rng, Limits(), dtype, ROUTES[program.route.name].writes_leaves, announce=write_down)
+    draft = Draft(rng, Limits(), dtype, ROUTES[program.route.name].writes_leaves, announce=announce)
     draft.leaves = list(program.leaves)
     draft.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
     draft.types = {leaf.name: leaf.type for leaf in program.leaves}
@@ -97,7 +96,7 @@ def _with_outputs(program: Program, rng: random.Random) -> Program:
     return replace(program, outputs=tuple(outputs))
 
 
-def _repaired(program: Program, rng: random.Random, device: str) -> Program:
+def _repaired(program: Program, rng: random.Random, device: str, announce: Announce | None) -> Program:
     """What a mutator left, as a program that runs in eager: outputs that fit, settings that its ops and route need.
 
     Raises Rejected, IllTyped, UnknownRoute where it cannot be.
@@ -118,17 +117,20 @@ def _repaired(program: Program, rng: random.Random, device: str) -> Program:
     program = replace(program, settings=tuple(sorted(kept.items())))
     program = canonical(without_dead_nodes(_with_outputs(program, rng)))
     route_of(program)
-    write_down(program)
+    if announce is not None:
+        announce(program)
     gradients = dry_gradients(program)
     if not gradients or not any(g is not None and bool((g != 0).any()) for g in gradients.values()):
         raise Rejected("eager has no gradient of it")
     return program
 
 
-def try_mutator(change: Callable[[], Program], rng: random.Random, device: str) -> Program | None:
-    """What a mutator makes, mended; None where it makes nothing that runs."""
+def try_mutator(
+    change: Callable[[], Program], rng: random.Random, device: str, announce: Announce | None = None
+) -> Program | None:
+    """The program that a mutator makes, mended; None where none runs. announce: as in `generate`."""
     try:
-        return _repaired(change(), rng, device)
+        return _repaired(change(), rng, device, announce)
     except (
         ValueError,
         LookupError,

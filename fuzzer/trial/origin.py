@@ -1,0 +1,105 @@
+"""Where the program of a number comes from, in the worker: it is drawn, a mutant of kept programs, or given as text."""
+
+from __future__ import annotations
+
+import functools
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from fuzzer.generation.draft import Rejected
+from fuzzer.generation.mutate import Material, mutate
+from fuzzer.generation.vocabulary import vocabulary
+from fuzzer.language.ops import OPS
+from fuzzer.language.program import Program, Region
+from fuzzer.language.text import parse
+from fuzzer.trial.draw import MAX_REDRAWS, Drawn, draw_detectable, program_task, report_drawn, write_down
+from fuzzer.trial.pipeline import REFUSED, is_detectable, record_reference, report_refused
+from fuzzer.workers.journal import Journal, journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.usage import cpu_seconds
+
+
+class Mutation(NamedTuple):
+    """How a mutant is made: a mutator's name, and the texts of the parent and of the donor that `splice` takes."""
+
+    mutator: str
+    parent: str
+    donor: str
+
+
+# Of a number whose program is not drawn: how the mutant is made, or the text.
+Origin = Mutation | str
+DRAWN: Mapping[int, Origin] = {}
+
+
+def explore_from(task: Task, given: tuple[int, Origin]) -> Report:
+    """The Report of a number's program of this origin, judged where the program that is drawn for it would be."""
+    number, origin = given
+    task, log = program_task(task, number), journal()
+    return report_drawn(draw_from(task, number, origin, log), task, log)
+
+
+def draw_from(task: Task, number: int, origin: Origin | None, log: Journal) -> Drawn | Report:
+    """A number's program of this origin, recorded; None: drawn. A Report where it is refused."""
+    if origin is None:
+        return draw_detectable(task, number, log)
+    if isinstance(origin, Mutation):
+        return draw_mutant(task, number, origin, log)
+    return record(parse(origin), task, log)
+
+
+def record(program: Program, task: Task, log: Journal) -> Drawn | Report:
+    """A program that is not drawn, recorded; a Report where it is refused."""
+    try:
+        return Drawn(record_reference(program, task, log))
+    except REFUSED as error:
+        return report_refused(program, task, log, error)
+
+
+def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Drawn | Report:
+    """A mutant as program number `index`, made again until a wrong gradient would show; where none is made, the program
+    that the number has without mutation. Depends on the arguments alone."""
+    rng, parent = random.Random(f"{task.seed}/{index}/mutant"), parse(mutation.parent)
+    material = Material(parse(mutation.donor), write_down)
+    for attempt in range(MAX_REDRAWS + 1):
+        started = time.perf_counter()
+        log.begin(f"# program {index} of seed {task.seed}, not drawn yet")
+        try:
+            program = _mutant(task, rng, parent, mutation.mutator, material)
+            took = time.perf_counter() - started
+            trial, judging = record_reference(program, task, log), cpu_seconds()
+            if is_detectable(trial, log):
+                seconds = {"generate": took, "judge": cpu_seconds() - judging}
+                return Drawn(trial, attempt, seconds, mutation.mutator)
+        except Rejected:  # the mutator made nothing in many tries of its own
+            break
+        except REFUSED:
+            continue
+    return draw_detectable(task, index, log)
+
+
+def _mutant(task: Task, rng: random.Random, parent: Program, mutator: str, material: Material) -> Program:
+    """A mutant within the task's domain, under its fixed settings. Raises Rejected."""
+    device = task.place.subject.device.split(":")[0]
+    found = mutate(parent, rng, material, device, mutator, functools.partial(in_domain, task))
+    return replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
+
+
+_EXTRA_NODES = 2  # nodes that a mutant may have beyond the most that are drawn
+
+
+def in_domain(task: Task, program: Program) -> bool:
+    """Whether the task's programs may hold all that this one holds: its route, ops and dtypes, and where both sides are
+    on different types of device, nothing in which these differ."""
+    if len(program.nodes) > task.limits.max_nodes + _EXTRA_NODES or program.route.name not in task.routes:
+        return False
+    floating = {leaf.dtype for leaf in program.leaves if leaf.type.differentiable}
+    ops = vocabulary(task.limits, task.ops)
+    known = all(node.op in ops for node in program.nodes) and floating <= set(task.limits.dtypes)
+    regions = any(isinstance(statement, Region) for statement in program.body)
+    own = any(OPS[node.op].random or not OPS[node.op].portable for node in program.nodes)
+    one_device = task.place.subject.device.split(":")[0] == task.place.reference.device.split(":")[0]
+    return known and (one_device or not (regions or own))
