@@ -130,7 +130,7 @@ def test_a_mutant_is_such_a_program_as_the_campaign_draws() -> None:
 def test_what_a_mutator_runs_in_eager_is_written_down_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that dies in it leaves its text."""
     log, made = Journal(tmp_path / "journal"), list[tuple[str, str]]()
-    monkeypatch.setattr("fuzzer.trial.tasks.journal", lambda: log)
+    monkeypatch.setattr("fuzzer.trial.draw.journal", lambda: log)
 
     def died(program: Program) -> Any:
         made.append(read_journal((tmp_path / "journal").read_text()))
