@@ -28,8 +28,8 @@ from fuzzer.judgement.verdict import Finding
 def diagnose(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
     """Diagnose findings of the ledger again, and store the result.
 
-    A diagnosis names the side that is wrong, the stage, and the setting, pass or lowering that is the cause. It takes
-    at most a minute of two quiet cores for each finding, and names the questions that it had no time for.
+    A diagnosis names the side that is wrong, the stage, and the setting, pass or lowering that is the cause. It
+    takes at most a minute of two quiet cores for each finding, and names the questions that it had no time for.
     """
     from fuzzer.ledger.rows import encode
 

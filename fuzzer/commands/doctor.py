@@ -28,9 +28,9 @@ from fuzzer.trial.places import make_task
 def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     """Check this machine and every oracle.
 
-    Prints the versions and devices of this machine. Then every canary runs, a planted fault: its oracle must ring for
-    it, and all must be silent for its twin, the same program without the fault. Last one program is compiled, in which
-    every family of features must see something.
+    Prints the versions and devices of this machine. Then every canary runs, a planted fault: its oracle must ring
+    for it, and all must be silent for its twin, the same program without the fault. Last one program is compiled,
+    in which every family of features must see something.
     """
     start = starting()
     from fuzzer.campaign.canaries import CANARIES, run_canaries, runs_of

@@ -55,9 +55,9 @@ def export(
 ) -> None:
     """Write scripts of a fault, run them, and draft an issue.
 
-    A script needs torch alone. repro.py holds the natural program and minimal.py the minimal one; each exits with 1 while the fault is there. Each
-    runs in a fresh process, and issue.md says what it did. A finding that was not grown, diagnosed or varied yet is so
-    first.
+    A script needs torch alone. repro.py holds the natural program and minimal.py the minimal one; each exits with 1
+    while the fault is there. Each runs in a fresh process, and issue.md says what it did. Natural program,
+    diagnosis and scope are made first, where the ledger has none.
     """
     from fuzzer.export.issue import issue
     from fuzzer.ledger.store import open_store

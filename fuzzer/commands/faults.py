@@ -46,7 +46,8 @@ def faults(
 ) -> None:
     """List the faults of the ledger, or its findings.
 
-    The most urgent fault comes first. A fault is a cause in torch. Its findings are the minimal programs that show it, and its class is their worst.
+    The most urgent fault comes first. A fault is a cause in torch. Its findings are the minimal programs that show
+    it, and its class is their worst.
     """
     from fuzzer.ledger.query import Wanted
     from fuzzer.ledger.store import open_store

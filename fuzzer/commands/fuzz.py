@@ -210,11 +210,11 @@ def fuzz(
 ) -> None:
     """Draw random programs, and compare eager with compiled runs.
 
-    A difference that rounding cannot explain is minimized, verified in three fresh processes, and stored as a finding.
+    A difference that rounding cannot explain is minimized, verified in three fresh processes, and stored as a
+    finding.
 
-    Without --minutes,
-    --duration, --programs or --until-plateau it runs until Ctrl-C, SIGTERM or SIGHUP, which stops it within 20 seconds
-    and loses nothing; a second one kills it.
+    Without --minutes, --duration, --programs or --until-plateau it runs until Ctrl-C, SIGTERM or SIGHUP, which
+    stops it within 20 seconds and loses nothing; a second one kills it.
     """
     start = starting(workers=executor == LOCAL)
     from fuzzer.campaign.bounds import Bounds

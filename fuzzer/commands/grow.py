@@ -41,8 +41,9 @@ def grow(
 ) -> None:
     """Grow the minimal programs of findings into natural ones.
 
-    A natural program is stored beside the minimal one. It has the same fault, and is as a person would write it: random normal values, usual layouts and
-    sizes, and an error that is easy to see. It takes about a minute for each finding.
+    A natural program is stored beside the minimal one. It has the same fault, and is as a person would write it:
+    random normal values, usual layouts and sizes, and an error that is easy to see. It takes about a minute for
+    each finding.
     """
     from fuzzer.ledger.rows import encode_natural
 

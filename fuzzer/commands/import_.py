@@ -30,8 +30,8 @@ from fuzzer.language.errors import UsageError
 def import_(reference: str, out: Path | None) -> None:
     """Write a Python function as a program.
 
-    The function is called once, and each torch call that it makes becomes a node. Inputs and parameters become leaves,
-    with their types and layouts, and with their values if they have at most 64 elements.
+    The function is called once, and each torch call that it makes becomes a node. Inputs and parameters become
+    leaves, with their types and layouts, and with their values if they have at most 64 elements.
     """
     from fuzzer.language.text import show
     from fuzzer.language.transcribe import Inexpressible, transcribe

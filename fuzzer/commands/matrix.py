@@ -61,8 +61,8 @@ def matrix(
 ) -> None:
     """Run faults on other releases of torch, or again here.
 
-    Each runs as it was found, and the ledger keeps where it lives. Without --torch, --python and --here: on all releases that scripts/fuzz --torch made, and
-    on this one.
+    Each runs as it was found, and the ledger keeps where it lives. Without --torch, --python and --here: on all
+    releases that scripts/fuzz --torch made, and on this one.
 
     With --here states move: a fault that is gone from a release newer than all on which it lives is fixed; a fixed
     fault that reproduces came back, and is confirmed.

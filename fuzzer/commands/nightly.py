@@ -66,8 +66,8 @@ def nightly(
 ) -> None:
     """Hold a new torch against the ledger, and report the changes.
 
-    It runs the faults of the ledger again, on other releases those that were not run there yet, and then fresh programs
-    for an hour. If the last night in this folder was on this torch, it does nothing.
+    It runs the faults of the ledger again, on other releases those that were not run there yet, and then fresh
+    programs for an hour. If the last night in this folder was on this torch, it does nothing.
 
     Without --torch and --python the other releases are all that scripts/fuzz --torch made.
     """

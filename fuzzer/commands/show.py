@@ -31,8 +31,8 @@ from fuzzer.ledger.scope import Scope
 def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
     """Show one finding and its fault.
 
-    Prints the minimal and the natural program, evidence, diagnosis, scope, stages, settings and place. If the diagnosis
-    is missing or of an older version, the finding is diagnosed first, where it runs and reproduces here.
+    Prints the minimal and the natural program, evidence, diagnosis, scope, stages, settings and place. If the
+    diagnosis is missing or of an older version, the finding is diagnosed first, where it runs and reproduces here.
     """
     from fuzzer.ledger.rows import encode
     from fuzzer.ledger.scope import encode_scope

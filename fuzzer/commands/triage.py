@@ -48,8 +48,8 @@ def triage(
     """Set the state of a fault.
 
     A fault is new until a person has looked at it, confirmed if it is one of torch, known if others reported it,
-    reported if you did, fixed if a release is without it, and not-a-fault if it is legal or meant so. The ledger keeps
-    when and by whom a state was set.
+    reported if you did, fixed if a release is without it, and not-a-fault if it is legal or meant so. The ledger
+    keeps when and by whom a state was set.
     """
     from fuzzer.ledger.store import open_store
 

@@ -47,8 +47,9 @@ def vary(
 ) -> None:
     """Measure the scope of faults: which other programs fail too.
 
-    These are neighbours, and it measures by how much each is wrong. A neighbour differs from the natural program of a finding, or from a file, in one dtype, size, attribute, layout,
-    route, setting or device. The scope of a finding is stored. It takes about a minute for each program.
+    These are neighbours, and it measures by how much each is wrong. A neighbour differs from the natural program of
+    a finding, or from a file, in one dtype, size, attribute, layout, route, setting or device. The scope of a
+    finding is stored. It takes about a minute for each program.
     """
     from fuzzer.ledger.scope import encode_scope
 

@@ -53,7 +53,7 @@ class Verbs(click.Group):
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=epilog(
-        "`backfuzz VERB --help` says more: arguments, options, exit codes, an example.",
+        "`backfuzz COMMAND --help` says more: arguments, options, exit codes, an example.",
         "backfuzz fuzz --minutes 30\nbackfuzz faults\nbackfuzz export F9957c78",
     ),
 )
@@ -62,7 +62,7 @@ class Verbs(click.Group):
 def main(context: click.Context) -> None:
     """Fuzz the backward pass of compiled PyTorch.
 
-    Options may stand in backfuzz.toml, or in pyproject.toml below [tool.backfuzz], with a table for each verb.
+    Options may stand in backfuzz.toml, or in pyproject.toml below [tool.backfuzz], with a table for each command.
     """
     path, table = read_config()
     for verb in table:
