@@ -89,6 +89,13 @@ def test_guidance_has_one_door_and_only_commands_and_benches_go_in(module: str, 
         assert not names, f"{module} imports {names}"
 
 
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_commands_do_not_import_each_other(module: str, path: Path) -> None:
+    if place(module) == "fuzzer.commands":
+        others = {name for name in imported(module, path) if name.startswith("fuzzer.commands.")} - {module}
+        assert not {name for name in others if not name.startswith("fuzzer.commands.shared")}
+
+
 # Modules whose tests have another name, and why.
 ELSEWHERE = {
     "language/ops/*.py": "tables: test_ops draws from every entry",

@@ -98,9 +98,9 @@ def measure_ledger(occurrences: int, folder: Path) -> dict[str, Any]:
         with open_store(path) as store:
             fill(store, occurrences, of)
     figures: dict[str, Any] = {"occurrences": occurrences}
-    figures["list"] = seconds("list", "--db", paths[0])
+    figures["findings"] = seconds("faults", "--findings", "--db", paths[0])
     figures["faults"] = seconds("faults", "--db", paths[0])
-    figures["search"] = seconds("list", "relu", "mul", "--db", paths[0])
+    figures["search"] = seconds("faults", "relu", "mul", "--findings", "--db", paths[0])
     figures["report"] = seconds("report", "--db", paths[0], "--out", folder / "report.html")
     figures["merge"] = seconds("merge", paths[1], "--db", paths[0])
     before = hashlib.sha256(paths[0].read_bytes()).digest()
