@@ -75,6 +75,13 @@ def test_no_folder_imports_a_higher_one(module: str, path: Path) -> None:
         assert ORDER.index(other) <= ORDER.index(own), f"{module} imports {name}, a folder above its own"
 
 
+@pytest.mark.parametrize(("module", "path"), MODULES, ids=[name for name, _ in MODULES])
+def test_commands_do_not_import_each_other(module: str, path: Path) -> None:
+    if place(module) == "fuzzer.commands":
+        others = {name for name in imported(module, path) if name.startswith("fuzzer.commands.")} - {module}
+        assert not {name for name in others if not name.startswith("fuzzer.commands.shared")}
+
+
 # Modules whose tests have another name, and why.
 ELSEWHERE = {
     "language/ops/*.py": "tables: test_ops draws from every entry",

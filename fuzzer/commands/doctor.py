@@ -8,25 +8,29 @@ from dataclasses import replace
 
 import click
 
-from fuzzer.commands.shared.exits import DIFFERS, exit_codes
+from fuzzer.commands.shared.exits import DIFFERS
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import device_option, json_option, workers_option
-from fuzzer.commands.shared.waiting import Waiting, starting
+from fuzzer.commands.shared.verb import LOOK
+from fuzzer.commands.shared.waiting import starting, working
 from fuzzer.trial.places import make_task
 
 
-@main.command()
+@main.command(
+    purpose=LOOK,
+    runs=True,
+    exits={0: "all is well", 1: "a canary was missed, a twin rang, or a family of features saw nothing"},
+    example="backfuzz doctor --device cpu",
+)
 @device_option
 @workers_option
 @json_option
-@exit_codes
 def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
-    """Say what this machine has, and run every canary: each oracle must ring for it and be silent for its twin.
+    """Check this machine and every oracle.
 
-    Then one program is compiled of which every family of features must see something.
-
-    Exit codes: 0 all is well; 1 a canary was missed, a twin rang or a family saw nothing; 2 usage; 3 this machine
-    cannot run backfuzz; 130 interrupted.
+    Prints the versions and devices of this machine. Then every canary runs, a planted fault: its oracle must ring
+    for it, and all must be silent for its twin, the same program without the fault. Last one program is compiled,
+    in which every family of features must see something.
     """
     start = starting()
     from fuzzer.campaign.canaries import CANARIES, run_canaries, runs_of
@@ -34,19 +38,13 @@ def doctor(device: str | None, workers: int | None, as_json: bool) -> None:
     from fuzzer.campaign.self_check import silent_families
     from fuzzer.coverage.lines import recorded_share
     from fuzzer.language.settings import SETTINGS, exists
-    from fuzzer.workers.at_work import told as told_of
-    from fuzzer.workers.capacity import default_workers
-    from fuzzer.workers.pool import Pool
 
     task = make_task(device, "inductor", None)
     place = task.place.subject.device
     about = {key: value for key, value in environment_of(task).items() if key not in ("backend", "against")}
     missing = [s.name for s in SETTINGS if not exists(s.name)]
     start.stop()
-    with (
-        Pool(workers or default_workers([place]), [place]) as pool,
-        Waiting("canaries", lambda: told_of(pool), lambda: pool.finished, runs_of(CANARIES) + 1),
-    ):
+    with working("canaries", [place], workers, scratch=None, total=runs_of(CANARIES) + 1) as pool:
         found = run_canaries(pool, place)
         silent, shown = silent_families(pool, replace(task, fresh=True, lines=recorded_share()))
     rows = [

@@ -8,27 +8,40 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.diagnose import brought_up_to_date
-from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared import again
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, json_option, no_diagnose_option, where_option
+from fuzzer.commands.shared.options import (
+    db_option,
+    found_device_option,
+    id_argument,
+    json_option,
+    no_diagnose_option,
+)
 from fuzzer.commands.shared.reference import runs_here
+from fuzzer.commands.shared.verb import HAND_OVER
 from fuzzer.export.demonstration import Demonstration
 from fuzzer.judgement.verdict import Finding
 from fuzzer.ledger.scope import Scope
 
 
-@main.command()
-@click.argument("reference", metavar="ID")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Folder to write. Default: export/ID.")
-@where_option
-@click.option("--no-natural", is_flag=True, help="The minimal program alone; none is grown.")
-@click.option("--no-vary", is_flag=True, help="Measure no scope; one that is stored is told.")
+@main.command(
+    purpose=HAND_OVER,
+    runs=True,
+    exits={
+        2: "no script reproduces the fault on the torch where it was found, there is no such finding, the ledger "
+        "cannot be read, or the folder not written"
+    },
+    example="backfuzz export F9957c78\npython export/F9957c78/repro.py",
+)
+@id_argument
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="The folder to write. Default: export/ID.")
+@found_device_option
+@click.option("--no-natural", is_flag=True, help="Export the minimal program alone, and grow none.")
+@click.option("--no-vary", is_flag=True, help="Measure no scope; one that is stored is exported.")
 @no_diagnose_option
-@click.option("--no-run", is_flag=True, help="Run nothing: the draft says that its script was not run.")
+@click.option("--no-run", is_flag=True, help="Run nothing; the draft says that its script did not run.")
 @db_option
 @json_option
-@exit_codes
 def export(
     reference: str,
     out: Path | None,
@@ -40,14 +53,11 @@ def export(
     db: Path,
     as_json: bool,
 ) -> None:
-    """Write the scripts of a fault or a finding (standalone; each exits 1 while the fault is there) and issue.md.
+    """Write scripts of a fault, run them, and draft an issue.
 
-    repro.py is of the natural program, which is grown first where that was not done yet; minimal.py of the minimal one.
-    Each is run in a fresh process. What an older version of the diagnosis looked at is diagnosed again first; the scope
-    of the fault is measured where that was not done yet.
-
-    Exit codes: 0 written; 2 no script shows the fault on the torch where it was found,
-    no such finding, or the ledger cannot be read or the folder written; 3 this machine cannot run it.
+    A script needs torch alone. repro.py holds the natural program and minimal.py the minimal one; each exits with 1
+    while the fault is there. Each runs in a fresh process, and issue.md says what it did. Natural program,
+    diagnosis and scope are made first, where the ledger has none.
     """
     from fuzzer.export.issue import issue
     from fuzzer.ledger.store import open_store
@@ -56,7 +66,7 @@ def export(
         finding, fault = store.get(reference), store.fault_of(reference)
     runs = not no_run and runs_here(finding, device)
     if runs and not no_diagnose:
-        finding, fault = brought_up_to_date(finding, fault, db, device)
+        finding, fault = again.brought_up_to_date(finding, fault, db, device)
     if no_natural:
         finding = replace(finding, natural=None)
     elif runs and finding.natural is None:
@@ -86,12 +96,11 @@ def _on(finding: Finding, device: str | None) -> Finding:
 
 
 def _grown(finding: Finding, device: str | None, db: Path) -> Finding:
-    """The finding with its natural program, which is stored; as it is where it does not show here."""
-    from fuzzer.commands.grow import grow_one
+    """The finding with its natural program, which is stored; as it is where it does not reproduce here."""
     from fuzzer.ledger.store import open_store
 
     click.echo(f"{finding.id}: growing its minimal program", err=True)
-    found = grow_one(finding, device, None)
+    found = again.grow_one(finding, device, None)
     if found is None:
         return finding
     with open_store(db) as store:
@@ -101,7 +110,6 @@ def _grown(finding: Finding, device: str | None, db: Path) -> Finding:
 
 def _scope(finding: Finding, device: str | None, db: Path, measures: bool) -> Scope | None:
     """The newest scope of the finding on this device; where there is none, it is measured and stored if `measures`."""
-    from fuzzer.commands.vary import vary_one
     from fuzzer.ledger.store import open_store
 
     own = (device or finding.place.get("device", "cpu")).split(":")[0]
@@ -110,7 +118,7 @@ def _scope(finding: Finding, device: str | None, db: Path, measures: bool) -> Sc
     if held or not measures:
         return held[0] if held else None
     click.echo(f"{finding.id}: measuring its scope", err=True)
-    scope = vary_one(finding, device)
+    scope = again.vary_one(finding, device)
     if scope is not None:
         with open_store(db) as store:
             store.set_scope(scope)

@@ -1,68 +1,89 @@
-"""`backfuzz faults`: the faults of the ledger."""
+"""`backfuzz faults`: the faults of the ledger, or its findings."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from fuzzer.commands.shared.exits import exit_codes
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, json_option, state_option
+from fuzzer.commands.shared.options import db_option, json_option
+from fuzzer.commands.shared.verb import KEEP
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
-from fuzzer.ledger.faults import Fault
+from fuzzer.ledger.faults import STATES, encode_fault
+
+if TYPE_CHECKING:
+    from fuzzer.ledger.query import Wanted
+    from fuzzer.ledger.store import Store
+
+_COLUMNS = "id, fault, oracle, class, direction, pattern, unsupported, place"
 
 
-@main.command()
-@click.argument("text", nargs=-1)
+@main.command(
+    purpose=KEEP,
+    exits={0: "listed, even if there is none", 2: "the ledger is missing or cannot be read"},
+    example="backfuzz faults --state new\nbackfuzz faults slice_scatter --findings --device cuda",
+)
+@click.argument(
+    "text", nargs=-1, metavar="[TEXT]...",
+    help="Words. Each must occur in the fault's title or in one of its findings, or begin a word there.",
+)  # fmt: skip
+@click.option("--findings", is_flag=True, help="List findings instead of faults.")
 @click.option("--class", "verdict", type=click.Choice(FINDINGS), default=None, help="Only this class.")
-@state_option
-@click.option("--lives-on", default=None, help="Only those that show on this release.")
+@click.option("--state", type=click.Choice(STATES), default=None, help="Only faults in this state.")
+@click.option("--op", default=None, help="Only if a program has this op.")
+@click.option("--torch", default=None, help="Only if found on this release; 2.1 stands for all that begin so.")
+@click.option("--device", default=None, help="Only if found on this device.")
+@click.option("--lives-on", default=None, help="Only if the fault reproduces on this release.")
 @db_option
 @json_option
-@exit_codes
 def faults(
-    text: Sequence[str], verdict: str | None, state: str | None, lives_on: str | None, db: Path, as_json: bool
+    text: Sequence[str], findings: bool, verdict: str | None, db: Path, as_json: bool, **filters: str | None
 ) -> None:
-    """List the faults of the ledger, or those in whose titles or findings all words of TEXT occur.
+    """List the faults of the ledger, or its findings.
 
-    Exit codes: 0 listed, be it none; 2 the ledger is missing or cannot be read.
+    The most urgent fault comes first. A fault is a cause in torch. Its findings are the minimal programs that show
+    it, and its class is their worst.
     """
     from fuzzer.ledger.query import Wanted
     from fuzzer.ledger.store import open_store
 
-    wanted = Wanted(text=" ".join(text), state=state or "", lives_on=lives_on or "")
+    wanted = Wanted(text=" ".join(text), **{name: value or "" for name, value in filters.items()})
     with open_store(db, create=False) as store:
-        chosen = {row["fault"] for row in store.rows(wanted, "fault")}
-        found = [f for f in store.faults() if f.id in chosen and verdict in (None, f.verdict)]
+        if findings:
+            _list_findings(store, replace(wanted, verdict=verdict or ""), as_json)
+        else:
+            _list_faults(store, wanted, verdict, as_json)
+
+
+def _list_faults(store: Store, wanted: Wanted, verdict: str | None, as_json: bool) -> None:
+    """The faults that have such a finding, and this class."""
+    from fuzzer.commands.shared.table import print_faults
+
+    chosen = {row["fault"] for row in store.rows(wanted, "fault")}
+    found = [fault for fault in store.faults() if fault.id in chosen and verdict in (None, fault.verdict)]
     if as_json:
         click.echo(json.dumps([encode_fault(fault) for fault in found]))
     else:
         print_faults(found)
 
 
-def encode_fault(fault: Fault) -> dict[str, Any]:
-    """A fault as plain values for JSON; its state's parts stand beside the others."""
-    fields = asdict(fault)
-    state, verdict = fields.pop("state"), fields.pop("verdict")
-    return {**fields, "class": verdict, "state": state.pop("name"), **state}
+def _list_findings(store: Store, wanted: Wanted, as_json: bool) -> None:
+    from fuzzer.commands.shared.table import print_findings
+    from fuzzer.ledger.rows import encode
 
-
-def print_faults(found: Sequence[Fault]) -> None:
-    """The faults as a table, the most urgent first, those of what torch does not promise apart."""
-    from fuzzer.commands.shared.table import Console, fault_table
-    from fuzzer.ledger.listing import by_promise, urgency
-
-    console = Console()
-    promised, apart = by_promise(sorted(found, key=urgency))
-    if promised:
-        console.print(fault_table(promised, console.width))
-    if apart:
-        console.print(fault_table(apart, console.width, f"\nwhat torch does not promise ({UNSUPPORTED})"))
-    states = [fault.state.name for fault in found]
-    told = ", ".join(f"{states.count(name)} {name}" for name in dict.fromkeys(states))
-    console.print(f"{len(found)} fault(s){f': {told}' if told else ''}")
+    states = {fault.id: fault.state.name for fault in store.faults()}
+    rows = [row | {"state": states[row["fault"]]} for row in store.rows(wanted, _COLUMNS)]
+    if as_json:
+        found = {finding.id: encode(finding) for finding in store.list(wanted)}
+        click.echo(json.dumps([found[row["id"]] | {name: row[name] for name in ("fault", "state")} for row in rows]))
+        return
+    for row in rows:
+        row["class"] = UNSUPPORTED if row["unsupported"] else row["class"]
+        place = json.loads(row["place"])
+        row["where"] = f"{place.get('torch', '?').partition('+')[0]} {place.get('device', '?')}"
+    print_findings(rows)

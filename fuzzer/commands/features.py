@@ -1,4 +1,4 @@
-"""`backfuzz features`: what programs exercise."""
+"""`backfuzz features`: the features of programs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.exits import COULD_NOT_RUN
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, device_option, json_option, references_argument, workers_option
+from fuzzer.commands.shared.options import db_option, device_option, json_option, programs_argument, workers_option
 from fuzzer.commands.shared.reference import load_program
+from fuzzer.commands.shared.verb import LOOK
 from fuzzer.trial.places import make_task
 
 
-@main.command()
-@references_argument
+@main.command(
+    purpose=LOOK,
+    runs=True,
+    exits={2: "a program could not run, or there is no such finding, file or ledger"},
+    example="backfuzz features F9957c78",
+)
+@programs_argument
 @device_option
 @workers_option
 @db_option
 @json_option
-@exit_codes
 def features(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
-    """Print what programs exercise, in words, by family: what campaigns count.
+    """Print the features of programs, in words.
 
-    Exit codes: 0 printed; 2 a program could not run; 3 this machine cannot run it; 130 interrupted.
+    A campaign counts features by family: operations, dtypes, graphs, generated code.
     """
     from fuzzer.trial.tasks import report_words
     from fuzzer.workers.capacity import default_workers

@@ -15,7 +15,7 @@ import click
 
 from fuzzer.campaign.plan import BLIND, CELLS, MUTANTS, STAGED
 from fuzzer.commands.shared.config import command_line
-from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD, Refusal, exit_codes
+from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import (
     DURATION,
@@ -31,6 +31,7 @@ from fuzzer.commands.shared.options import (
     known_option,
     workers_option,
 )
+from fuzzer.commands.shared.verb import FIND
 from fuzzer.commands.shared.waiting import starting
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.checkout import regressions
@@ -39,20 +40,32 @@ from fuzzer.workers.cluster import LOCAL, RAY, Cluster
 
 
 def _named_ops(context: click.Context, parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """The ops of --ops; none means all. Asked first, before anything that takes long. Raises Refusal."""
+    """The ops of --ops; none means all. Called first, before anything that takes long. Raises UsageError."""
     from fuzzer.generation.sets import parse_ops
 
-    try:
-        return () if text is None else parse_ops(text)
-    except UsageError as error:
-        raise Refusal(str(error)) from None
+    return () if text is None else parse_ops(text)
 
 
-@main.command()
-@click.option("--minutes", type=Number(0), default=None, help="Stop drawing after this time.")
-@click.option("--duration", type=DURATION, default=None, help="The same with a unit: 90s, 30m, 12h, 14d, 1d12h.")
-@click.option("--until-plateau", is_flag=True, help="Stop drawing when half of the programs brought no new feature.")
-@click.option("--programs", type=click.IntRange(1), default=None, help="Stop after drawing this many programs.")
+_ADVANCED = (
+    "until-plateau", "executor", "ray-address", "guidance", "unguided", "again", "lines", "staged", "complex", "set",
+    "batch", "also", "on-finding", "deadline", "max-memory", "max-disk",
+)  # fmt: skip
+
+
+@main.command(
+    purpose=FIND,
+    runs=True,
+    exits={0: "it ran", 1: "with --fail-on-finding: there is a new fault", 2: "wrong usage"},
+    advanced=_ADVANCED,
+    example="backfuzz fuzz --minutes 30\n"
+    "backfuzz fuzz --device cuda --ops core --known team.db --fail-on-finding --duration 12h",
+)
+@click.option("--minutes", type=Number(0), default=None, help="Draw no program after this time.")
+@click.option("--duration", type=DURATION, default=None, help="The same, with a unit: 90s, 30m, 12h, 14d, 1d12h.")
+@click.option(
+    "--until-plateau", is_flag=True, help="Draw until no family of features grew during half of the programs."
+)
+@click.option("--programs", type=click.IntRange(1), default=None, help="Draw this many programs.")
 @click.option(
     "--seed",
     type=int,
@@ -68,18 +81,22 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     default=LOCAL,
     show_default=True,
     is_eager=True,  # --workers asks which
-    help="Where the workers are: on this machine, or on those of a Ray cluster (pip install 'backfuzz[ray]').",
+    help="Where the workers are: on this machine, or on the machines of a Ray cluster (pip install 'backfuzz[ray]').",
 )
 @click.option(
     "--ray-address",
     default=None,
     metavar="ADDRESS",
-    help="Of the Ray cluster. Default: RAY_ADDRESS, else the one that runs here, else one of this machine alone.",
+    help="The address of the Ray cluster. Default: RAY_ADDRESS, else the cluster that runs here, else this machine "
+    "alone.",
 )
 @backend_option
 @compare_option
 @click.option(
-    "--routes", default=None, help="Routes to draw from, with commas. Default: all that any backend can take."
+    "--routes",
+    default=None,
+    help="The routes to draw from, with commas: ways in which gradients are compiled. Default: all that any backend "
+    "can take.",
 )
 @click.option(
     "--ops",
@@ -87,7 +104,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     default=None,
     metavar="NAMES",
     callback=_named_ops,
-    help="Ops to draw from, with commas: names, or `core` (42 that most models are made of). Default: all.",
+    help="The ops to draw from, with commas: names, or `core` (42 of which most models are made). Default: all.",
 )
 @click.option(
     "--guidance",
@@ -97,10 +114,10 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}). {MUTANTS}: half of them are mutants of "
     f"programs that showed something new, logged in choices.jsonl. Default: {CELLS}.",
 )
-@click.option("--unguided", is_flag=True, help="Nothing is chosen, and neither features nor a corpus are kept.")
+@click.option("--unguided", is_flag=True, help="Choose nothing, and keep neither features nor a corpus.")
 @click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
 @click.option(
-    "--again", type=click.Path(path_type=Path), metavar="LOG", help="The programs of a campaign's choices.jsonl."
+    "--again", type=click.Path(path_type=Path), metavar="LOG", help="Run the programs of a campaign's choices.jsonl."
 )
 @click.option(
     "--lines/--no-lines",
@@ -117,7 +134,13 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
     f"Default: {STAGED} with inductor, 0 with any other.",
 )
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A compiler setting for every program.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A compiler setting for every program (repeatable).",
+)
 @click.option(
     "--batch",
     type=click.IntRange(1),
@@ -129,20 +152,24 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 @db_option
 @json_option
 @known_option
-@click.option("--fail-on-finding", is_flag=True, help="Exit 1 when there is a new fault.")
+@click.option("--fail-on-finding", is_flag=True, help="Exit with 1 if there is a new fault.")
 @click.option(
     "--on-finding",
     default="",
     metavar="COMMAND",
-    help="A command of the shell for each new fault: it is told on its standard input, and in BACKFUZZ_FAULT, "
+    help="Run a shell command for each new fault. The fault is on its standard input, and in BACKFUZZ_FAULT, "
     "BACKFUZZ_FINDING, BACKFUZZ_CLASS, BACKFUZZ_DB.",
 )
-@click.option("--deadline", type=TIME, default=None, help="Of one program, such as 90s, which is the default.")
-@click.option("--max-memory", type=SIZE, default=None, help="Of the host, for all workers together, such as 16G.")
+@click.option("--deadline", type=TIME, default=None, help="The time that one program may take. Default: 90s.")
 @click.option(
-    "--max-disk", type=SIZE, default=None, help="Of the campaign's folder, such as 20G: it pauses where that is full."
+    "--max-memory", type=SIZE, default=None, help="The memory of the host for all workers together, such as 16G."
 )
-@exit_codes
+@click.option(
+    "--max-disk",
+    type=SIZE,
+    default=None,
+    help="The size of the campaign's folder, such as 20G; the campaign pauses while it is full.",
+)
 def fuzz(
     minutes: float | None,
     duration: float | None,
@@ -176,13 +203,13 @@ def fuzz(
     max_memory: float | None,
     max_disk: float | None,
 ) -> None:
-    """Draw programs, run them compiled and in eager, report what cannot be rounding.
+    """Draw random programs, and compare eager with compiled runs.
 
-    Without --minutes, --duration or --programs it runs until Ctrl-C (or SIGTERM, or SIGHUP), which stops it cleanly
-    within 20 seconds; a second one kills it.
+    A difference that rounding cannot explain is minimized, verified in three fresh processes, and stored as a
+    finding.
 
-    Exit codes: 0 it ran; 1 with --fail-on-finding and a new fault; 2 usage; 3 this machine cannot run it; 130
-    interrupted.
+    Without --minutes, --duration, --programs or --until-plateau it runs until Ctrl-C, SIGTERM or SIGHUP, which
+    stops it within 20 seconds and loses nothing; a second one kills it.
     """
     start = starting(workers=executor == LOCAL)
     from fuzzer.campaign.bounds import Bounds

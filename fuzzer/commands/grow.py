@@ -1,101 +1,67 @@
-"""`backfuzz grow`: minimal programs of the ledger grown into what a person would write."""
+"""`backfuzz grow`: minimal programs of the ledger grown into natural ones."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared import again
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, json_option, where_option, workers_option
-from fuzzer.commands.shared.reference import Sides, finding_task, load_program
-from fuzzer.commands.shared.waiting import Waiting
+from fuzzer.commands.shared.options import db_option, found_device_option, ids_argument, json_option, workers_option
+from fuzzer.commands.shared.reference import load_program
+from fuzzer.commands.shared.verb import DECIDE
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
 
+Grown = tuple[Finding, tuple[str, ...], int]
 
-@main.command()
-@click.argument("references", nargs=-1, required=True, metavar="ID...")
-@where_option
+
+@main.command(
+    purpose=DECIDE,
+    runs=True,
+    exits={2: "a finding, or --program, does not reproduce here, or there is no such finding, file or ledger"},
+    example="backfuzz grow F9957c78\nbackfuzz grow F9957c78 --program from_the_report.prog",
+)
+@ids_argument
+@found_device_option
 @workers_option
 @click.option(
     "--program",
     type=click.Path(path_type=Path),
     default=None,
-    help="A .prog that a person wrote, as of a report, instead of a grown one: of one ID, if it shows its fault.",
+    help="Take this .prog, which a person wrote, as the natural program of one ID, if it shows the same fault.",
 )
 @db_option
 @json_option
-@exit_codes
 def grow(
-    references: Sequence[str],
-    device: str | None,
-    workers: int | None,
-    program: Path | None,
-    db: Path,
-    as_json: bool,
+    references: Sequence[str], device: str | None, workers: int | None, program: Path | None, db: Path, as_json: bool
 ) -> None:
-    """Grow the minimal programs of findings into what a person would write, where they were found or on --device, and
-    store these beside them: the same fault with random normal values, usual layouts and sizes, and an error that shows.
+    """Grow the minimal programs of findings into natural ones.
 
-    Takes about a minute a finding. Exit codes: 0 grown; 2 a finding, or --program, does not show here, or there is no
-    such finding, file or ledger; 3 this machine cannot run it; 130 interrupted.
+    A natural program is stored beside the minimal one. It has the same fault, and is as a person would write it:
+    random normal values, usual layouts and sizes, and an error that is easy to see. It takes about a minute for
+    each finding.
     """
     from fuzzer.ledger.rows import encode_natural
-    from fuzzer.ledger.store import open_store
 
     if program is not None and len(references) > 1:
-        raise UsageError(f"--program is of one finding, and there are {len(references)}")
+        raise UsageError(f"--program takes one finding, and there are {len(references)}")
     text = "" if program is None else load_program(str(program), db)[1]
-    with open_store(db, create=False) as store:
-        findings = [store.get(reference) for reference in references]
-    rows = []
-    for finding in findings:
-        found = grow_one(finding, device, workers, text)
-        if found is None:
-            click.echo(f"{finding.id}: it does not show here (found with torch {finding.place.get('torch')})", err=True)
-            continue
+
+    def tell(label: str, found: Grown) -> tuple[dict[str, Any], str]:
         grown, history, queries = found
-        with open_store(db) as store:
-            store.set_natural(grown)
-        rows.append({"id": grown.id, "natural": encode_natural(grown.natural), "steps": history, "queries": queries})
-        if not as_json:
-            steps = ", ".join(history) or ("as a person wrote it" if text else "nothing is more natural")
-            click.echo(f"{grown.id}: {steps} ({queries} programs asked)\n{grown.grown.detail}\n\n{grown.grown.program}")
-    if as_json:
-        click.echo(json.dumps(rows))
-    sys.exit(0 if len(rows) == len(findings) else COULD_NOT_RUN)
+        steps = ", ".join(history) or ("as a person wrote it" if text else "nothing is more natural")
+        row = {"id": grown.id, "natural": encode_natural(grown.natural), "steps": history, "queries": queries}
+        return row, f"{label}: {steps} ({queries} programs run)\n{grown.grown.detail}\n\n{grown.grown.program}"
 
-
-def grow_one(
-    finding: Finding, device: str | None, workers: int | None, text: str = ""
-) -> tuple[Finding, tuple[str, ...], int] | None:
-    """The finding with its natural program, the steps that led there, how many programs were asked; None where it does
-    not show.
-
-    text   the program that a person wrote; "" where one is to be grown.
-    """
-    from fuzzer.campaign.suspects.growing import grow_finding, with_program
-    from fuzzer.trial.verify import examine_all, matching
-    from fuzzer.workers.at_work import told
-    from fuzzer.workers.capacity import default_workers
-    from fuzzer.workers.pool import Pool
-
-    task: Any = finding_task(finding, Sides(device))
-    folder = Path(".backfuzz")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (
-        Pool(workers or default_workers(task.place.devices), task.place.devices, scratch=folder) as pool,
-        Waiting(f"growing {finding.id}", lambda: told(pool)),
-    ):
-        if text:
-            held = with_program(finding, text, task, pool, folder)
-            return None if held is None else (held, (), 1)
-        shows = matching(examine_all(pool, [(task, finding.program)])[0], finding.signature) is not None
-        grown, growth = grow_finding(finding, task, pool, folder)  # what rounding hides may show with other values
-        return (grown, growth.history, growth.queries) if shows or growth.history else None
+    again.for_each(
+        again.findings_of(references, db),
+        lambda finding: again.grow_one(finding, device, workers, text),
+        lambda store, found: store.set_natural(found[0]),
+        tell,
+        db,
+        as_json,
+    )

@@ -10,23 +10,28 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.shared.exits import exit_codes
 from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.verb import FIND
 from fuzzer.language.errors import UsageError
 
 
-@main.command(name="import")
-@click.argument("reference", metavar="FILE.py[:FUNCTION]")
+@main.command(
+    name="import",
+    purpose=FIND,
+    exits={2: "a call in the function cannot be expressed (all such calls are named), or wrong usage"},
+    example="backfuzz import block.py:step\nbackfuzz replay step.prog",
+)
+@click.argument(
+    "reference", metavar="FILE.py[:FUNCTION]",
+    help="A Python file, and a function or torch.nn.Module in it; FUNCTION may be left out if it is the only one. The "
+    "file runs, whatever is in it. Its tuple `inputs` holds the tensors to call FUNCTION with.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="The file to write. Default: FUNCTION.prog.")
-@exit_codes
 def import_(reference: str, out: Path | None) -> None:
-    """Write a Python function as a program: it is called once, and every torch call that it makes becomes a node.
+    """Write a Python function as a program.
 
-    FILE.py is run, whatever is in it; the tuple `inputs` in it holds the tensors that FUNCTION is called with. FUNCTION
-    may be left out where the file defines one function, and may be a torch.nn.Module. Inputs and parameters become
-    leaves, with their types and layouts; with their values too where they have at most 64 elements.
-
-    Exit codes: 0 written; 2 something in the function cannot be expressed (all of it is named), or usage.
+    The function is called once, and each torch call that it makes becomes a node. Inputs and parameters become
+    leaves, with their types and layouts, and with their values if they have at most 64 elements.
     """
     from fuzzer.language.text import show
     from fuzzer.language.transcribe import Inexpressible, transcribe
@@ -40,7 +45,7 @@ def import_(reference: str, out: Path | None) -> None:
         for call in error.calls:
             click.echo(f"cannot be expressed: {call}", err=True)
         raise UsageError(
-            f"{reference}: {len(error.calls)} call(s) that no op says; `backfuzz ops` lists the ops"
+            f"{reference}: {len(error.calls)} call(s) for which there is no op; `backfuzz ops` lists the ops"
         ) from None
     told = []
     if found.drawn:

@@ -1,42 +1,57 @@
-"""`backfuzz matrix`: on which releases faults live."""
+"""`backfuzz matrix`: faults run again, on other releases or here."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fuzzer.commands.faults import encode_fault
-from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, DIFFERS
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, json_option, workers_option
+from fuzzer.commands.shared.options import (
+    FAULT_HELP,
+    db_option,
+    json_option,
+    pythons_option,
+    releases_option,
+    workers_option,
+)
+from fuzzer.commands.shared.pythons import find_pythons, outcomes
+from fuzzer.commands.shared.verb import DECIDE
 from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.language.errors import UsageError
-from fuzzer.ledger.faults import GONE, SHOWS, Fault
+from fuzzer.ledger.faults import GONE, SHOWS, Fault, encode_fault
 
 if TYPE_CHECKING:
-    from fuzzer.diagnosis.matrix import Asked
+    from fuzzer.ledger.store import Store
 
 
-@main.command()
-@click.argument("references", nargs=-1, metavar="ID...")
-@click.option("--all", "every", is_flag=True, help="Every fault.")
-@click.option("--torch", "releases", multiple=True, metavar="RELEASE", help="A release that scripts/fuzz --torch made.")
-@click.option("--python", "pythons", multiple=True, type=click.Path(path_type=Path), help="A Python that has a torch.")
-@click.option(
-    "--device", default=None, help="Where all are run. Default: those found on a device of this machine, each there."
+@main.command(
+    purpose=DECIDE,
+    runs=True,
+    exits={1: "with --here: a fault came back", 2: "nothing could run, or there is no such fault, ledger or release"},
+    example="backfuzz matrix F9957c78 --torch 2.11.0 --torch 2.13.0\nbackfuzz matrix --here",
 )
+@click.argument("references", nargs=-1, metavar="[ID]...", help=FAULT_HELP)
+@click.option("--all", "every", is_flag=True, help="Run every fault.")
+@click.option("--here", is_flag=True, help="Run here, with this torch, and move the states of faults. Without ID: the "
+              "open and the fixed faults.")  # fmt: skip
+@releases_option
+@pythons_option
+@click.option("--device", default=None, help="Run all faults on this device. Default: each on those where it was found "
+              "and that this machine has.")  # fmt: skip
 @workers_option
 @db_option
 @json_option
-@exit_codes
 def matrix(
     references: Sequence[str],
     every: bool,
+    here: bool,
     releases: Sequence[str],
     pythons: Sequence[Path],
     device: str | None,
@@ -44,83 +59,81 @@ def matrix(
     db: Path,
     as_json: bool,
 ) -> None:
-    """Run faults on other releases of torch, as they were found, and store where they live.
+    """Run faults on other releases of torch, or again here.
 
-    Without --torch and --python: all environments that scripts/fuzz --torch made, and this one.
+    Each runs as it was found, and the ledger keeps where it lives. Without --torch, --python and --here: on all
+    releases that scripts/fuzz --torch made, and on this one.
 
-    Exit codes: 0 run; 2 nothing could run, no such fault, ledger or environment; 130 interrupted.
+    With --here states move: a fault that is gone from a release newer than all on which it lives is fixed; a fixed
+    fault that reproduces came back, and is confirmed.
     """
-    from fuzzer.diagnosis.matrix import ask_of
+    from fuzzer.campaign.told.written import now
+    from fuzzer.diagnosis.rerun import run_under, runnable
     from fuzzer.ledger.store import open_store
-    from fuzzer.trial.places import pick_device, runs_here
+    from fuzzer.trial.places import pick_device
 
-    if every == bool(references):
-        raise UsageError("matrix takes the ids of faults, or --all")
-    rows: list[dict[str, Any]] = []
+    if here and (releases or pythons):
+        raise UsageError("--here runs with this torch: leave out --torch and --python")
     with open_store(db, create=False) as store:
-        faults = store.faults() if every else [store.fault_of(reference) for reference in references]
-        variants = {fault.id: store.variants(fault.id) for fault in faults}
-    asked = ask_of(variants, device and pick_device(device))
-    asked = {key: own for key, own in asked.items() if runs_here(key[1])}
-    environments = find_pythons(releases, pythons)
+        faults = _chosen(store, references, every, here)
+        asked = runnable(store, faults, device and pick_device(device))
+    environments = [Path(sys.executable)] if here else find_pythons(releases, pythons)
+    rows: list[dict[str, Any]] = []
     for n, python in enumerate(environments):
-        rows += run_under(python, asked, db, workers, functools.partial(int, n), len(environments))
+        with Waiting(f"{len(asked)} fault(s) with {python}", str, functools.partial(int, n), len(environments)):
+            rows += run_under(python, asked, db, workers, now(), mover="matrix" if here else "")
     with open_store(db, create=False) as store:
         found = [store.fault(fault.id) for fault in faults]
-    _print(found, rows, as_json)
+    if as_json:
+        _print_json(found, rows)
+    elif here:
+        _print_here(rows, len({fault.id for fault in faults} - {name for name, _ in asked}))
+    else:
+        _print(found, rows)
     if not any(row["outcome"] in (SHOWS, GONE) for row in rows):
-        raise SystemExit(COULD_NOT_RUN)
+        sys.exit(COULD_NOT_RUN)
+    if any(row["came_back"] for row in rows):
+        sys.exit(DIFFERS)
 
 
-def run_under(
-    python: Path, asked: Asked, db: Path, workers: int | None, done: Callable[[], int] = int, total: int | None = None
-) -> list[dict[str, Any]]:
-    """Run faults under a Python and store where they live: a row for each. done of total: how far this is, to show."""
-    from fuzzer.campaign.told.written import now
-    from fuzzer.diagnosis.matrix import release_of, together, where_live
-    from fuzzer.ledger.store import open_store
+def _chosen(store: Store, references: Sequence[str], every: bool, here: bool) -> list[Fault]:
+    """The faults to run. Raises UsageError and StoreError."""
+    from fuzzer.diagnosis.rerun import LIVING
 
-    release, rows = release_of(python), list[dict[str, Any]]()
-    with Waiting(f"torch {release}: {len(asked)} fault(s)", done=done, total=total):
-        told = where_live(python, asked, db, workers) if release else {}
-    with open_store(db) as store:
-        for fault, where in asked:
-            each = told.get((fault, where), {})
-            outcome = together(each) if each else f"not run: {python} imports no torch"
-            if release:
-                store.note_life(fault, release, where, outcome, now())
-            rows.append({"fault": fault, "torch": release, "device": where, "outcome": outcome, "variants": each})
-    return rows
+    if (every and references) or not (every or references or here):
+        raise UsageError("matrix takes the ids of faults, or --all, or --here")
+    if references:
+        return [store.fault_of(reference) for reference in references]
+    return [fault for fault in store.faults() if every or fault.state.name in LIVING]
 
 
-def find_pythons(releases: Sequence[str], pythons: Sequence[Path]) -> list[Path]:
-    """The Pythons that are asked for. Raises UsageError."""
-    import sys
-
-    from fuzzer.diagnosis.matrix import every_python, find_python
-
-    if not releases and not pythons:
-        return [*every_python(), Path(sys.executable)]
-    found = [(release, find_python(release)) for release in releases]
-    for release, python in found:
-        if python is None:
-            raise UsageError(f"no environment of torch {release}: `scripts/fuzz --torch {release}` makes one")
-    return [*(python for _, python in found if python is not None), *pythons]
-
-
-def _print(found: Sequence[Fault], rows: list[dict[str, Any]], as_json: bool) -> None:
+def _print_json(found: Sequence[Fault], rows: Sequence[dict[str, Any]]) -> None:
     from fuzzer.ledger.listing import devices
     from fuzzer.ledger.releases import span
 
-    spans = {fault.id: {device: span(fault, device) for device in devices(fault)} for fault in found}
-    if as_json:
-        told = [encode_fault(f) | {"spans": {d: vars(s) for d, s in spans[f.id].items()}} for f in found]
-        click.echo(json.dumps({"faults": told, "runs": rows}))
-        return
+    spans = {fault.id: {device: vars(span(fault, device)) for device in devices(fault)} for fault in found}
+    told = [encode_fault(fault) | {"spans": spans[fault.id]} for fault in found]
+    click.echo(json.dumps({"faults": told, "runs": rows}))
+
+
+def _print_here(rows: Sequence[dict[str, Any]], elsewhere: int) -> None:
+    """A line for each fault that ran here, and a count of those that were found on other devices."""
+    for row in rows:
+        back = "  CAME BACK" if row["came_back"] else ""
+        click.echo(f"{row['fault']}  {row['outcome']:6}  {row['state']}  {row['title']}{back}")
+    click.echo(f"here {outcomes(rows)}; {elsewhere} were found on other devices")
+
+
+def _print(found: Sequence[Fault], rows: Sequence[dict[str, Any]]) -> None:
+    """A line for each run of a fault, and one for each device with the releases on which the fault lives."""
+    from fuzzer.ledger.listing import devices
+    from fuzzer.ledger.releases import span
+
     for fault in found:
         click.echo(f"{fault.id}  {fault.title}")
         for row in (row for row in rows if row["fault"] == fault.id):
             click.echo(f"  torch {row['torch']} {row['device']}: {row['outcome']}")
-        for device, where in spans[fault.id].items():
+        for device in devices(fault):
+            where = span(fault, device)
             fixed = f", fixed in {where.fixed_in}" if where.fixed_in else ""
             click.echo(f"  {device}: first bad {where.first_bad or '?'}, last bad {where.last_bad or '?'}{fixed}")

@@ -1,4 +1,4 @@
-"""`backfuzz merge`: what another ledger holds."""
+"""`backfuzz merge`: the findings of other ledgers added to this one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.shared.exits import exit_codes
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import db_option, json_option
+from fuzzer.commands.shared.verb import KEEP
 
 
-@main.command()
-@click.argument("others", nargs=-1, required=True, metavar="OTHER.db...", type=click.Path(path_type=Path))
+@main.command(
+    purpose=KEEP,
+    exits={0: "merged, even if nothing was new", 2: "a ledger is missing or cannot be read or written"},
+    example="backfuzz merge other-machine.db",
+)
+@click.argument("others", nargs=-1, required=True, metavar="OTHER.db...", type=click.Path(path_type=Path),
+                help="A ledger; it is only read.")  # fmt: skip
 @db_option
 @json_option
-@exit_codes
 def merge(others: Sequence[Path], db: Path, as_json: bool) -> None:
-    """Take over what other ledgers hold: findings join the faults that they share a cause with, states and counts
-    are kept. Done twice it changes nothing.
+    """Add the findings and faults of other ledgers to this one.
 
-    Exit codes: 0 merged, be it nothing new; 2 a ledger is missing or cannot be read or written.
+    A finding joins the fault with the same cause. States and counts are kept. A second merge changes nothing.
     """
     from fuzzer.ledger.store import open_store
 

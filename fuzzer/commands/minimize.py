@@ -11,34 +11,41 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.shared.exits import COULD_NOT_RUN, exit_codes
+from fuzzer.commands.shared.exits import COULD_NOT_RUN
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import (
     Sides,
     db_option,
     json_option,
     known_option,
-    references_argument,
+    programs_argument,
     sides_options,
     workers_option,
 )
 from fuzzer.commands.shared.reference import finding_task, load_program
-from fuzzer.commands.shared.waiting import Waiting, starting
+from fuzzer.commands.shared.verb import DECIDE
+from fuzzer.commands.shared.waiting import starting, working
 from fuzzer.judgement.verdict import FINDINGS
 from fuzzer.ledger.checkout import regressions
 
 
-@main.command()
-@references_argument
+@main.command(
+    purpose=DECIDE,
+    runs=True,
+    exits={0: "minimized, or known", 2: "a program agrees, could not run or did not reproduce, or is missing"},
+    example="backfuzz minimize step.prog\nbackfuzz minimize --unless-known .backfuzz/campaigns/NAME/*.prog",
+)
+@programs_argument
 @sides_options
 @workers_option
 @db_option
 @known_option
 @click.option(
-    "--unless-known", is_flag=True, help="Do not shrink what one or two runs show to be a known fault: name the fault."
+    "--unless-known",
+    is_flag=True,
+    help="If one or two runs show that it is a known fault, name the fault and do not shrink.",
 )
 @json_option
-@exit_codes
 def minimize(
     references: Sequence[str],
     sides: Sides,
@@ -48,10 +55,9 @@ def minimize(
     unless_known: bool,
     as_json: bool,
 ) -> None:
-    """Shrink programs that differ; verify and store what comes out. Prints the minimal program.
+    """Shrink programs that differ, verify and store the result.
 
-    Exit codes: 0 minimized, or known; 2 a program agrees, could not run or did not reproduce; 3 this machine
-    cannot run it; 130 interrupted.
+    The minimal program is printed. A program may be a suspect that a campaign had no time for, or your own.
     """
     rows = [_minimize_one(name, sides, workers, db, known, unless_known, as_json) for name in references]
     if as_json:
@@ -75,9 +81,7 @@ def _minimize_one(
     from fuzzer.campaign.suspects.queue import describe
     from fuzzer.campaign.suspects.suspect import Suspect, triage_suspect
     from fuzzer.trial.verify import examine_all
-    from fuzzer.workers.at_work import told
     from fuzzer.workers.capacity import default_workers
-    from fuzzer.workers.pool import Pool
 
     label, text, finding = load_program(reference, db)
     text = finding.original if finding is not None else text
@@ -91,13 +95,9 @@ def _minimize_one(
         known=known,
     )
     require_ledgers(plan)
-    plan.folder.mkdir(parents=True, exist_ok=True)
     start.stop()
     started = time.monotonic()
-    with (
-        Pool(plan.workers, plan.devices, scratch=plan.folder) as pool,
-        Waiting(f"shrinking {label}", lambda: told(pool)),
-    ):
+    with working(f"shrinking {label}", plan.devices, plan.workers, plan.folder) as pool:
         report = examine_all(pool, [(task, text)])[0]
         row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
         row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}

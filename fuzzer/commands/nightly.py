@@ -17,13 +17,14 @@ from typing import Any
 import click
 
 from fuzzer.campaign.plan import Plan
-from fuzzer.commands.matrix import find_pythons, run_under
-from fuzzer.commands.recheck import outcome_line, run_again
 from fuzzer.commands.shared.config import read_config
-from fuzzer.commands.shared.exits import DIFFERS, Refusal, exit_codes
+from fuzzer.commands.shared.exits import DIFFERS, Refusal
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, json_option, workers_option
+from fuzzer.commands.shared.options import db_option, json_option, pythons_option, releases_option, workers_option
+from fuzzer.commands.shared.pythons import find_pythons, outcomes
+from fuzzer.commands.shared.verb import KEEP
 from fuzzer.commands.shared.waiting import Waiting
+from fuzzer.commands.shared.web import require_plots, write_page
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.changes import Changes, change_lines, changes, encode_changes
 
@@ -32,16 +33,27 @@ _BOUNDS = {"--minutes", "--duration", "--programs", "--until-plateau"}
 _USUAL_DURATION = "1h"
 
 
-@main.command()
-@click.argument("options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF fuzz]")
-@click.option("--torch", "releases", multiple=True, metavar="RELEASE", help="A release that scripts/fuzz --torch made.")
-@click.option("--python", "pythons", multiple=True, type=click.Path(path_type=Path), help="A Python that has a torch.")
-@click.option("--anyway", is_flag=True, help="Also where this torch was held against the ledger before.")
-@click.option("-o", "--out", type=click.Path(path_type=Path), default=None, help="A page of HTML, too.")
+@main.command(
+    purpose=KEEP,
+    runs=True,
+    exits={
+        0: "no fault came back or is new, or this torch was held against the ledger before",
+        1: "a fault came back, or is new",
+        2: "wrong usage, or the ledger cannot be read",
+    },
+    example="backfuzz nightly -o nightly.html\nbackfuzz nightly -- --duration 4h --device cuda",
+)
+@click.argument(
+    "options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS]",
+    help="Options of `backfuzz fuzz` for the fresh programs. Default: an hour, and the date as the seed.",
+)  # fmt: skip
+@releases_option
+@pythons_option
+@click.option("--anyway", is_flag=True, help="Run even if the last night was on this torch.")
+@click.option("-o", "--out", type=click.Path(path_type=Path), default=None, help="Write a page of HTML, too.")
 @workers_option
 @db_option
 @json_option
-@exit_codes
 def nightly(
     options: tuple[str, ...],
     releases: Sequence[str],
@@ -52,31 +64,29 @@ def nightly(
     db: Path,
     as_json: bool,
 ) -> None:
-    """Hold a new torch against the ledger: run its faults again, on other releases those that were not run there yet,
-    and draw fresh programs for an hour; then tell what changed.
+    """Hold a new torch against the ledger, and report the changes.
 
-    A torch that this folder's last night was of is left. Without --torch and --python the other releases are those of
-    all environments that scripts/fuzz --torch made.
+    It runs the faults of the ledger again, on other releases those that were not run there yet, and then fresh
+    programs for an hour. If the last night in this folder was on this torch, it does nothing.
 
-    Exit codes: 0 no fault came back or is new, or this torch was left; 1 one did, or is; 2 usage, or a ledger that
-    cannot be read; 3 this machine cannot run it; 130 interrupted.
+    Without --torch and --python the other releases are all that scripts/fuzz --torch made.
     """
     from fuzzer.campaign.told.written import now
     from fuzzer.diagnosis.matrix import release_of
     from fuzzer.ledger.faults import release as numbered
     from fuzzer.ledger.store import open_store
 
+    here = Path(sys.executable)
     words = campaign_words(options, db, workers, f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
     _require_page(out)
-    release, last = numbered(release_of(Path(sys.executable))), last_night()
+    release, last = numbered(release_of(here)), last_night()
     if last.get("torch") == release and not anyway:
-        click.echo(json.dumps(last) if as_json else f"torch {release} was looked at on {last['time']}: nothing is new")
+        click.echo(json.dumps(last) if as_json else f"torch {release} was looked at on {last['time']}: nothing to do")
         return
-    others = [python for python in find_pythons(releases, pythons) if python != Path(sys.executable)]
+    others = [python for python in find_pythons(releases, pythons) if python != here]
     with open_store(db) as store:
         before = store.faults()
-    with Waiting(f"torch {release}: the ledger's faults run again"):
-        again = run_again(db, workers)[1] if before else []
+    again = run_again(here, db, workers)
     runs = run_missing(others, db, workers)
     code, totals = run_campaign(words)
     runs += run_missing(others, db, workers)
@@ -96,7 +106,7 @@ def campaign_words(given: Sequence[str], db: Path, workers: int | None, seed: st
     Raises UsageError."""
     named = {word.partition("=")[0] for word in given}
     if "--db" in named:
-        raise UsageError("--db is of the whole night: it stands before `--`")
+        raise UsageError("--db holds for the whole night: it stands before `--`")
     named |= {f"--{name}" for name in read_config()[1].get("fuzz", {})}
     words = ["--db", str(db), *given]
     words += [] if workers is None else ["--workers", str(workers)]
@@ -104,27 +114,39 @@ def campaign_words(given: Sequence[str], db: Path, workers: int | None, seed: st
     return words + ([] if named & _BOUNDS else ["--duration", _USUAL_DURATION])
 
 
+def run_again(here: Path, db: Path, workers: int | None) -> list[dict[str, Any]]:
+    """Run the open and the fixed faults again with this torch, and move their states: a row for each."""
+    from fuzzer.campaign.told.written import now
+    from fuzzer.diagnosis.rerun import LIVING, run_under, runnable
+    from fuzzer.ledger.store import open_store
+
+    with open_store(db) as store:
+        asked = runnable(store, [fault for fault in store.faults() if fault.state.name in LIVING])
+    with Waiting(f"{len(asked)} fault(s) run again"):
+        return run_under(here, asked, db, workers, now(), mover="nightly")
+
+
 def run_missing(pythons: Sequence[Path], db: Path, workers: int | None) -> list[dict[str, Any]]:
-    """Run what is not closed under each Python, on the devices of this machine, where the ledger does not know yet
-    whether it shows there: a row for each."""
-    from fuzzer.diagnosis.matrix import ask_of, release_of
+    """Run the open faults with each Python, on the devices of this machine, if the ledger does not know yet whether
+    they reproduce there: a row for each."""
+    from fuzzer.campaign.told.written import now
+    from fuzzer.diagnosis.matrix import release_of
+    from fuzzer.diagnosis.rerun import run_under, runnable
     from fuzzer.ledger.faults import OPEN
     from fuzzer.ledger.faults import release as numbered
     from fuzzer.ledger.store import open_store
-    from fuzzer.trial.places import runs_here
 
     rows: list[dict[str, Any]] = []
     for python in pythons:
         release = numbered(release_of(python))
         with open_store(db) as store:
-            faults = {fault.id: fault for fault in store.faults() if fault.state.name in OPEN}
-            asked = ask_of({name: store.variants(name) for name in faults})
-        known = {(name, place.partition(":")[0]) for name, f in faults.items()
-                 for place in (*f.lives_on, *f.gone_on, *f.unsaid)}  # fmt: skip
-        missing = {(name, device): own for (name, device), own in asked.items()
-                   if runs_here(device) and (name, f"{release} {device}") not in known}  # fmt: skip
+            faults = [fault for fault in store.faults() if fault.state.name in OPEN]
+            asked = runnable(store, faults)
+        known = {(f.id, place.partition(":")[0]) for f in faults for place in (*f.lives_on, *f.gone_on, *f.unsaid)}
+        missing = {key: own for key, own in asked.items() if (key[0], f"{release} {key[1]}") not in known}
         if release and missing:
-            rows += run_under(python, missing, db, workers)
+            with Waiting(f"{len(missing)} fault(s) with torch {release}"):
+                rows += run_under(python, missing, db, workers, now())
     return rows
 
 
@@ -176,7 +198,7 @@ def _tell(night: Mapping[str, Any], told: Changes, as_json: bool, out: Path | No
     if as_json:
         click.echo(json.dumps(_encode(night)))
         return
-    click.echo(outcome_line(night["torch"], night["again"]))
+    click.echo(f"torch {night['torch']}: {outcomes(night['again'])}")
     if night["matrix"]:
         click.echo(f"on other releases: {len(night['matrix'])} run(s) that the ledger lacked")
     totals = night["campaign"]
@@ -187,21 +209,17 @@ def _tell(night: Mapping[str, Any], told: Changes, as_json: bool, out: Path | No
 
 
 def _require_page(out: Path | None) -> None:
-    """Raises Refusal where a page is asked for and cannot be made: before the night, not after."""
+    """Raises Refusal where a page is wanted and cannot be made: before the night, not after."""
     if out is not None:
-        from fuzzer.commands.report import require_plots
-
         require_plots()
         if not out.parent.is_dir():
             raise Refusal(f"there is no folder {out.parent} for the page")
 
 
 def _write_page(out: Path, told: Changes, night: Mapping[str, Any], db: Path) -> None:
-    from fuzzer.commands.report import made
     from fuzzer.export.gather import of_ledger
-    from fuzzer.export.page import page
     from fuzzer.ledger.store import open_store
 
     with open_store(db) as store:
-        contents = replace(of_ledger(store), title=f"torch {night['torch']}: what changed", changes=told)
-    out.write_text(page(contents, made()))
+        contents = of_ledger(store)
+    write_page(out, replace(contents, title=f"torch {night['torch']}: what changed", changes=told))

@@ -1,4 +1,4 @@
-"""`backfuzz ops`: what programs are made of."""
+"""`backfuzz ops`: the operations of programs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fuzzer.commands.shared.exits import exit_codes
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import json_option
+from fuzzer.commands.shared.verb import LOOK
 
 if TYPE_CHECKING:
     from fuzzer.language.ops.spec import OpSpec
 
 
-@main.command()
-@click.option("--complex", "complex_", is_flag=True, help="Only those that take complex numbers in the running torch.")
+@main.command(purpose=LOOK, example="backfuzz ops\nbackfuzz ops --complex")
+@click.option("--complex", "complex_", is_flag=True, help="Only those that take complex numbers with this torch.")
 @json_option
-@exit_codes
 def ops(complex_: bool, as_json: bool) -> None:
-    """List the operations that programs are made of.
+    """List the operations of which programs are made.
 
-    Exit codes: 0 always.
+    Each has a family, and some belong to a set, such as `core`, which `fuzz --ops` takes.
     """
     from fuzzer.generation.sets import SETS
     from fuzzer.language.ops import OPS

@@ -14,25 +14,38 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.shared.exits import COULD_NOT_RUN, DIFFERS, exit_codes
+from fuzzer.commands.shared.exits import COULD_NOT_RUN, DIFFERS
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import Sides, db_option, json_option, sides_options, workers_option
 from fuzzer.commands.shared.reference import finding_task, load_program, with_files_below
+from fuzzer.commands.shared.verb import FIND
 from fuzzer.judgement.verdict import CLASSES
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import ParseError, parse
 
 
-@main.command()
-@click.argument("references", nargs=-1, required=True, metavar="FILE|FOLDER|ID...")
-@click.option("--expect", is_flag=True, help="Hold files against their comment `# expect: CLASS`.")
-@click.option("--natural", is_flag=True, help="Of findings, the natural program where there is one.")
+@main.command(
+    purpose=FIND,
+    runs=True,
+    exits={
+        0: "all agree (with --expect: all are as expected)",
+        1: "some differ",
+        2: "some could not run, or are no program",
+    },
+    example="backfuzz replay F9957c78\nbackfuzz replay corpus --expect --junit results.xml",
+)
+@click.argument(
+    "references", nargs=-1, required=True, metavar="FILE|FOLDER|ID...",
+    help="Programs: a .prog file, all such files below a folder, or a finding or fault of the ledger, by the first "
+    "digits of its id.",
+)  # fmt: skip
+@click.option("--expect", is_flag=True, help="Compare with the comment `# expect: CLASS` of each file.")
+@click.option("--natural", is_flag=True, help="Run the natural program of a finding, if it has one.")
 @click.option("--junit", type=click.Path(path_type=Path), metavar="FILE", help="Write JUnit XML, too.")
 @sides_options
 @workers_option
 @db_option
 @json_option
-@exit_codes
 def replay(
     references: Sequence[str],
     expect: bool,
@@ -43,12 +56,9 @@ def replay(
     db: Path,
     as_json: bool,
 ) -> None:
-    """Run programs again, compiler caches off: .prog files, all those below folders, or ids of findings.
+    """Run programs again and print their verdicts.
 
-    A file that is no program is told, and the others run.
-
-    Exit codes: 0 all agree (with --expect: show what they may); 1 some differ; 2 some could not run, or are no
-    program; 3 this machine cannot run it; 130 interrupted.
+    The caches of the compiler are off. A file that is no program is reported, and the others run.
     """
     from fuzzer.commands.shared.replayed import Replayed
 

@@ -9,29 +9,30 @@ from pathlib import Path
 
 import click
 
-from fuzzer.commands.diagnose import brought_up_to_date, diagnosis_lines
-from fuzzer.commands.faults import encode_fault
-from fuzzer.commands.shared.exits import exit_codes
+from fuzzer.commands.shared.again import brought_up_to_date
+from fuzzer.commands.shared.describe import diagnosis_lines, fault_lines, scope_lines
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option, json_option, no_diagnose_option
-from fuzzer.commands.vary import scope_lines
+from fuzzer.commands.shared.options import db_option, id_argument, json_option, no_diagnose_option
+from fuzzer.commands.shared.verb import KEEP
 from fuzzer.judgement.verdict import Finding
-from fuzzer.ledger.faults import Fault
+from fuzzer.ledger.faults import Fault, encode_fault
 from fuzzer.ledger.scope import Scope
 
 
-@main.command()
-@click.argument("reference", metavar="ID")
+@main.command(
+    purpose=KEEP,
+    exits={2: "there is no such finding, or the ledger is missing or cannot be read"},
+    example="backfuzz show F9957c78",
+)
+@id_argument
 @no_diagnose_option
 @db_option
 @json_option
-@exit_codes
 def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
-    """Show one finding: its minimal and its natural program, evidence, diagnosis, scope, stages, ablation, environment.
+    """Show one finding and its fault.
 
-    What an older version of the diagnosis looked at, or none, is diagnosed first, if it can run and shows here.
-
-    Exit codes: 0 shown; 2 no such finding, or the ledger is missing or cannot be read.
+    Prints the minimal and the natural program, evidence, diagnosis, scope, stages, settings and place. If the
+    diagnosis is missing or of an older version, the finding is diagnosed first, where it runs and reproduces here.
     """
     from fuzzer.ledger.rows import encode
     from fuzzer.ledger.scope import encode_scope
@@ -51,7 +52,7 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
         return
     click.echo(f"{finding.id}  {finding.signature}\n{finding.detail}")
     if finding.verdict != finding.signature.verdict:
-        click.echo(f"{finding.verdict}: torch promises nothing of this {finding.unsupported}")
+        click.echo(f"{finding.verdict}: torch promises nothing about this {finding.unsupported}")
     if finding.before:
         click.echo(f"the original program: {finding.before}")
     click.echo()
@@ -105,14 +106,3 @@ def _asked(table: Mapping[str, str]) -> dict[str, str]:
     asked = {name: text for name, text in table.items() if not text.startswith("not run")}
     left = len(table) - len(asked)
     return asked | ({f"{left} more": "not run (piped, this command says why)"} if left else {})
-
-
-def fault_lines(fault: Fault) -> list[str]:
-    """What the ledger knows of a fault, for the terminal."""
-    counted = f"{fault.variants} finding(s), {fault.occurrences} program(s)"
-    lines = [f"fault {fault.id}: {fault.title} ({fault.state}; {counted})"]
-    lines += [f"  lives on: {', '.join(fault.lives_on) or 'none that was tried'}"]
-    lines += [f"  gone on: {', '.join(fault.gone_on)}"] if fault.gone_on else []
-    lines += [f"  not told: {'; '.join(fault.unsaid)}"] if fault.unsaid else []
-    lines += [f"  note: {fault.state.note}"] if fault.state.note else []
-    return lines + [f"  {time[:19]} {what}{f' ({who})' if who else ''}" for time, what, who in fault.history]

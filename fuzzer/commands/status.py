@@ -1,4 +1,4 @@
-"""`backfuzz status`: what a campaign has seen."""
+"""`backfuzz status`: the programs, features and cells of a campaign."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.shared.exits import exit_codes
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import corpus_option, json_option
+from fuzzer.commands.shared.verb import LOOK
 from fuzzer.language.errors import UsageError
 
 
-@main.command()
+@main.command(
+    purpose=LOOK,
+    exits={2: "there is no corpus, it cannot be read, or no lines were recorded for --coverage"},
+    example="backfuzz status\nbackfuzz status --coverage --corpus .backfuzz/corpus-1",
+)
 @corpus_option
-@click.option("--prometheus", is_flag=True, help="The last minute of the campaign, in Prometheus' text format.")
-@click.option("--coverage", is_flag=True, help="The compiler's files and functions too that no program reached.")
+@click.option(
+    "--prometheus", is_flag=True, help="Print the last minute of the campaign, in the text format of Prometheus."
+)
+@click.option(
+    "--coverage", is_flag=True, help="List the files and functions of the compiler, too, that no program reached."
+)
 @json_option
-@exit_codes
 def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> None:
-    """Say what a campaign has seen, also while it runs: the last one, or the one whose corpus is named.
+    """Print the programs, features and cells of a campaign.
 
-    Exit codes: 0 told; 2 there is no corpus, it cannot be read, or for --coverage no lines were recorded.
+    It is the last campaign, which may still run, or the one with this corpus.
     """
     from fuzzer.campaign.audit import audit, audit_totals, cell_lines, filled, report_lines
     from fuzzer.campaign.corpus import load_corpus
@@ -33,7 +40,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
     beat = logs.last_beat(own)
     if prometheus:
         if beat is None:
-            raise UsageError(f"no campaign beside {corpus} has told how it is")
+            raise UsageError(f"no campaign beside {corpus} has written a heartbeat")
         click.echo("\n".join(logs.prometheus(beat)))
         return
     found = load_corpus(corpus)

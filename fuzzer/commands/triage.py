@@ -1,4 +1,4 @@
-"""`backfuzz triage`: what a person says of a fault."""
+"""`backfuzz triage`: the state of a fault, set by a person."""
 
 from __future__ import annotations
 
@@ -7,24 +7,34 @@ from pathlib import Path
 import click
 
 from fuzzer.campaign.told.written import now
-from fuzzer.commands.shared.exits import exit_codes
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.options import db_option
+from fuzzer.commands.shared.options import FAULT_HELP, db_option
 from fuzzer.commands.shared.screen import user
+from fuzzer.commands.shared.verb import DECIDE
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.faults import STATES, State
 
 
-@main.command()
-@click.argument("reference", metavar="ID", required=False)
-@click.argument("state", metavar="STATE", type=click.Choice(STATES), required=False)
-@click.option("--issue", default="", help="The URL of its issue: what `known` and `reported` need.")
-@click.option("--note", default="", help="A reason, or what else is to be told; `not-a-fault` needs one.")
-@click.option("--fixed-in", default="", metavar="RELEASE", help="The first release without it: what `fixed` needs.")
-@click.option("--searched", default="", help="What was looked for in the tracker.")
-@click.option("--by", "who", default="", metavar="NAME", help="Who says so. Default: the user of this machine.")
+@main.command(
+    purpose=DECIDE,
+    exits={0: "set, or left as it was", 2: "there is no such fault, the state lacks an option, or wrong usage"},
+    example="backfuzz triage F9957c78 known --issue https://github.com/pytorch/pytorch/issues/180164",
+)
+@click.argument(
+    "reference",
+    metavar="[ID]",
+    required=False,
+    help=(f"{FAULT_HELP} Without it: all open faults, to go through with the keyboard."),
+)
+@click.argument("state", metavar="[STATE]", type=click.Choice(STATES), required=False,
+                help=f"Its new state: {', '.join(STATES)}.")  # fmt: skip
+@click.option("--issue", default="", help="The URL of its issue; `known` and `reported` need it.")
+@click.option("--note", default="", help="A reason or a remark; `not-a-fault` needs it.")
+@click.option("--fixed-in", default="", metavar="RELEASE", help="The first release without it; `fixed` needs it.")
+@click.option("--searched", default="", help="The words that were searched for in the tracker.")
+@click.option("--by", "who", default="", metavar="NAME", help="The person who says so. Default: the user of this "
+              "machine.")  # fmt: skip
 @db_option
-@exit_codes
 def triage(
     reference: str | None,
     state: str | None,
@@ -35,11 +45,11 @@ def triage(
     who: str,
     db: Path,
 ) -> None:
-    """Set the state of a fault: new, confirmed, known, reported, fixed or not-a-fault. ID may be a finding's.
+    """Set the state of a fault.
 
-    Without ID, a list of all open faults to go through with the keyboard; its keys stand at the bottom.
-
-    Exit codes: 0 set, or left as it was; 2 no such fault, the state lacks what it needs, or usage; 130 interrupted.
+    A fault is new until a person has looked at it, confirmed if it is one of torch, known if others reported it,
+    reported if you did, fixed if a release is without it, and not-a-fault if it is legal or meant so. The ledger
+    keeps when and by whom a state was set.
     """
     from fuzzer.ledger.store import open_store
 
@@ -48,7 +58,7 @@ def triage(
 
         return go_through(db)
     if state is None:
-        raise UsageError(f"{reference} is to be what? One of {', '.join(STATES)}")
+        raise UsageError(f"the new state of {reference} is missing: one of {', '.join(STATES)}")
     said = State(state, issue, note, fixed_in)
     require_complete(said)
     with open_store(db, create=False) as store:

@@ -16,7 +16,7 @@ from pathlib import Path
 from fuzzer.judgement.verdict import VALUES, Finding, Signature, follows, parse_signature, strip_digits
 from fuzzer.ledger import checkout
 from fuzzer.ledger.cause import raised
-from fuzzer.ledger.faults import GONE, OPEN, SHOWS, Fault, State
+from fuzzer.ledger.faults import GONE, SHOWS
 from fuzzer.ledger.releases import numbers
 from fuzzer.workers.server import server_environment
 
@@ -184,22 +184,3 @@ def _same(finding: Finding, shown: Signature, detail: str) -> bool:
     if said and says:
         return [strip_digits(text) for text in said.groups()] == [strip_digits(text) for text in says.groups()]
     return own.verdict == shown.verdict and own.pattern in VALUES and shown.pattern in VALUES
-
-
-# ---------------------------------------------------------------- what follows
-
-
-def moved(fault: Fault, release: str, device: str, outcome: str) -> State | None:
-    """The state that follows where a fault was run again on a release and device; None where it stays as it is.
-
-    An open one that is gone from a release newer than all that showed it, each on this device, is fixed there; one that
-    was fixed and shows on that release or a later one came back: it is confirmed.
-    """
-    state = fault.state
-    shown = [place.split(" ") for place in fault.lives_on]
-    newer = all(where == device and numbers(release) > numbers(then) for then, where in shown)
-    if outcome == GONE and state.name in OPEN and newer:
-        return State("fixed", state.issue, state.note, release)
-    if outcome == SHOWS and state.name == "fixed" and numbers(release) >= numbers(state.fixed_in):
-        return State("confirmed", state.issue, f"came back on {release}", "")
-    return None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fuzzer.judgement.verdict import CLASSES, Finding
@@ -74,6 +74,13 @@ class Fault:
     def searched(self) -> tuple[str, ...]:
         """What was looked for in the tracker, oldest first."""
         return tuple(what.removeprefix(SEARCHED) for _, what, _ in self.history if what.startswith(SEARCHED))
+
+
+def encode_fault(fault: Fault) -> dict[str, Any]:
+    """A fault as plain values for JSON; its state's parts stand beside the others."""
+    fields = asdict(fault)
+    state, verdict = fields.pop("state"), fields.pop("verdict")
+    return {**fields, "class": verdict, "state": state.pop("name"), **state}
 
 
 # ---------------------------------------------------------------- joining

@@ -270,7 +270,7 @@ class Store:
         found = db.conn.execute(f"select id from {table} where id glob ? order by id", [prefix + "*"]) if db else ()
         names = [name for (name,) in found]
         if not names:
-            verb = "faults" if kind == "fault" else "list"
+            verb = "faults" if kind == "fault" else "faults --findings"
             raise UnknownFinding(f"no {kind} {prefix} in {self.path}; `backfuzz {verb}` shows those there are")
         if len(names) > 1:
             raise AmbiguousFinding(

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from fuzzer.commands.diagnose import diagnose_one
+from fuzzer.commands.shared.again import diagnose_one
 from fuzzer.commands.shared.reference import runs_here
 from fuzzer.diagnosis.diagnose import CPU_SECONDS, PROGRAMS
 from fuzzer.judgement.verdict import Finding

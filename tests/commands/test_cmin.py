@@ -27,7 +27,7 @@ def test_cmin_keeps_every_feature_and_can_be_resumed(corpus: Corpus) -> None:
     assert json.loads(done.output) == {"programs": 5, "kept": 2, "features": 5}
     assert len(load_corpus(corpus.folder).kept) == 5, "the corpus itself is as it was"
     done = CliRunner().invoke(commands.main, arguments)
-    assert "2 of 5 programs show all 5 features" in done.output
+    assert "2 of 5 programs have all 5 features" in done.output
     found, state = resume_corpus(corpus.folder, HERE)
     assert found.frontier.best.keys() == corpus.frontier.best.keys()
     assert len(list(corpus.folder.glob("*.prog"))) == 2

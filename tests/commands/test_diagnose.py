@@ -20,7 +20,7 @@ def test_diagnose_stores_and_tells_what_it_found(db: Path, monkeypatch: pytest.M
     assert f"not diagnosed yet: backfuzz diagnose {FINDING.id}" in call("show", FINDING.id, "--db", db).stdout
     known = replace(FINDING, diagnosis={"ratio": "all zero"}, attachments={"x0.grad.txt": "[4]"})
     asked: list[Any] = []
-    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", lambda *given: asked.append(given) or known)
+    monkeypatch.setattr("fuzzer.commands.shared.again.diagnose_one", lambda *given: asked.append(given) or known)
     done = call("diagnose", FINDING.id[:4], "--device", "cpu", "--workers", "1", "--db", db)
     assert done.exit_code == 0
     assert asked == [(FINDING, "cpu", 1)]
@@ -47,7 +47,7 @@ def test_diagnose_of_what_does_not_show_here_exits_2_and_stores_that_where_it_wa
     monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
     done = call("diagnose", FINDING.id, elsewhere.id, "--workers", "1", "--db", db)
     assert done.exit_code == 2
-    assert f"{FINDING.id}: it does not show here (found with torch {torch.__version__})" in done.stderr
+    assert f"{FINDING.id}: it does not reproduce here (found with torch {torch.__version__})" in done.stderr
     with open_store(db) as store:
         gone = store.get(FINDING.id)
         assert gone.diagnosis["side"].startswith("undecided: it shows no more on torch ")
@@ -61,52 +61,6 @@ WIDER = FINDING.program.replace("f32[4]", "f32[4, 3]")
 
 NEW = replace(FINDING, diagnosis={"side": "compiled raises: KeyError", VERSION: str(DIAGNOSER)},
               attachments={TRACEBACK: "Traceback\n  File"})  # fmt: skip
-
-
-@pytest.mark.usefixtures("outdated")
-@pytest.mark.parametrize("command", [("show",), ("export", "--no-natural")])
-def test_what_an_older_version_diagnosed_is_diagnosed_again_when_it_is_shown(
-    command: tuple[str, ...], db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", lambda *given: asked.append(given) or NEW)
-    monkeypatch.setattr("fuzzer.commands.export._scripts", lambda *_: ({"repro.py": ""}, None, ""))
-    verb, *options = command
-    first = call(verb, FINDING.id, "--db", db, *options)
-    assert "was not diagnosed: diagnosing it (--no-diagnose leaves that)" in first.stderr
-    assert call(verb, FINDING.id, "--db", db, *options).stderr == ""
-    assert len(asked) == 1
-    with open_store(db) as store:
-        assert store.get(FINDING.id).diagnosis == NEW.diagnosis
-
-
-@pytest.mark.usefixtures("outdated")
-def test_nothing_is_diagnosed_that_is_not_wanted_cannot_run_or_is_gone(
-    db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def never(*_: Any) -> None:
-        raise AssertionError("it is diagnosed")
-
-    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", never)
-    assert call("show", FINDING.id, "--db", db, "--no-diagnose").exit_code == 0
-    assert call("export", FINDING.id, "--db", db, "--no-run").exit_code == 0
-    monkeypatch.setattr("fuzzer.commands.diagnose.runs_here", lambda *_: False)
-    assert call("show", FINDING.id, "--db", db).exit_code == 0
-    monkeypatch.undo()
-    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", never)
-    with open_store(db) as store:
-        store.note_life(f"F{FINDING.id[:7]}", torch.__version__, "cpu", "gone", "2099")
-    assert call("show", FINDING.id, "--db", db).exit_code == 0
-
-
-@pytest.mark.usefixtures("outdated")
-def test_what_does_not_show_here_keeps_its_diagnosis(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = db.read_bytes()
-    monkeypatch.setattr("fuzzer.commands.diagnose.diagnose_one", lambda *_: None)
-    done = call("show", FINDING.id, "--db", db)
-    assert done.exit_code == 0
-    assert "it does not show here" in done.stderr
-    assert db.read_bytes() == before
 
 
 def test_the_whole_traceback_of_what_raised_is_shown(db: Path) -> None:

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.campaign import canaries
+from fuzzer.campaign import canaries, self_check
 from fuzzer.campaign.canaries import CanaryResult
-from fuzzer.commands.doctor import doctor
 from fuzzer.workers.messages import Report
 from tests.commands.calls import call
 
@@ -27,7 +26,7 @@ def test_what_doctor_tells_and_exits_with(
     monkeypatch: pytest.MonkeyPatch, found: list[CanaryResult], silent: list[str], code: int
 ) -> None:
     monkeypatch.setattr(canaries, "run_canaries", lambda pool, device: found)
-    monkeypatch.setattr(doctor, "silent_families", lambda pool, task: (silent, Report("")))
+    monkeypatch.setattr(self_check, "silent_families", lambda pool, task: (silent, Report("")))
     done = call("doctor", "--device", "cpu", "--workers", "1")
     assert done.exit_code == code, done.output
     assert f"torch      {torch.__version__}" in done.stdout

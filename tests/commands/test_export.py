@@ -38,7 +38,7 @@ class Scripts:
 
         monkeypatch.setattr("fuzzer.diagnosis.demonstrate.demonstrate", demonstrate)
         monkeypatch.setattr("fuzzer.diagnosis.demonstrate.versions", lambda: "PyTorch version: 9")
-        monkeypatch.setattr("fuzzer.commands.vary.vary_one", lambda *given: self.varied)
+        monkeypatch.setattr("fuzzer.commands.shared.again.vary_one", lambda *given: self.varied)
 
 
 def stored(db: Path, finding: Finding = NATURAL) -> Path:
@@ -124,7 +124,7 @@ def test_a_program_that_was_not_grown_yet_is_grown_and_stored(
 ) -> None:
     Scripts(monkeypatch, True, True)
     grown: Any = (NATURAL, ("usual_sizes",), 3) if shows else None
-    monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *_: grown)
+    monkeypatch.setattr("fuzzer.commands.shared.again.grow_one", lambda *_: grown)
     done = call("export", FINDING.id, "--db", db)
     assert done.exit_code == 0
     assert f"{FINDING.id}: growing its minimal program" in done.stderr
@@ -138,7 +138,7 @@ def test_what_was_found_on_another_device_is_run_and_grown_on_the_one_that_is_na
     elsewhere = replace(FINDING, place=FINDING.place | {"device": "cuda", "against": "eager@cuda"})
     monkeypatch.setattr("fuzzer.ledger.store.Store.get", lambda *_: elsewhere)
     scripts, asked = Scripts(monkeypatch, True), list[Any]()
-    monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *given: asked.append(given[1:]))
+    monkeypatch.setattr("fuzzer.commands.shared.again.grow_one", lambda *given: asked.append(given[1:]))
     done = call("export", FINDING.id, "--device", "cpu", "--db", db)
     assert done.exit_code == 0
     assert asked == [("cpu", None)]

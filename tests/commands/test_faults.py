@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuzzer.ledger.store import open_store
-from tests.commands.calls import FINDING, call
+from tests.commands.calls import FINDING, RELU, call
 
 
 def test_faults_are_a_table_and_rows_of_json(db: Path) -> None:
@@ -24,9 +24,50 @@ def test_faults_are_a_table_and_rows_of_json(db: Path) -> None:
     assert db.read_bytes() == before
 
 
-def test_what_torch_does_not_promise_stands_apart(db: Path) -> None:
+def test_a_fault_about_which_torch_promises_nothing_stands_apart(db: Path) -> None:
     with open_store(db) as store:
         store.add(replace(FINDING, signature=replace(FINDING.signature, pattern="other"), unsupported="setting x"))
     text = call("faults", "--db", db).stdout
-    assert text.index("what torch does not promise (unsupported)") > text.index(f"F{FINDING.id[:7]}")
+    assert text.index("torch promises nothing here (unsupported)") > text.index(f"F{FINDING.id[:7]}")
     assert "2 fault(s)" in text
+
+
+# ---------------------------------------------------------------- findings
+
+
+def test_findings_are_a_table_too_and_the_ledger_stays_as_it_is(db: Path) -> None:
+    before = db.read_bytes()
+    text = call("faults", "--findings", "--db", db).stdout
+    assert FINDING.id in text
+    for part in (FINDING.signature.oracle, FINDING.signature.direction, FINDING.signature.pattern, "new"):
+        assert part in text
+    assert text.endswith("1 finding(s)\n")
+    [row] = json.loads(call("faults", "--findings", "--db", db, "--json").stdout)
+    assert (row["id"], row["class"], row["program"]) == (FINDING.id, "wrong", RELU)
+    assert (row["fault"], row["state"]) == (f"F{FINDING.id[:7]}", "new")
+    assert json.loads(call("faults", "--findings", "--db", db, "--json", "--class", "crashes").stdout) == []
+    assert db.read_bytes() == before
+
+
+def test_findings_are_filtered_and_searched_and_so_are_faults(db: Path) -> None:
+    def listed(*arguments: str) -> set[int]:
+        kinds = ((), ("--findings",))
+        return {len(json.loads(call("faults", *arguments, *kind, "--db", db, "--json").stdout)) for kind in kinds}
+
+    torch = FINDING.place["torch"]
+    for arguments in (("relu",), ("rel", "x0.grad"), ("--op", "relu"), ("--torch", torch), ("--lives-on", torch[:3]),
+                      ("--device", "cpu"), ("--state", "new")):  # fmt: skip
+        assert listed(*arguments) == {1}, arguments
+    for arguments in (("exp",), ("--op", "exp"), ("--device", "cuda"), ("--state", "known"), ("--lives-on", "1.0")):
+        assert listed(*arguments) == {0}, arguments
+
+
+def test_a_finding_about_which_torch_promises_nothing_stands_apart(db: Path) -> None:
+    apart = replace(FINDING, signature=replace(FINDING.signature, pattern="other"), unsupported="setting x")
+    with open_store(db) as store:
+        store.add(apart)
+    lines = [line.rstrip() for line in call("faults", "--findings", "--db", db).stdout.splitlines()]
+    assert lines[1].startswith(FINDING.id)
+    assert lines[3] == "torch promises nothing here (unsupported)"
+    assert lines[5].split()[::2][:2] == [apart.id, "unsupported"]
+    assert lines[6] == "2 finding(s)"

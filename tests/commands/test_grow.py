@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fuzzer.commands.grow import grow_one
+from fuzzer.commands.shared.again import grow_one
 from fuzzer.diagnosis.demonstrate import demonstrate
 from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import Comparison, Natural, Signature
@@ -28,11 +28,11 @@ def test_grow_stores_the_natural_program_beside_the_minimal_one(db: Path, monkey
     known = replace(FINDING, natural=Natural(WIDE, FINDING.signature, "x0.grad[0]: compiled 7, eager 1"))
     asked: list[Any] = []
     found = (known, ("usual_sizes",), 3)
-    monkeypatch.setattr("fuzzer.commands.grow.grow_one", lambda *given: asked.append(given) or found)
+    monkeypatch.setattr("fuzzer.commands.shared.again.grow_one", lambda *given: asked.append(given) or found)
     done = call("grow", FINDING.id[:4], "--device", "cpu", "--workers", "1", "--db", db)
     assert done.exit_code == 0
     assert asked == [(FINDING, "cpu", 1, "")]
-    assert done.stdout.startswith(f"{FINDING.id}: usual_sizes (3 programs asked)\nx0.grad[0]: compiled 7, eager 1\n")
+    assert done.stdout.startswith(f"{FINDING.id}: usual_sizes (3 programs run)\nx0.grad[0]: compiled 7, eager 1\n")
     shown = call("show", FINDING.id, "--db", db).stdout
     assert f"the natural program: x0.grad[0]: compiled 7, eager 1\n\n{WIDE}" in shown
     assert RELU in shown
@@ -50,10 +50,10 @@ def test_grow_takes_the_program_that_a_person_wrote_for_one_finding(
     monkeypatch.setattr(growing, lambda found, text, *_: asked.append(text) or own)
     done = call("grow", FINDING.id, "--program", tmp_path / "own.prog", "--workers", "1", "--db", db)
     assert (done.exit_code, asked) == (0, [WIDE])
-    assert done.stdout.startswith(f"{FINDING.id}: as a person wrote it (1 programs asked)\n")
+    assert done.stdout.startswith(f"{FINDING.id}: as a person wrote it (1 programs run)\n")
     done = call("grow", FINDING.id, FINDING.id, "--program", tmp_path / "own.prog", "--db", db)
     assert done.exit_code == 2
-    assert "--program is of one finding, and there are 2" in done.stderr
+    assert "--program takes one finding, and there are 2" in done.stderr
 
 
 def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, mo
     monkeypatch.setattr("fuzzer.campaign.suspects.growing.grow_finding", lambda found, *_: (found, nothing))
     done = call("grow", FINDING.id, "--workers", "1", "--db", db)
     assert done.exit_code == 2
-    assert f"{FINDING.id}: it does not show here" in done.stderr
+    assert f"{FINDING.id}: it does not reproduce here" in done.stderr
     assert db.read_bytes() == before
 
 

@@ -55,7 +55,8 @@ REFUSED = {
     "one.py:g": (FILE, "one.py: no function 'g'; it defines step"),
     "j.py": (
         "import torch\ninputs = (torch.ones(3),)\ndef f(x): return torch.special.bessel_j0(x) * x",
-        "expressed: special_bessel_j0(f32[3])\nbackfuzz: j.py: 1 call(s) that no op says; `backfuzz ops` lists the ops",
+        "expressed: special_bessel_j0(f32[3])\n"
+        "backfuzz: j.py: 1 call(s) for which there is no op; `backfuzz ops` lists the ops",
     ),
 }
 

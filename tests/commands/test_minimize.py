@@ -37,7 +37,7 @@ def test_a_planted_fault_is_minimized_stored_shown_and_exported(tmp_path: Path) 
     [row] = json.loads(done.stdout)
     assert row["minimal"].count("relu(") == 1
     assert "neg(" not in row["minimal"]
-    assert row["finding"] in call("list", "--db", "new.db").stdout
+    assert row["finding"] in call("faults", "--findings", "--db", "new.db").stdout
     assert row["queries"] > 0
     (tmp_path / "again.prog").write_text(PLANTED.replace("v0 = relu(x0)", "v1 = exp(x0)\nv0 = relu(v1)"))
     again = call(

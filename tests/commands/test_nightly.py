@@ -70,7 +70,8 @@ class Night:
 @pytest.fixture
 def night(db: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
     made = Night(db)
-    monkeypatch.setattr("fuzzer.diagnosis.matrix.release_of", made.release_of)
+    for module in ("matrix", "rerun"):
+        monkeypatch.setattr(f"fuzzer.diagnosis.{module}.release_of", made.release_of)
     monkeypatch.setattr("fuzzer.diagnosis.matrix.run_there", made.run_there)
     monkeypatch.setattr(nightly, "run_campaign", made.run_campaign)
     return made
@@ -79,7 +80,7 @@ def night(db: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
 def test_what_moved_and_what_is_new_is_told_with_where_it_lives(night: Night) -> None:
     done = night(here=GONE)
     assert done.exit_code == 1, done.output
-    assert f"torch {HERE}: 0 show, 1 are gone, 0 could not be told" in done.stdout
+    assert f"torch {HERE}: 0 reproduce, 1 are gone, 0 are unknown" in done.stdout
     new, moved = done.stdout.partition("new:")[2].split("moved:")
     assert f"(cpu {HERE}, not 9.8)" in new
     assert f"new -> fixed {HERE}" in moved

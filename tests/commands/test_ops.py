@@ -14,4 +14,4 @@ def test_ops_lists_every_operation() -> None:
     assert f"{len(rows)} op(s)" in shown
     core = [row["name"] for row in rows if "core" in row["sets"]]
     assert {line.split()[1] for line in shown.splitlines() if " core " in line} == set(core)
-    assert f"`core` ({len(core)} that" in " ".join(call("fuzz", "--help").stdout.split())
+    assert f"`core` ({len(core)} of which" in " ".join(call("fuzz", "--help").stdout.split())

@@ -40,7 +40,7 @@ def test_what_was_searched_for_and_who_says_so_are_remembered(db: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((FINDING.id,), "is to be what?"),
+        ((FINDING.id,), "the new state of"),
         ((FINDING.id, "known"), "known needs --issue"),
         ((FINDING.id, "fixed"), "fixed needs --fixed-in"),
         ((FINDING.id, "not-a-fault"), "not-a-fault needs --note"),

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from fuzzer.commands.vary import vary_one
-from fuzzer.judgement.verdict import Finding, Signature, Verdict
 from fuzzer.ledger.store import open_store
-from fuzzer.workers.messages import Report, Task
 from tests.commands.calls import FINDING, RELU, call
 from tests.ledger.varied import SHAPES, scope
 
@@ -20,7 +17,7 @@ SCOPE = scope(*SHAPES, finding=FINDING.id)
 
 def test_vary_stores_the_scope_of_a_finding_and_prints_its_tables(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("fuzzer.commands.vary.vary_one", lambda *given: asked.append(given) or SCOPE)
+    monkeypatch.setattr("fuzzer.commands.shared.again.vary_one", lambda *given: asked.append(given) or SCOPE)
     done = call("vary", FINDING.id[:4], "--device", "cpu", "--workers", "1", "--seconds", "30", "--db", db)
     assert done.exit_code == 0
     assert asked == [(FINDING, "cpu", 1, 30.0)]
@@ -37,7 +34,7 @@ def test_vary_stores_the_scope_of_a_finding_and_prints_its_tables(db: Path, monk
 
 def test_vary_of_a_file_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = db.read_bytes()
-    monkeypatch.setattr("fuzzer.commands.vary.vary_one", lambda *given: SCOPE)
+    monkeypatch.setattr("fuzzer.commands.shared.again.vary_one", lambda *given: SCOPE)
     Path("x.prog").write_text(RELU)
     done = call("vary", "x.prog", "--db", db)
     assert (done.exit_code, done.stdout.splitlines()[0]) == (0, "x.prog")
@@ -46,23 +43,8 @@ def test_vary_of_a_file_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_vary_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = db.read_bytes()
-    monkeypatch.setattr("fuzzer.commands.vary.vary_one", lambda *given: None)
+    monkeypatch.setattr("fuzzer.commands.shared.again.vary_one", lambda *given: None)
     done = call("vary", FINDING.id, "--db", db)
     assert done.exit_code == 2
-    assert f"{FINDING.id}: it does not show here (found with torch {FINDING.place['torch']})" in done.stderr
+    assert f"{FINDING.id}: it does not reproduce here (found with torch {FINDING.place['torch']})" in done.stderr
     assert db.read_bytes() == before
-
-
-@pytest.mark.parametrize("verdict", ["wrong", "agree"])
-def test_a_programs_text_is_varied_by_the_worst_that_it_shows(verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = Signature("gradients_agree", verdict, "backward", "other")
-    report = Report(RELU, (Verdict(shown, "it is wrong"),))
-    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [report])
-    varied: list[Finding] = []
-
-    def vary(finding: Finding, task: Task, pool: object, created: str, seconds: float) -> None:
-        varied.append(finding)
-
-    monkeypatch.setattr("fuzzer.campaign.suspects.varying.vary", vary)
-    assert vary_one(RELU, "cpu", 1) is None
-    assert [(found.program, found.signature) for found in varied] == ([(RELU, shown)] if verdict == "wrong" else [])

@@ -12,7 +12,6 @@ from fuzzer.diagnosis.matrix import (
     ask_of,
     every_python,
     find_python,
-    moved,
     release_of,
     run_there,
     together,
@@ -126,26 +125,3 @@ def test_where_the_minimal_program_does_not_show_it_the_natural_one_is_asked(tmp
     there = environment(tmp_path, "2.15.0", script)
     assert run_there(there, [grown], tmp_path / "a.db") == {grown.id: SHOWS}
     assert run_there(there, [small], tmp_path / "a.db") == {small.id: GONE}
-
-
-FIXED = replace(FAULT, state=State("fixed", "u", "", "2.15.0"))
-
-
-@pytest.mark.parametrize(
-    ("fault", "release", "outcome", "state"),
-    [
-        (FAULT, "2.15.0+cpu", GONE, State("fixed", fixed_in="2.15.0+cpu")),
-        (FAULT, "2.13.0", GONE, None),  # it showed there once: perhaps not every time
-        (FAULT, "2.15.0", SHOWS, None),
-        (FAULT, "2.15.0", "not run: x", None),
-        (replace(FAULT, lives_on=("2.11.0 cuda",)), "2.15.0", GONE, None),  # of another device nothing is known
-        (replace(FAULT, state=State("not-a-fault", note="x")), "2.15.0", GONE, None),
-        (FIXED, "2.16.0", SHOWS, State("confirmed", "u", "came back on 2.16.0")),
-        (FIXED, "2.13.0", SHOWS, None),  # before it was fixed
-        (FIXED, "2.16.0", GONE, None),
-    ],
-)
-def test_a_state_moves_where_a_newer_release_says_so(
-    fault: Fault, release: str, outcome: str, state: State | None
-) -> None:
-    assert moved(fault, release, "cpu", outcome) == state

@@ -1,4 +1,4 @@
-"""The command `backfuzz`: a module a verb, imported when that verb is asked for."""
+"""The command `backfuzz`: a module for each verb, imported when that verb is called."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from fuzzer.commands.shared.config import defaults, read_config
-from fuzzer.commands.shared.exits import INTERRUPTED, Refusal
+from fuzzer.commands.shared.exits import Refusal, refusals
+from fuzzer.commands.shared.verb import PURPOSES, Verb, epilog
 
 
 def _verbs() -> dict[str, str]:
@@ -20,8 +21,9 @@ def _verbs() -> dict[str, str]:
 
 
 class Verbs(click.Group):
-    """A group that imports the module of a verb when it is asked for: `backfuzz list` pays for no other."""
+    """A group that imports the module of a verb when it is called: `backfuzz faults` pays for no other."""
 
+    command_class = Verb
     modules = _verbs()
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -32,20 +34,35 @@ class Verbs(click.Group):
             importlib.import_module(f"fuzzer.commands.{self.modules[name]}")
         return super().get_command(context, name)
 
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """A section for each purpose; the columns of all stand below each other."""
+        verbs = [verb for name in self.modules if isinstance(verb := self.get_command(context, name), Verb)]
+        column = max(len(verb.name or "") for verb in verbs)
+        for purpose in PURPOSES:
+            with formatter.section(purpose):
+                room = formatter.width - column - 6
+                rows = [(verb.name or "", verb.get_short_help_str(room)) for verb in verbs if verb.purpose == purpose]
+                formatter.write_dl([(name.ljust(column), told) for name, told in rows])
+
     def invoke(self, context: click.Context) -> Any:
-        try:
+        with refusals():
             return super().invoke(context)
-        except KeyboardInterrupt:  # while a verb is imported; what a verb interrupts, `exit_codes` tells
-            raise Refusal("interrupted", INTERRUPTED) from None
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=epilog(
+        "`backfuzz COMMAND --help` says more: arguments, options, exit codes, an example.",
+        "backfuzz fuzz --minutes 30\nbackfuzz faults\nbackfuzz export F9957c78",
+    ),
+)
 @click.version_option(package_name="backfuzz", prog_name="backfuzz")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Fuzz the backward pass of compiled PyTorch.
 
-    Options may stand in backfuzz.toml, or in pyproject.toml below [tool.backfuzz], a table for each command.
+    Options may stand in backfuzz.toml, or in pyproject.toml below [tool.backfuzz], with a table for each command.
     """
     path, table = read_config()
     for verb in table:

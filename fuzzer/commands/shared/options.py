@@ -1,4 +1,4 @@
-"""Options that several verbs take."""
+"""Options and arguments that several verbs take."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from typing import Any
 import click
 
 from fuzzer.language.devices import DEVICE_NAMES
-from fuzzer.ledger.faults import STATES
 from fuzzer.workers.cluster import RAY
 
 
 def _known_oracles(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names, where each is of an oracle that is silent unless asked for. Raises BadParameter."""
+    """The names, if each is of an oracle that must be requested. Raises BadParameter."""
     if names:
         from fuzzer.judgement.oracles import ASKED  # it needs torch, which takes longer than showing a help text
 
         unknown = [name for name in names if name not in ASKED]
         if unknown:
-            raise click.BadParameter(f"{unknown[0]!r} is none that is silent unless asked for: {', '.join(ASKED)}")
+            raise click.BadParameter(f"{unknown[0]!r} is no oracle that must be requested: {', '.join(ASKED)}")
     return names
 
 
@@ -41,30 +40,35 @@ class Number(click.FloatRange):
 db_option = click.option(
     "--db", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True, help="The ledger."
 )
-state_option = click.option("--state", type=click.Choice(STATES), default=None, help="Only of faults in this state.")
 no_diagnose_option = click.option(
-    "--no-diagnose", is_flag=True, help="Show the diagnosis as it is, also where an older version made it, or none."
+    "--no-diagnose", is_flag=True, help="Leave the diagnosis as it is, even if it is missing or of an older version."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 device_option = click.option("--device", default=None, help=f"One of {DEVICE_NAMES}. Default: a GPU if there is one.")
-where_option = click.option(
-    "--device", default=None, help="Of both sides. Default: the finding's own; for a file, a GPU if there is one."
+found_device_option = click.option(
+    "--device", default=None, help="The device of both sides. Default: the one where the finding was found."
+)
+program_device_option = click.option(
+    "--device",
+    default=None,
+    help="The device of both sides. Default: for a finding the one where it was found, for a file a GPU if there is "
+    "one.",
 )
 _found_backend_option = click.option(
-    "--backend", default=None, help="The torch.compile backend on trial. Default: the finding's, or inductor."
+    "--backend", default=None, help="The torch.compile backend to test. Default: the finding's, else inductor."
 )
 backend_option = click.option(
     "--backend",
     default="inductor",
     show_default=True,
-    help="On trial: a torch.compile backend, or flag_gems: eager with FlagGems' operators.",
+    help="The torch.compile backend to test, or flag_gems: eager with FlagGems' operators.",
 )
 compare_option = click.option(
     "--compare",
     nargs=2,
     metavar="A B",
     default=None,
-    help="Compare any two sides, each `backend` or `backend@device`; the first is the reference. "
+    help="Compare two sides, each `backend` or `backend@device`; the first is the reference. "
     "The second may be `backend@cpu/8`: with 8 threads.",
 )
 also_option = click.option(
@@ -72,12 +76,12 @@ also_option = click.option(
     multiple=True,
     metavar="ORACLE",
     callback=_known_oracles,
-    help="An oracle that is silent unless asked for (repeatable).",
+    help="Use this oracle too, one of those that must be requested (repeatable).",
 )
 
 
 def _some_workers(context: click.Context, parameter: click.Parameter, workers: int | None) -> int | None:
-    """So many workers, where the machine can have them. Raises BadParameter."""
+    """The number of workers, if the machine can have so many. Raises BadParameter."""
     if workers is not None and context.params.get("executor") != RAY:
         from fuzzer.workers.capacity import most_workers
 
@@ -88,7 +92,7 @@ def _some_workers(context: click.Context, parameter: click.Parameter, workers: i
 
 class Amount(click.ParamType):
     """A number with a unit behind it, as a float; several may follow each other: 1d12h. units: what each stands for, of
-    which "" is that of a bare number."""
+    which "" is the one of a bare number."""
 
     def __init__(self, name: str, units: dict[str, float]):
         self.name, self.units = name, units
@@ -112,24 +116,53 @@ workers_option = click.option(
     type=click.IntRange(1),
     default=None,
     callback=_some_workers,
-    help="Processes. Default: one a core, two with a GPU, fewer where RAM or GPU memory has less than a GiB for each.",
+    help="The number of processes. Default: one a core, two with a GPU, fewer where RAM or GPU memory has less than a "
+    "GiB for each.",
 )
 corpus_option = click.option(
-    "--corpus", type=click.Path(path_type=Path), default=Path(".backfuzz/corpus"), show_default=True, help="Its folder."
+    "--corpus",
+    type=click.Path(path_type=Path),
+    default=Path(".backfuzz/corpus"),
+    show_default=True,
+    help="The folder of the campaign's corpus.",
 )
 known_option = click.option(
     "--known",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Another ledger, whose faults count as known, too; it is only read (repeatable).",
+    help="Another ledger, whose faults count as known too; it is only read (repeatable).",
 )
-references_argument = click.argument("references", nargs=-1, required=True, metavar="FILE|ID...")
+releases_option = click.option(
+    "--torch",
+    "releases",
+    multiple=True,
+    metavar="RELEASE",
+    help="A release that scripts/fuzz --torch made (repeatable).",
+)
+pythons_option = click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="A Python with another torch (repeatable).",
+)
+ID_HELP = "A fault or a finding of the ledger, by the first digits of its id. A fault stands for its simplest finding."
+FAULT_HELP = "A fault, or one of its findings, by the first digits of its id."
+id_argument = click.argument("reference", metavar="ID", help=ID_HELP)
+ids_argument = click.argument("references", nargs=-1, required=True, metavar="ID...", help=ID_HELP)
+programs_argument = click.argument(
+    "references",
+    nargs=-1,
+    required=True,
+    metavar="FILE|ID...",
+    help="A program: a .prog file, or a finding or fault of the ledger, by the first digits of its id.",
+)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Where and how programs run again, as the command line says it; what is None is the finding's own."""
+    """Where and how programs run again, as the command line says it; None stands for the finding's own."""
 
     device: str | None = None
     backend: str | None = None
@@ -138,9 +171,9 @@ class Sides:
 
 
 def sides_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--device, --backend, --compare and --also of what runs again: the command gets them as `sides`."""
+    """--device, --backend, --compare and --also of a verb that runs programs again, which gets them as `sides`."""
 
-    @where_option
+    @program_device_option
     @_found_backend_option
     @compare_option
     @also_option

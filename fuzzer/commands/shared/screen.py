@@ -11,8 +11,7 @@ import click
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fuzzer.commands.faults import print_faults
-from fuzzer.commands.shared.table import Console, fault_table
+from fuzzer.commands.shared.table import Console, fault_table, print_faults
 from fuzzer.ledger.faults import OPEN, Fault, State
 from fuzzer.ledger.listing import urgency
 from fuzzer.ledger.query import Wanted
@@ -116,7 +115,6 @@ class Screen:
 def go_through(db: Path) -> None:
     """The screen, until a person leaves; where there is no terminal, the open faults as a table."""
     from fuzzer.campaign.told.written import now
-    from fuzzer.commands.shared.screen import user
 
     console = Console()
     with open_store(db, create=False) as store:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
 
 from rich.console import Console as RichConsole
 from rich.table import Table
 from rich.text import Text
 
+from fuzzer.judgement.verdict import UNSUPPORTED
 from fuzzer.ledger.faults import Fault
-from fuzzer.ledger.listing import lives, short_issue, short_side, short_title
+from fuzzer.ledger.listing import lives, short_issue, short_side, short_title, urgency
+
+Listed = TypeVar("Listed")
 
 _COLORS = {"wrong": "red", "crashes": "red", "hangs": "red", "raises": "yellow"}
 _UNBOUNDED = 200  # columns where nobody says how many there are: a table in a file
@@ -57,11 +60,10 @@ def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: st
     return table
 
 
-def finding_table(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], title: str = "") -> Table:
-    """One row for each finding: `id, fault, class, where, oracle, direction, pattern` of the ledger's row; states by
-    fault."""
+def finding_table(rows: Sequence[Mapping[str, Any]], title: str = "") -> Table:
+    """One row for each finding, as a mapping: `id, fault, class, state, where, direction, pattern, oracle`."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    whole = [(r["id"], r["fault"], r["class"], states[r["fault"]], r["where"]) for r in rows]
+    whole = [(r["id"], r["fault"], r["class"], r["state"], r["where"]) for r in rows]
     for name, *cells in zip(("id", "fault", "class", "state", "found on"), *whole, strict=True):
         table.add_column(name, no_wrap=True, min_width=max(map(len, cells), default=0))
     table.add_column("what differs", ratio=1)  # the one that gives way
@@ -75,6 +77,33 @@ def finding_table(rows: Sequence[Mapping[str, Any]], states: Mapping[str, str], 
             Text(differs, no_wrap=True, overflow="ellipsis"),
         )
     return table
+
+
+def print_findings(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Findings as a table (`finding_table`)."""
+    _print_apart(rows, lambda row: str(row["class"]), lambda some, _, title: finding_table(some, title))
+    Console().print(f"{len(rows)} finding(s)")
+
+
+def print_faults(found: Sequence[Fault]) -> None:
+    """Faults as a table, the most urgent first."""
+    _print_apart(sorted(found, key=urgency), lambda fault: fault.verdict, fault_table)
+    states = [fault.state.name for fault in found]
+    told = ", ".join(f"{states.count(name)} {name}" for name in dict.fromkeys(states))
+    Console().print(f"{len(found)} fault(s){f': {told}' if told else ''}")
+
+
+def _print_apart(
+    listed: Sequence[Listed], verdict: Callable[[Listed], str], table: Callable[[Sequence[Listed], int, str], Table]
+) -> None:
+    """A table of differences from the promises of torch, and another of those about which torch promises nothing."""
+    console = Console()
+    promised = [one for one in listed if verdict(one) != UNSUPPORTED]
+    apart = [one for one in listed if verdict(one) == UNSUPPORTED]
+    if promised:
+        console.print(table(promised, console.width, ""))
+    if apart:
+        console.print(table(apart, console.width, f"\ntorch promises nothing here ({UNSUPPORTED})"))
 
 
 def named_table(title: str, told: Mapping[str, str]) -> Table:

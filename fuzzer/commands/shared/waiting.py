@@ -7,11 +7,18 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    from fuzzer.workers.pool import Pool
+
+FOLDER = Path(".backfuzz")  # of the working folder: what workers write while they run
 
 LINE_SECONDS = 60.0
 LOOK_SECONDS = 0.5
@@ -96,3 +103,25 @@ def starting(workers: bool = True) -> Waiting:
     if workers:
         start_server()
     return click.get_current_context().with_resource(Starting("torch is imported"))
+
+
+@contextmanager
+def working(
+    doing: str, devices: Sequence[str], workers: int | None, scratch: Path | None = FOLDER, total: int | None = None
+) -> Iterator[Pool]:
+    """A pool of workers on these devices, and on stderr what they do, while a verb uses it.
+
+    doing    in a word or two.  workers   None: as many as the machine has room for.  scratch   the folder for files of
+    workers, made where it is missing; None: one of the system's.  total   the number of programs, where it is known.
+    """
+    from fuzzer.workers.at_work import told
+    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.pool import Pool
+
+    if scratch is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
+    with (
+        Pool(workers or default_workers(devices), list(devices), scratch=scratch) as pool,
+        Waiting(doing, lambda: told(pool), lambda: pool.finished, total),
+    ):
+        yield pool

@@ -67,16 +67,16 @@ def test_an_option_may_stand_in_the_file_and_is_told_as_it_would_be_given(name: 
 
 
 def test_the_command_line_goes_before_the_file(db: Path) -> None:
-    Path("backfuzz.toml").write_text('[list]\ndb = "missing.db"\n')
-    assert "there is no missing.db" in refused(call("list"))
-    assert call("list", "--db", db).exit_code == 0
+    Path("backfuzz.toml").write_text('[faults]\ndb = "missing.db"\n')
+    assert "there is no missing.db" in refused(call("faults"))
+    assert call("faults", "--db", db).exit_code == 0
 
 
 def test_a_table_of_pyproject_is_read_where_there_is_no_file_of_our_own(db: Path) -> None:
-    Path("pyproject.toml").write_text(f'[tool.backfuzz.list]\ndb = "{db}"\n')
-    assert call("list").exit_code == 0
-    Path("backfuzz.toml").write_text('[list]\ndb = "own.db"\n')
-    assert "there is no own.db" in refused(call("list"))
+    Path("pyproject.toml").write_text(f'[tool.backfuzz.faults]\ndb = "{db}"\n')
+    assert call("faults").exit_code == 0
+    Path("backfuzz.toml").write_text('[faults]\ndb = "own.db"\n')
+    assert "there is no own.db" in refused(call("faults"))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_the_file_says_wrongly_is_told_in_a_line(text: str, told: str) -> N
 
 def test_a_pyproject_of_others_is_none_of_our_business(db: Path) -> None:
     Path("pyproject.toml").write_text("[project\n")
-    assert call("list", "--db", db).exit_code == 0
+    assert call("faults", "--db", db).exit_code == 0
 
 
 def test_the_file_of_the_document_is_one() -> None:

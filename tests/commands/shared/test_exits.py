@@ -54,8 +54,8 @@ def test_what_does_not_exist_is_refused_in_one_line(arguments: tuple[Any, ...], 
 
 
 READERS = [
-    ("list",),
     ("faults",),
+    ("faults", "--findings"),
     ("triage",),
     ("show", FINDING.id),
     ("export", FINDING.id),
@@ -66,7 +66,7 @@ USERS = [*READERS, ("fuzz", "--programs", "1", *EAGER)]
 
 
 def names(commands: list[tuple[str, ...]]) -> list[str]:
-    return [command[0] for command in commands]
+    return [" ".join(command[:2]) for command in commands]
 
 
 @pytest.mark.parametrize("command", READERS, ids=names(READERS))

@@ -59,8 +59,8 @@ def test_what_reads_and_what_refuses_does_not_wait_for_torch(db: Path) -> None:
     answers = {
         "--help": 0,
         **{f"{name} --help": 0 for name in COMMANDS},
-        f"list --db {db}": 0,
         f"faults --db {db}": 0,
+        f"faults --findings --db {db}": 0,
         f"triage --db {db}": 0,
         f"triage {FINDING.id} confirmed --db {db}": 0,
         f"show {FINDING.id} --no-diagnose --db {db}": 0,

@@ -17,9 +17,9 @@ def test_a_narrow_terminal_gets_fewer_columns() -> None:
 
 
 def test_a_finding_has_a_row_with_what_differs_and_the_state_of_its_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {"id": "f1", "fault": "F1", "class": "wrong", "where": "2.13.0 cpu", "oracle": "gradients_agree"}
-    rows = [row | {"direction": "backward", "pattern": "all-zero"}]
-    Console().print(finding_table(rows, {"F1": "known"}))
+    row = {"id": "f1", "fault": "F1", "class": "wrong", "where": "2.13.0 cpu", "state": "known"}
+    rows = [row | {"oracle": "gradients_agree", "direction": "backward", "pattern": "all-zero"}]
+    Console().print(finding_table(rows))
     told = ["f1", "F1", "wrong", "known", "2.13.0", "cpu", "backward", "all-zero", "gradients_agree"]
     assert capsys.readouterr().out.splitlines()[1].split() == told
 
