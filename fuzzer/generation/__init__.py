@@ -1,1 +1,1 @@
-"""How a program is drawn: knobs, vocabulary, draft, generator."""
+"""Generation of programs: knobs, vocabulary, draft, generator."""

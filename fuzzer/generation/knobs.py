@@ -1,4 +1,4 @@
-"""Knobs: how programs are drawn. A knob is a field here and a row of CHOICES."""
+"""Knobs: the probabilities by which programs are generated. A knob is a field here and a row of CHOICES."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from fuzzer.language.settings import PROFILES
 
 @dataclass(frozen=True)
 class Knobs:
-    """How programs are drawn where nothing else decides; the defaults are what a blind campaign draws.
+    """The probabilities by which programs are generated; the defaults are those of a blind campaign.
 
     nodes     k nodes are drawn as often as 1 / k ** nodes. Known backward faults need one to three, often next to a
               leaf, and small programs compile sooner.
     dtype     of the floating leaves; "": by DTYPE_WEIGHTS.
-    dense     the share of leaves that lie dense; others are permuted, have gaps, are broadcast or overlap.
-    reuse     the share of operands that are values drawn before where one fits; others are new leaves.
-    closed    the share of loose results that end in an op whose backward hands on a cotangent of a particular layout.
+    dense     the share of leaves that are dense; others are permuted, have gaps, are broadcast or overlap.
+    reuse     the share of operands that are earlier values, where one fits; others are new leaves.
+    closed    the share of loose results that end in an op whose backward passes on a cotangent of a particular layout.
     family    of half of the nodes; "": every family is as likely.
     settings  a profile of compiler settings (`settings.PROFILES`).
     histories the share of programs that begin with a history of one value's memory (`history.py`).
@@ -41,7 +41,7 @@ class Knobs:
 
 USUAL = Knobs()
 
-# Values worth trying beside the default; those of dtype and family depend on what is drawn from.
+# Values worth trying beside the default; those of dtype and family depend on the dtypes and ops in use.
 CHOICES: dict[str, tuple[Any, ...]] = {
     "nodes": (3.0, 0.0),
     "dense": (0.9, 0.3),
