@@ -72,7 +72,7 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str], divisor: 
 
 
 def _draw_integers(rng: random.Random, dtype: str, divisor: bool) -> Recipe:
-    """Small integers, mostly of both signs; else all on one side of zero, or near the end of 8 bits."""
+    """Small integers, mostly of both signs; else 1 to 100, or -100 to -1. divisor: never 0."""
     if rng.random() < 0.6 and not divisor:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     return Recipe("between", (1, 100) if dtype == "u8" or rng.random() < 0.5 else (-100, -1))
