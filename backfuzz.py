@@ -1,9 +1,8 @@
-"""backfuzz from Python, and the command `backfuzz` (`python -m backfuzz`); docs/python.md shows what can be done.
+"""backfuzz from Python, and the command `backfuzz` (`python -m backfuzz`); docs/python.md shows its use.
 
-It means the `fuzzer` and the `minimizer` that lie beside this file.
-
-Those are names that others use too: a fuzzer.py in the working folder or on PYTHONPATH would be imported in the place
-of ours. Whoever imports this module first gets ours: the command does, and so does the fork server of its workers.
+This module imports the packages `fuzzer` and `minimizer` of its own folder under those names, so that a fuzzer.py in
+the
+working folder or on PYTHONPATH is not taken for ours. The command and the fork server of its workers import it first.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ PACKAGES = ("fuzzer", "minimizer")
 
 
 def take(package: str) -> None:
-    """Import a package of this folder, wherever else on sys.path its name occurs; one that is loaded stays."""
+    """Import a package of this folder, even if another of its name stands earlier on sys.path; a loaded package
+    stays."""
     if package in sys.modules:
         return
     spec = spec_from_file_location(package, FOLDER / package / "__init__.py")
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from fuzzer.trial.check import check, program_of, run
     from fuzzer.workers.messages import Task
 
-# Where each public name is; it is imported when it is first asked for, because most of them need torch.
+# Each public name's module, imported at the name's first use because most of them need torch.
 _PUBLIC = {
     "fuzzer.campaign.loop": "Campaign",
     "fuzzer.campaign.plan": "Plan",
@@ -83,7 +83,7 @@ def main() -> None:
     """Run the command with the process's arguments."""
     try:
         from fuzzer import commands
-    except KeyboardInterrupt:  # in the first moment; later the command tells of it
+    except KeyboardInterrupt:  # in the first moment; later the command handles it
         print("backfuzz: interrupted", file=sys.stderr)
         sys.exit(130)
     commands.main(prog_name="backfuzz")

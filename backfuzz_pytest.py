@@ -1,9 +1,9 @@
-"""A plugin of pytest: `pytest --backfuzz corpus/` makes a test of every .prog file, `# expect:` in its header included;
-and the fixture `backward_agrees`, with which a library puts its own functions and modules to the test.
+"""A pytest plugin. `pytest --backfuzz corpus/` makes a test of each .prog file, which must show the `# expect:` of its
+header. The fixture `backward_agrees` lets a library test its own functions and modules.
 
-pytest imports this module wherever backfuzz is installed, so it imports nothing but pytest. Without --backfuzz or the
-fixture it does no more; with it, torch is imported when the first program runs. All programs of a session run in the
-workers of one pool, as by `backfuzz replay`, and each test waits for its own.
+pytest imports this module wherever backfuzz is installed, so it imports nothing but pytest. torch is imported when the
+first program runs. All programs of a session run in the workers of one pool, as in `backfuzz replay`; each test waits
+for its own program.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def backward_agrees(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """`backward_agrees(function, *inputs)` fails where the function's outputs or gradients, compiled, are not what
-    those of eager can be rounded to, and where no program says it. Keywords are those of `backfuzz.check`;
-    --backfuzz-backend and --backfuzz-device hold where a test names none."""
+    """`backward_agrees(function, *inputs)` fails if the compiled function's outputs or gradients differ from eager's by
+    more than rounding explains, or if no program can express the function. It takes the keywords of `backfuzz.check`;
+    --backfuzz-backend and --backfuzz-device are the defaults."""
     _import_ours()
     import backfuzz
 
@@ -73,7 +73,7 @@ def _import_ours() -> None:
 
 
 class Programs:
-    """The programs of a session and the pool that runs them; it begins with the first test that asks."""
+    """The programs of a session and the pool that runs them, which starts with the first test that needs a result."""
 
     def __init__(self, config: pytest.Config):
         self.config = config
@@ -91,7 +91,7 @@ class Programs:
         return self.config.getoption(f"backfuzz_{name}")
 
     def result(self, test: ProgramTest) -> Any:
-        """What became of a test's program."""
+        """The result of a test's program."""
         from fuzzer.commands.shared.replayed import replayed, unreadable
 
         if test not in self.running:
@@ -102,7 +102,8 @@ class Programs:
         return replayed(asked.label, self.pool.result(future, asked.task), asked.wanted)
 
     def _begin(self, test: ProgramTest) -> None:
-        """Hand the programs of all tests to the pool; where xdist spreads these over processes, this one's alone."""
+        """Submit the programs of all tests to the pool; where xdist spreads the tests over processes, only this
+        process's own."""
         from fuzzer.commands.replay import ask
         from fuzzer.commands.shared.options import Sides
         from fuzzer.language.errors import NoMachine, UsageError
@@ -130,7 +131,7 @@ class Programs:
 
     @property
     def given(self) -> list[str]:
-        """What `backfuzz replay` has to be told to do the same."""
+        """The options with which `backfuzz replay` does the same."""
         told = [(name, self.option(name)) for name in _OPTIONS if name != "workers" and self.option(name)]
         return [word for name, value in told for word in (f"--{name}", *([value] if isinstance(value, str) else value))]
 
@@ -143,7 +144,7 @@ class ProgramFile(pytest.File):
 
 
 class ProgramTest(pytest.Item):
-    """A program runs and shows what its header expects of it, which is `agree` without one."""
+    """The test of one program: its result must be the one that its header expects, `agree` if there is none."""
 
     def runtest(self) -> None:
         programs = self.config.pluginmanager.get_plugin(Programs.__name__)
@@ -171,4 +172,4 @@ class ProgramTest(pytest.Item):
 
 
 class Unexpected(Exception):
-    """A program showed something else than its header says, or could not run."""
+    """A program's result is not the one that its header expects, or the program could not run."""

@@ -1,1 +1,2 @@
-"""Shrinks a program while it stays the same finding. Knows nothing of compilers: it asks a function it is given."""
+"""Shrinks a program as long as it stays the same finding. It knows nothing of compilers: the caller's function
+decides."""

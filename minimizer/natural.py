@@ -1,7 +1,7 @@
-"""A minimal program grown into what a person would write: the minimizer turned round.
+"""A minimal program grown into one that a person would write: the minimizer in reverse.
 
-STEPS propose, one function each; `grow` lets through what types and is more natural by `unnatural`, the one definition.
-Only that costs a query.
+STEPS propose changes, one function each. `grow` follows a proposal if it types and is more natural by `unnatural`, the
+one definition. Only such proposals cost a query.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ from minimizer.resize import drop_dim, resized_axes
 from minimizer.rewrite import Types, propose, swap
 
 Measure = tuple[float, ...]
-# The relative error that a program shows to people, where it shows the fault; 0 where the usual comparison lets it
-# pass, infinite where a number is not finite or nothing was measured. None where the fault does not show.
+# The visible relative error of a program that shows the fault; 0 where the usual tolerances admit it, infinite where a
+# number is not finite or nothing was measured. None where the fault does not show.
 Visible = Callable[[Program], float | None]
 
-# Compiles, at 2 to 3 s each: a minute. The reduction before it took about as many.
+# Full compiles, at 2 to 3 s each: a minute. The reduction before took about as many.
 _BUDGET = 20
 
-# What is seen at a glance: another number, a wrong first digit, a wrong third one.
+# Levels of visibility: another number, a wrong first digit, a wrong third digit.
 _GLANCES = (0.5, 0.05, 0.0005)
 _USUAL = ("f32", "i64", "bool", "c64")
 _USUAL_SIZE = 3
-_FLAT = 2  # dimensions that a page has
-_READABLE = 16  # elements that are taken in at a look
-_PLAIN_VALUES = ("ones", "arange", "integers")  # what the minimizer leaves
+_FLAT = 2  # dimensions of a printed page
+_READABLE = 16  # elements that a reader takes in at a glance
+_PLAIN_VALUES = ("ones", "arange", "integers")  # the values that the minimizer leaves
 
 
 def unnatural(program: Program, error: float) -> Measure:
-    """How far a program that shows this error is from what a person would write: smaller is more natural.
+    """How far a program with this error is from one that a person would write: smaller is more natural.
 
-    An earlier component outweighs any amount of a later one: 1. a difference that the usual comparison lets pass is
-    closed as rounding, whatever the program looks like; 2. settings away from their default, then the route;
-    3. functions beneath those of torch.nn; 4. unusual dtypes; 5. values: random normal ones before other random ones,
-    ones and counts, given numbers; 6. layouts: dense leaves before those that views make, and any others; 7. how soon
-    the error is seen; 8. sizes under 3, which leave open what depends on them; 9. dimensions after the second, leaves
-    of more elements than are read; 10. statements.
+    An earlier component outweighs any amount of a later one: 1. an error within the usual tolerances, which people
+    would close as rounding, whatever the program looks like; 2. settings away from their default, then the route; 3.
+    functions beneath those of torch.nn; 4. unusual dtypes; 5. values: random normal ones before other random ones, ones
+    and counts, given numbers; 6. layouts: dense leaves before those that views make, and any others; 7. how visible the
+    error is; 8. sizes under 3, at which a dependence on sizes stays hidden; 9. dimensions after the second, leaves with
+    more elements than a reader takes in; 10. statements.
     """
     tensors: list[Leaf | Cotangent] = list(program.leaves)
     tensors += [o.cotangent for o in program.outputs if o.cotangent is not None]
@@ -78,7 +78,7 @@ def unnatural(program: Program, error: float) -> Measure:
 
 
 def _odd_values(t: Leaf | Cotangent) -> int:
-    """Indices and masks are what they must be."""
+    """How far values are from normal ones; 0 for indices and masks, whose values the op dictates."""
     if not t.type.differentiable or (isinstance(t, Leaf) and t.base is not None) or t.values == NORMAL:
         return 0
     return 3 if t.values.name == "data" else 2 if t.values.name in _PLAIN_VALUES else 1
@@ -94,22 +94,22 @@ def _odd_layout(leaf: Leaf) -> int:
 
 
 def _long(leaf: Leaf) -> bool:
-    """Whether the dense tensor behind a leaf has more elements than are read at a look."""
+    """Whether the dense tensor behind a leaf has more elements than a reader takes in at a glance."""
     return min(_memory(leaf), math.prod(leaf.shape)) > _READABLE
 
 
 def _memory(leaf: Leaf) -> int:
-    """Elements of memory from a leaf's first to its last."""
+    """The number of elements of memory from a leaf's first to its last."""
     return 1 + sum((n - 1) * step for n, step in zip(leaf.shape, leaf.stride, strict=True))
 
 
-_ODD = 4  # more than the views of a layout
+_ODD = 4  # more than the views of a layout can cost
 
 
 @dataclass(frozen=True)
 class Growth:
-    """The result of `grow`: the most natural program found, the error that it shows, the steps that led to it, and how
-    many programs were asked."""
+    """The result of `grow`: the most natural program found, its error, the steps that led to it, and the number of
+    queries."""
 
     program: Program
     error: float
@@ -126,9 +126,9 @@ def grow(
     budget: int = _BUDGET,
     expired: Callable[[], bool] = lambda: False,
 ) -> Growth:
-    """The most natural program that STEPS reach from a minimal one, which shows this visible error.
+    """The most natural program that STEPS reach from a minimal one whose visible error is `error`.
 
-    ask   what a program shows; asked at most `budget` times, and not after `expired` is true.
+    ask   returns a program's visible error; called at most `budget` times, and not after `expired` is true.
     """
     found = typed(program, infer)
     assert found is not None, "the minimal program types"
@@ -136,7 +136,7 @@ def grow(
 
 
 class _Grower:
-    """What has been found and asked so far."""
+    """The programs found and tried so far."""
 
     def __init__(
         self,
@@ -160,7 +160,8 @@ class _Grower:
         return Growth(self.program, self.error, tuple(self.history), self.queries)
 
     def exhaust(self, step: Reducer) -> bool:
-        """Apply one step until it fails; whether it ever succeeded. Reducers have failed on the minimal program."""
+        """Apply one step until it fails; returns whether it ever succeeded. Reducers have already failed on the minimal
+        program."""
         before = len(self.history)
         while (step not in _AGAIN or self.history) and self.once(step):
             self.history.append(step.__name__)
@@ -188,8 +189,8 @@ class _Grower:
 
 
 def loud_values(program: Program, types: Types) -> Iterator[Program]:
-    """What adds and subtracts a value loses the small beside 1e8 and makes NaN of infinity: the leaves hold these, and
-    what is written in place is 0.1, which a reader knows again; then without that."""
+    """Leaves with values at which sums and differences fail: small numbers vanish beside 1e8, and infinities give NaN.
+    In-place nodes become fills with 0.1, which a reader recognises; in a second proposal they stay."""
     leaves = tuple(map(_loud, program.leaves))
     body = map_nodes(program.body, _filling)
     for changed in (body, program.body):
@@ -230,7 +231,7 @@ def normal_values(program: Program, types: Types) -> Iterator[Program]:
 
 
 def other_numbers(program: Program, types: Types) -> Iterator[Program]:
-    """Other random numbers, in which the error may show sooner: of the next seeds, twice."""
+    """Other random numbers, in which the error may be more visible: the next seeds, tried twice."""
     for step in (10, 20):
         leaves = tuple(
             replace(leaf, seed=leaf.seed + step) if leaf.values == NORMAL else leaf for leaf in program.leaves
@@ -239,8 +240,8 @@ def other_numbers(program: Program, types: Types) -> Iterator[Program]:
 
 
 def few_elements(program: Program, types: Types) -> Iterator[Program]:
-    """A leaf of more elements than are read at a look has smaller sizes, and all sizes that are like them: a reduction
-    tries few, and the first that fits, as of five chunks, may lie between."""
+    """Smaller sizes for a leaf with more elements than a reader takes in, and for all equal sizes. A reduction tries
+    few sizes, and the smallest that works, as for five chunks, may lie between those."""
     for leaf in program.leaves:
         if not _long(leaf):
             continue
@@ -255,7 +256,7 @@ _FEW = (3, 4, 5, 6, 8, 10, 12, 16)
 
 
 def _overlapping(program: Program, resized: Program) -> Program:
-    """The resized program, whose leaves still lie over themselves where those of the program did."""
+    """The resized program, whose leaves still overlap themselves where the original's did."""
     leaves = tuple(
         replace(new, stride=old.stride) if _overlaps(old) else new
         for old, new in zip(program.leaves, resized.leaves, strict=True)
@@ -264,13 +265,13 @@ def _overlapping(program: Program, resized: Program) -> Program:
 
 
 def _overlaps(leaf: Leaf) -> bool:
-    """Whether a leaf has more elements than memory, and not by dimensions that repeat alone."""
+    """Whether a leaf has more elements than memory, not counting dimensions of stride 0."""
     return math.prod(n for n, step in zip(leaf.shape, leaf.stride, strict=True) if step) > _memory(leaf)
 
 
 def viewed_layout(program: Program, types: Types) -> Iterator[Program]:
-    """A leaf that lies oddly lies as views of a dense tensor do; then it is dense, and the program takes the view,
-    where it is one and not several."""
+    """A leaf of unusual layout gets the layout that views of a dense tensor have. If one view makes that layout, the
+    leaf becomes dense and the program takes the view."""
     for leaf in program.leaves:
         if not _odd_layout(leaf) or leaf.base is not None:
             continue
@@ -287,7 +288,7 @@ def viewed_layout(program: Program, types: Types) -> Iterator[Program]:
 
 
 def usual_sizes(program: Program, types: Types) -> Iterator[Program]:
-    """Scalars have three elements, and so have dimensions of one or two: all of a size, then leaf by leaf."""
+    """Scalars and dimensions of one or two get three elements: all of a size at once, then leaf by leaf."""
 
     def some(leaf: Leaf) -> Leaf:
         scalar = not leaf.shape and leaf.type.differentiable
@@ -304,7 +305,7 @@ def usual_sizes(program: Program, types: Types) -> Iterator[Program]:
 
 
 def _viewed(program: Program) -> Program:
-    """The program whose leaves lie as views do, where they do not lie densely."""
+    """The program whose leaves have the layout of views, where they are not dense."""
 
     def viewed(leaf: Leaf) -> Leaf:
         found = views(leaf.shape, leaf.stride) if _odd_layout(leaf) and leaf.base is None else ()
@@ -313,7 +314,7 @@ def _viewed(program: Program) -> Program:
     return replace(program, leaves=tuple(map(viewed, program.leaves)))
 
 
-# Reducers whose goals are natural too: larger or other values may let them succeed where they failed before.
+# Reducers whose goals are natural too: they may succeed with larger or other values where they failed before.
 _AGAIN: tuple[Reducer, ...] = (default_setting, default_route, to_float32, drop_dim)
 
 STEPS: tuple[Reducer, ...] = (

@@ -1,7 +1,7 @@
-"""Neighbours of a program: those that one change makes of it, along AXES.
+"""Neighbours of a program: the programs one change away, along AXES.
 
-Which of them show a fault is its scope (`fuzzer.ledger.scope`). An axis proposes, as a reducer does; only what types
-is a neighbour. A new axis is one function here and one line in AXES.
+The neighbours that reproduce a fault are its scope (`fuzzer.ledger.scope`). An axis proposes programs, as a reducer
+does; only a proposal that types is a neighbour. A new axis is one function here and one line in AXES.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from minimizer.rewrite import ordered, propose
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A program one change away: the axis, what it says there, and the program, canonical."""
+    """A program one change away: the axis, the changed value, and the program, canonical."""
 
     axis: str
     value: str
     program: Program
 
 
-# (what the program then says, proposals): the first of them that types is the neighbour. Where nothing is said, it is
-# told by the numbers that changed, and the first two that run in eager are neighbours.
+# (description, proposals): the first proposal that types is the neighbour. With an empty description, the changed
+# numbers describe it, and the first two proposals that run in eager are neighbours.
 Axis = Callable[[Program], Iterator[tuple[str, Iterable[Program]]]]
 Runs = Callable[[Sequence[Program]], Sequence[bool]]
 _MOST = 16  # neighbours along one axis, at half a second each
-_ASKED = 12  # proposals of one size that eager is asked for, at 10 ms each: types alone admit more than eager does
+_ASKED = 12  # proposals of one size that eager tries, at 10 ms each: eager refuses some that type
 
 
 def all_run(batch: Sequence[Program]) -> Sequence[bool]:
-    """Where nobody can be asked."""
+    """The default `runs`, without an eager run: every program counts as running."""
     return [True] * len(batch)
 
 
 def neighbours(
     program: Program, axes: Iterable[Axis] = (), runs: Runs = all_run, infer: Infer = infer
 ) -> Iterator[Neighbour]:
-    """The neighbours of a canonical program along these axes, all without any; each once.
+    """The neighbours of a canonical program along these axes (all axes by default); each once.
 
-    runs   which of several programs eager runs.
+    runs   returns for each of several programs whether eager runs it.
     """
     seen, before = {show(program)}, numbers(program)
     for axis in axes or AXES:
@@ -87,7 +87,7 @@ def _along(
 
 
 def _typed(proposals: Iterable[Program], seen: set[str], infer: Infer) -> Iterator[Program]:
-    """The proposals that type and were not seen, canonical, each once."""
+    """The proposals that type and are new, canonical, each once."""
     told = set(seen)
     for proposal in proposals:
         found = typed(proposal, infer)
@@ -100,8 +100,8 @@ def _typed(proposals: Iterable[Program], seen: set[str], infer: Infer) -> Iterat
 
 
 def numbers(program: Program) -> dict[str, int]:
-    """The sizes and the integer attributes of a program by name, those left at their default too: `x0.shape[1]`,
-    `end`, `kernel_size[0]`; behind the op's name where two of them share one."""
+    """The sizes and the integer attributes of a program by name, defaults included: `x0.shape[1]`, `end`,
+    `kernel_size[0]`; with the op's name before a name that occurs twice."""
     found = {f"{leaf.name}.shape[{axis}]": n for leaf in program.leaves for axis, n in enumerate(leaf.shape)}
     held = [(node, a.name, _integers(a, node)) for node in program.nodes for a in _attributes(node)]
     for node, name, values in held:
@@ -112,7 +112,7 @@ def numbers(program: Program) -> dict[str, int]:
 
 
 def changed(before: dict[str, int], after: dict[str, int]) -> str:
-    """The numbers that changed, with what they became: `x0.shape[1]=6, end=2`."""
+    """The numbers that changed, with their new values: `x0.shape[1]=6, end=2`."""
     return ", ".join(f"{name}={n}" for name, n in after.items() if before.get(name) != n) or "nothing that has a number"
 
 
@@ -121,7 +121,7 @@ def _attributes(node: Node) -> tuple[Attribute, ...]:
 
 
 def _integers(attribute: Attribute, node: Node) -> Iterator[tuple[str, int]]:
-    """(index, number) of each integer that an attribute holds; none where it counts dimensions."""
+    """(index, number) of each integer in an attribute's value; none where the attribute counts dimensions."""
     value = _value(attribute, node)
     if "dim" in attribute.name or attribute.kind in ("flag", "dim", "dims"):
         return
@@ -131,7 +131,7 @@ def _integers(attribute: Attribute, node: Node) -> Iterator[tuple[str, int]]:
         yield from ((f"[{i}]", n) for i, n in enumerate(value) if isinstance(n, int))
 
 
-_FIRST = ("start",)  # None is 0 there, as in Python's slices
+_FIRST = ("start",)  # None means 0 in these, as in Python's slices
 
 
 def _value(attribute: Attribute, node: Node) -> Value:
@@ -146,7 +146,7 @@ def _or_first(attribute: Attribute, value: Value) -> Value:
 
 
 def dtype(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """All leaves, and what attributes cast to, of one floating dtype; the complex ones of its precision."""
+    """All leaves, and all casts, in one floating dtype; complex ones in that of the same precision."""
     for name in FLOATS:
         wide = "c128" if name == "f64" else "c64"
 
@@ -161,11 +161,11 @@ def dtype(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
         yield name, propose(program, leaves=leaves, body=map_nodes(program.body, cast))
 
 
-_VECTOR = 32  # numbers of half precision in the widest registers, of 512 bits
+_VECTOR = 32  # numbers of half precision in the widest registers of 512 bits
 
 
 def size(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """Each dimension of each leaf: doubled, one more, 1, longer than a vector, two more; what depends on it follows."""
+    """Each dimension of each leaf: doubled, one more, 1, longer than a vector, two more; dependent sizes follow."""
     for target in (lambda n: 2 * n, lambda n: n + 1, lambda n: 1, lambda n: n + _VECTOR, lambda n: n + 2):
         for leaf in program.leaves:
             for axis, n in enumerate(leaf.shape):
@@ -174,7 +174,7 @@ def size(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
 
 def attribute(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
     """Each attribute: an integer one more, and at its default, alone or with the others of its op; a flag, choice or
-    dimension another."""
+    dimension changed."""
     for node in program.nodes:
         for held in _attributes(node):
             value = _value(held, node)
@@ -194,7 +194,7 @@ def attribute(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
 
 
 def _moved(program: Program, node: Node, name: str, by: int) -> Iterator[Program]:
-    """One integer of a node so many more: alone, then with another one, then with all."""
+    """One integer of a node changed by this amount: alone, then with another integer, then with all."""
     moved = {a.name: _more(_value(a, node), by) for a in _attributes(node) if any(_integers(a, node))}
     together = [(name,), *((name, other) for other in moved if other != name), tuple(moved)]
     for names in dict.fromkeys(together):
@@ -208,7 +208,7 @@ def _more(value: Value, by: int) -> Value:
 
 
 def _with(program: Program, node: Node, values: dict[str, Value]) -> Iterator[Program]:
-    """The program with these attributes of a node; those at their default are left out."""
+    """The program with these attributes of a node, those at their default left out."""
     held, known = dict(node.attrs) | values, _attributes(node)
     ordered_names = sorted(held, key=[a.name for a in known].index)
     defaults = {a.name: a.default for a in known if a.default is not REQUIRED}
@@ -217,7 +217,7 @@ def _with(program: Program, node: Node, values: dict[str, Value]) -> Iterator[Pr
 
 
 def layout(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """All leaves, as far as they can, in one layout."""
+    """All leaves in one layout, as far as possible."""
     for name, stride in LAYOUTS.items():
 
         def laid(leaf: Leaf, stride: Callable[[Shape], Shape | None] = stride) -> Leaf:
@@ -260,7 +260,7 @@ LAYOUTS: dict[str, Callable[[Shape], Shape | None]] = {
 
 
 def route(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """Every route; the program's own with dynamic sizes, or without; recomputed in the backward."""
+    """Every route; the program's own route with dynamic sizes, or without; recomputed in the backward."""
     for name in ROUTES:
         if name != program.route.name:
             yield name, propose(program, route=Route(name))
@@ -275,7 +275,7 @@ def route(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
         yield "checkpoint", propose(program, body=(Region("checkpoint", (), program.body),))
 
 
-# Of the settings that decide what is fused, where it lies and which passes run, those that change most.
+# The most influential of the settings that decide fusion, memory layout and passes.
 STANDARD: Attributes = (
     ("inductor.max_fusion_size", 1),
     ("inductor.inplace_buffers", False),
@@ -287,7 +287,7 @@ STANDARD: Attributes = (
 
 
 def setting(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """Each of the program's settings back at its default; a few standard ones, each alone."""
+    """Each of the program's settings back at its default; a few standard settings, each alone."""
     own = dict(program.settings)
     for name in own:
         yield f"{name} at its default", _under(program, {k: v for k, v in own.items() if k != name})
@@ -300,5 +300,5 @@ def _under(program: Program, settings: dict[str, Value]) -> Iterator[Program]:
     yield from propose(program, settings=tuple(sorted(settings.items())))
 
 
-AXES: tuple[Axis, ...] = (dtype, layout, route, attribute, setting, size)  # those of most rows last
+AXES: tuple[Axis, ...] = (dtype, layout, route, attribute, setting, size)  # the axes with most rows last
 SHAPES = (size.__name__, attribute.__name__)  # the axes of the shape table

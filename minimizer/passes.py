@@ -1,4 +1,4 @@
-"""REDUCERS: what may be made simpler, one function each. The function's name is its label in statistics.
+"""REDUCERS: the simplifications, one function each. The function's name is its label in statistics.
 
 A reducer takes a program and the types of its values and yields proposals, the biggest cut first. It may propose
 nonsense: the gate in `reduce.py` types every proposal and refuses those that are not simpler by `order.cost`.
@@ -52,12 +52,12 @@ Reducer = Callable[[Program, Types], Iterator[Program]]
 # ---------------------------------------------------------------- statements
 
 
-# Up to here one node after the other is soon tried; above, halving finds the place in fewer queries.
+# Up to this many nodes, trying one after the other is quick; above, halving finds the place in fewer queries.
 _FEW_NODES = 8
 
 
 def cut_to_half(program: Program, types: Types) -> Iterator[Program]:
-    """Of many nodes the first half, the last half, the middle; then three quarters from either end."""
+    """With many nodes, the first half, the last half, the middle; then three quarters from either end."""
     count = len(program.nodes)
     half, quarter = count // 2, count // 4
     spans = ((0, half), (half, count), (quarter, count - quarter), (0, count - quarter), (quarter, count))
@@ -66,9 +66,9 @@ def cut_to_half(program: Program, types: Types) -> Iterator[Program]:
 
 
 def _span(program: Program, types: Types, start: int, end: int) -> Iterator[Program]:
-    """The nodes from start to end. What they read from earlier ones becomes leaves that hold what was recorded.
+    """The nodes from start to end. Values from earlier nodes become leaves with their recorded contents.
 
-    Results that none of them reads become outputs.
+    Results that no other of these nodes reads become outputs.
     """
     kept = program.nodes[start:end]
     read = {name for node in kept for name in node.uses}
@@ -81,7 +81,8 @@ def _span(program: Program, types: Types, start: int, end: int) -> Iterator[Prog
 def isolate_node(program: Program, types: Types) -> Iterator[Program]:
     """One node alone, its operands fresh contiguous leaves; one node with the producers of its operands.
 
-    Then, of few nodes, both again with leaves laid out like the values they replace, holding what was recorded.
+    Then, if nodes are few, both again with leaves that have the layout and the recorded contents of the values they
+    replace.
     """
     producer = {name: node for node in program.nodes for name in node.outs}
     for plain, deep in itertools.product((True, False), (False, True)):
@@ -92,7 +93,7 @@ def isolate_node(program: Program, types: Types) -> Iterator[Program]:
 
 
 def cut_to_node(program: Program, types: Types) -> Iterator[Program]:
-    """One node's results as the only outputs, with all that they need."""
+    """One node's results as the only outputs, with everything that they need."""
     for node in program.nodes:
         yield from propose(program, outputs=as_outputs(program, node, types))
 
@@ -105,7 +106,8 @@ def cut_to_prefix(program: Program, types: Types) -> Iterator[Program]:
 
 
 def cut_to_suffix(program: Program, types: Types) -> Iterator[Program]:
-    """The last half of the nodes, the last three quarters, all but the first, on what the others computed."""
+    """The last half of the nodes, the last three quarters, all but the first, on the earlier nodes' recorded
+    results."""
     count = len(program.nodes)
     for start in sorted({count - count // 2, count // 4, 1} - {0, count}, reverse=True):
         yield from _span(program, types, start, count)
@@ -130,7 +132,7 @@ def drop_backward(program: Program, types: Types) -> Iterator[Program]:
 
 
 def node_to_leaf(program: Program, types: Types) -> Iterator[Program]:
-    """A node's results become leaves, fresh or holding what was recorded. Late nodes first: their producers go too."""
+    """A node's results become leaves, fresh or with recorded contents. Late nodes first: their producers go too."""
     for node in reversed(program.nodes):
         others = [other for other in program.nodes if other is not node]
         outputs = tuple(o for o in program.outputs if o.value not in node.outs)
@@ -148,7 +150,7 @@ def bypass_node(program: Program, types: Types) -> Iterator[Program]:
 
 
 def drop_node(program: Program, types: Types) -> Iterator[Program]:
-    """Dead code goes; then in-place nodes whose result nobody reads, though their effect may be seen."""
+    """Remove dead code; then in-place nodes whose result nobody reads, though their effect may be visible elsewhere."""
     yield from propose(program)
     read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
     for node in program.nodes:
@@ -175,7 +177,7 @@ def narrow_region(program: Program, types: Types) -> Iterator[Program]:
 
 
 def plain_region(program: Program, types: Types) -> Iterator[Program]:
-    """A region without one of its attributes; then of one operand less, which its body closes over."""
+    """A region without one of its attributes; then with one operand fewer, which its body closes over."""
 
     def plainer(region: Region) -> Iterator[tuple[Statement, ...]]:
         for attribute in region.attrs:
@@ -245,7 +247,8 @@ def order_leaves(program: Program, types: Types) -> Iterator[Program]:
 
 
 def drop_requires_grad(program: Program, types: Types) -> Iterator[Program]:
-    """The gradient of a single leaf is asked for; then of all but one. The last one stays: it is the question."""
+    """One leaf alone keeps requires_grad; then all but one. The last never loses it, since the fault needs a
+    gradient."""
     asked = [leaf for leaf in program.leaves if leaf.requires_grad]
     groups = [[leaf] for leaf in asked] + [[other for other in asked if other is not leaf] for leaf in asked]
     for group in groups if len(asked) > 1 else ():
@@ -279,7 +282,7 @@ def to_float32(program: Program, types: Types) -> Iterator[Program]:
 
 
 def _real_part(leaf: Leaf) -> Leaf:
-    """The leaf as real numbers; of recorded ones, whose parts stand in turn, the real parts."""
+    """The leaf as real numbers; for recorded numbers, whose parts alternate, the real parts."""
     args = leaf.values.args[::2] if leaf.values.name == "data" else leaf.values.args
     return replace(leaf, dtype="f32", conj=False, values=replace(leaf.values, args=args))
 
@@ -315,7 +318,8 @@ def plain_parameter(program: Program, types: Types) -> Iterator[Program]:
 
 
 def all_plain(program: Program, types: Types) -> Iterator[Program]:
-    """Settings, route, dtypes, layouts, values and cotangents at their plainest, at once: each alone is a query."""
+    """Settings, route, dtypes, layouts, values and cotangents at their plainest, all at once, since each alone costs a
+    query."""
     plain = program
     for reducer in _FORMS:
         plain = next(reducer(plain, types), plain)
@@ -346,7 +350,7 @@ def simplest_values(program: Program, types: Types) -> Iterator[Program]:
     yield from _all_then_each(program, lambda leaf: replace(leaf, seed=0))
 
 
-# Where one drawing in four shows a fault, 9 in 10 programs end at one of these: equal faults at equal texts.
+# If one seed in four shows a fault, 9 in 10 programs end at one of these: equal faults at equal texts.
 _SMALL_SEEDS = range(1, 9)
 
 
@@ -359,7 +363,7 @@ def small_seed(program: Program, types: Types) -> Iterator[Program]:
 
 
 def round_values(program: Program, types: Types) -> Iterator[Program]:
-    """Recorded numbers become integers, all at once, then leaf by leaf; of few, each becomes 1, then 0."""
+    """Recorded numbers become integers, all at once, then leaf by leaf; a few numbers become 1, then 0, one by one."""
 
     def whole(leaf: Leaf) -> Leaf:
         numbers = tuple(round(x) if isinstance(x, float) and math.isfinite(x) else x for x in leaf.values.args)
@@ -423,7 +427,7 @@ def _change(program: Program, node: Node, **fields: Any) -> Iterator[Program]:
 
 
 def _lower(value: Value) -> Iterator[Any]:
-    """Values of the same kind that are nearer to the plainest one, nearest first."""
+    """Values of the same kind that are nearer to the plainest value, nearest to it first."""
     if isinstance(value, bool):
         yield from (False,) if value else ()
     elif isinstance(value, int):
@@ -440,7 +444,7 @@ def _lower(value: Value) -> Iterator[Any]:
 
 
 def plainer_op(program: Program, types: Types) -> Iterator[Program]:
-    """A node of which one result is read becomes a plain function of its first operand."""
+    """A node with a single result in use becomes a plain function of its first operand."""
     read = {name for node in program.nodes for name in node.uses} | {o.value for o in program.outputs}
     for node in program.nodes:
         outs = tuple(name for name in node.outs if name in read)
@@ -451,7 +455,7 @@ def plainer_op(program: Program, types: Types) -> Iterator[Program]:
 
 
 def out_of_place(program: Program, types: Types) -> Iterator[Program]:
-    """A node that writes its first operand gives a new value instead."""
+    """An in-place node becomes one that returns a new value."""
     for node in program.nodes:
         if writes(node) is not None:
             yield from _change(program, node, op=node.op.removesuffix("_"))
@@ -474,7 +478,7 @@ def default_route(program: Program, types: Types) -> Iterator[Program]:
         yield from propose(program, route=replace(route, options=tuple(p for p in route.options if p != pair)))
 
 
-# What `all_plain` takes the first proposal of; of cotangents that is the layout, then the values.
+# `all_plain` takes the first proposal of each; for cotangents that is the layout, then the values.
 _FORMS = (
     default_setting,
     default_route,
@@ -491,7 +495,7 @@ _FORMS = (
 # with it: every query after it is cheaper and every list of proposals shorter. Halving leads while there are many; then
 # isolate_node, because most faults need one or two nodes: it ends the search for the place at once.
 # Settings and the route come before the sizes, since without them fewer kernels are generated. Then sizes (a whole
-# dimension before a shorter one), then what a reader sees last: dtypes, layouts, values, attributes, cotangents.
+# dimension before a shorter one), then the details a reader sees last: dtypes, layouts, values, attributes, cotangents.
 # Values precede attributes because ones and small integers often make an attribute's value irrelevant.
 REDUCERS: tuple[Reducer, ...] = (
     cut_to_half,

@@ -12,8 +12,7 @@ Held = dict[str, Value]
 
 
 def public_op(program: Program, types: Types) -> Iterator[Program]:
-    """A function that decompositions call becomes the one of torch.nn that people call, where its first result alone is
-    read."""
+    """A function that decompositions call becomes the public one of torch.nn, where only its first result is read."""
     read = {name for node in program.nodes for name in node.uses} | {output.value for output in program.outputs}
     for node in program.nodes:
         if node.op in PUBLIC and read.isdisjoint(node.outs[1:]):
@@ -39,7 +38,7 @@ def _grid_sample(held: Held) -> Held:
     }
 
 
-# By the op beneath: the public op of the same operands and first result, and its attributes.
+# By the op that decompositions call: the public op of the same operands and first result, and its attributes.
 PUBLIC: dict[str, tuple[str, Callable[[Held], Held]]] = {
     "native_layer_norm": ("layer_norm", lambda held: _normalised(held, normalized_shape=held["normalized_shape"])),
     "native_group_norm": ("group_norm", lambda held: _normalised(held, num_groups=held["group"])),

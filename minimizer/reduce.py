@@ -34,11 +34,11 @@ class Reduction:
 
     program   the simplest program found that is the same finding; canonical.
     queries   answers taken.
-    proof     those of them after the last accepted step: what it took to show that no proposal is left.
+    proof     those of them after the last accepted step, which showed that no proposal is left.
     history   (reducer, cost) of every accepted step, in order; costs fall strictly.
-    others    programs that showed another finding, in the order in which they did.
+    others    programs that showed another finding, in order of discovery.
     minimal   whether no proposal of any reducer is both simpler and the same finding.
-    why       "fixpoint", "budget" or "deadline": what ended the search.
+    why       the reason why the search ended: "fixpoint", "budget" or "deadline".
     """
 
     program: Program
@@ -69,18 +69,18 @@ def reduce(
     """The simplest program that reducers reach from this one and that is the same finding.
 
     is_same   answers for up to `workers` programs at once, in order. It may answer lazily: nothing is taken after the
-              first SAME. The program itself is taken to be the finding and not asked.
-    infer     types a program, or raises IllTyped; a program that is ill-typed itself makes `reduce` raise.
-    record    what the values of a program held when it ran, by name; names may be missing.
-    budget    answers taken at most.
-    expired   asked before each batch; True ends the search with what has been found.
-    note      told of each accepted step, in a line.
+              first SAME. The program itself counts as the finding without a query.
+    infer     types a program, or raises IllTyped; if the program itself is ill-typed, so does `reduce`.
+    record    returns the recorded contents of a program's values, by name; names may be missing.
+    budget    the largest number of answers to take.
+    expired   called before each batch; True ends the search with the best program so far.
+    note      called with a line for each accepted step.
     """
     return _Search(program, is_same, workers, infer, record, budget, expired, note).run(reducers)
 
 
 def typed(candidate: Program, infer: Infer = infer) -> tuple[Program, Mapping[str, TensorType]] | None:
-    """The candidate with canonical names and fitting cotangents, and its types; None where it does not type."""
+    """The candidate with canonical names and fitting cotangents, and its types; None where it is ill-typed."""
     named = canonical(candidate)
     try:
         types = infer(named)
@@ -96,7 +96,7 @@ def _gate(candidate: Program, than: Cost, infer: Infer) -> tuple[Program, Mappin
 
 
 class _Search:
-    """What has been found and tried so far."""
+    """The programs found and tried so far."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class _Search:
         self.queries = self.search_queries = 0
         self.history: list[tuple[str, Cost]] = []
         self.others: list[Program] = []
-        self.refused: set[str] = set()  # texts as proposed that the gate will never let through
+        self.refused: set[str] = set()  # texts of proposals that the gate will never let through
         self.tried: set[str] = set()
         first = canonical(program)
         self.move_to(first, infer(first))
@@ -134,7 +134,7 @@ class _Search:
         return Reduction(self.program, self.queries, proof, history, others, why == "fixpoint", why)
 
     def circle(self, reducers: Sequence[Reducer]) -> str:
-        """Reducers in a circle, until all of them in a row have nothing left to propose."""
+        """Apply the reducers in a circle, until none of them has anything left to propose."""
         idle = 0
         for reducer in itertools.cycle(reducers):
             idle = 0 if self.exhaust(reducer) else idle + 1
@@ -143,10 +143,10 @@ class _Search:
         return "fixpoint"
 
     def exhaust(self, reducer: Reducer) -> bool:
-        """Apply one reducer until it fails; whether it ever succeeded.
+        """Apply one reducer until it fails; returns whether it ever succeeded.
 
-        After a success it goes on at the same place in its list: what failed on the larger program mostly fails on
-        this one too, and gets its turn in the next round.
+        After a success it goes on at the same place in its list: a proposal that failed on the larger program mostly
+        fails on the smaller one too, and gets its turn in the next round.
         """
         before, place = self.program, 0
         while (success := self.step(reducer, place)) is not None:
@@ -157,7 +157,7 @@ class _Search:
         return self.program is not before
 
     def step(self, reducer: Reducer, place: int) -> int | None:
-        """Follow the first proposal, from this place on, that is the same finding. Its place, or None."""
+        """Follow the first proposal, from this place on, that is the same finding. Returns its place, or None."""
         found = self.candidates(reducer, place)
         while chunk := list(itertools.islice(found, min(self.workers, self.budget - self.queries) or 1)):
             if self.queries >= self.budget:
@@ -176,7 +176,7 @@ class _Search:
         return None
 
     def candidates(self, reducer: Reducer, place: int) -> Iterator[tuple[int, Program, Mapping[str, TensorType]]]:
-        """The reducer's proposals that pass the gate and were not tried, each with its place in the list."""
+        """The reducer's proposals that pass the gate and are new, each with its place in the list."""
         than, waiting = cost(self.program), set[str]()
         for at, proposal in itertools.islice(enumerate(reducer(self.program, self.types)), place, None):
             raw = show(canonical(proposal))

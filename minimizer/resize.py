@@ -1,6 +1,6 @@
 """The reducers of sizes. A size seldom stands alone: leaves share it and attributes repeat it or depend on it.
 
-Nothing here knows the rules of an op. A change of sizes is proposed in every *scope* (which axes of which leaves) with
+Nothing here knows the rules of an op. A change of sizes is proposed in every *scope* (a set of axes of leaves) with
 every *adjustment* (how the integers among the attributes may follow), and the gate's typing picks those that fit.
 """
 
@@ -33,7 +33,8 @@ def _map_integers(value: Value, adjustment: _Adjustment) -> Value:
 
 
 def shrink_dim(program: Program, types: Types) -> Iterator[Program]:
-    """Sizes become 1, 2, 3, 4, half, a little less: all large ones at once, then consistently, then one axis alone."""
+    """Sizes become 1, 2, 3, 4, half, a little less: all large sizes at once, then equal axes together, then one axis
+    alone."""
     largest = max((size for leaf in program.leaves for size in leaf.shape), default=0)
     for limit in (1, 2, 3, 4):
         if limit < largest:
@@ -116,7 +117,7 @@ def _shrink_all_alike(program: Program) -> Iterator[Program]:
 def _resized(
     program: Program, sizes: dict[_Axis, int], adjustment: _Adjustment, end: bool = False
 ) -> Iterator[Program]:
-    """The program with some axes of its leaves resized and its attributes read anew; `end` keeps the last values."""
+    """The program with some axes of its leaves resized and its attributes adjusted; `end` keeps the last values."""
     yield from propose(
         program,
         leaves=tuple(_resized_leaf(leaf, sizes, adjustment, end) for leaf in program.leaves),
@@ -125,14 +126,14 @@ def _resized(
 
 
 def resized_axes(program: Program, sizes: dict[_Axis, int], size: int) -> Iterator[Program]:
-    """The program with axes of this size resized; attributes follow in the ways that are usual."""
+    """The program with axes of this size resized; attributes follow in the usual ways."""
     for adjustment in _adjustments(size, next(iter(sizes.values())))[:3] if sizes else ():
         yield from _resized(program, sizes, adjustment)
 
 
 def resizings(program: Program, leaf: Leaf, axis: int, target: int) -> Iterator[Program]:
-    """The program with one axis of a leaf resized: alone, with those of its size at its place, with all of its size;
-    attributes stay, follow in every way, or one of them moves as far."""
+    """The program with one axis of a leaf resized: alone, with all axes of its size and place, with all of its size.
+    Attributes stay, follow in every way, or one of them changes by as much."""
     size = leaf.shape[axis]
     places = [
         [(leaf.name, axis)],
@@ -162,7 +163,7 @@ def _adjusted(node: Node, adjustment: _Adjustment) -> Node:
 
 
 def _shift_attribute(program: Program, sizes: dict[_Axis, int], step: int) -> Iterator[Program]:
-    """One integer attribute moves as far as the size does: start=3, end=9, source of 6 become 3, 4, 1 or 8, 9, 1."""
+    """One integer attribute changes by as much as the size: start=3, end=9, source of 6 become 3, 4, 1 or 8, 9, 1."""
     leaves = tuple(_resized_leaf(leaf, sizes, lambda v: v) for leaf in program.leaves)
     for node in program.nodes:
         for name, value in node.attrs:
@@ -176,7 +177,7 @@ def _shift_attribute(program: Program, sizes: dict[_Axis, int], step: int) -> It
 
 
 def drop_dim(program: Program, types: Types) -> Iterator[Program]:
-    """A dimension goes: from all leaves that have it, counted from the left or from the right; then from one leaf."""
+    """Drop a dimension from all leaves that have it, counted from the left or from the right; then from one leaf."""
     rank = max((len(leaf.shape) for leaf in program.leaves), default=0)
     for axis in range(rank):
         yield from _without_dim(program, {leaf.name: axis for leaf in program.leaves}, axis, rank)
@@ -188,7 +189,7 @@ def drop_dim(program: Program, types: Types) -> Iterator[Program]:
 
 
 def _without_dim(program: Program, places: dict[str, int], axis: int, rank: int) -> Iterator[Program]:
-    """The leaves without the axis that stands at their place; attributes follow, or stay."""
+    """The leaves without the axis at their place; attributes follow, or stay."""
     leaves = tuple(_squeezed(leaf, places.get(leaf.name, -1)) for leaf in program.leaves)
     yield from propose(program, leaves=leaves, body=map_nodes(program.body, lambda n: _renumbered(n, axis, rank, True)))
     yield from propose(
@@ -198,7 +199,7 @@ def _without_dim(program: Program, places: dict[str, int], axis: int, rank: int)
 
 
 def _squeezed(leaf: Leaf, axis: int) -> Leaf:
-    """The leaf without one axis, contiguous if it was; itself where it has no such axis."""
+    """The leaf without one axis, contiguous if it was; unchanged where it has no such axis."""
     if not 0 <= axis < len(leaf.shape):
         return leaf
     shape, stride = _without_axis(leaf.shape, axis), _without_axis(leaf.stride, axis)
@@ -211,7 +212,7 @@ def _without_axis(values: Shape, axis: int) -> Shape:
 
 
 def _renumbered(node: Node, axis: int, rank: int, sizes: bool) -> Node:
-    """The node with its dimensions counted without one axis; with `sizes`, size lists lose their entry too."""
+    """The node with its dimensions renumbered without one axis; with `sizes`, size lists lose their entry too."""
     found: list[tuple[str, Value]] = []
     for key, value in node.attrs:
         if _names_dims(key):
@@ -223,7 +224,7 @@ def _renumbered(node: Node, axis: int, rank: int, sizes: bool) -> Node:
 
 
 def _renumbered_dim(value: Value, axis: int, rank: int) -> Value:
-    """A dimension, or a tuple of them, counted without the axis: what lies beyond it moves one nearer."""
+    """A dimension, or a tuple of them, renumbered without the axis: dimensions beyond it move one nearer."""
     if isinstance(value, tuple):
         return tuple(_renumbered_dim(v, axis, rank) for v in value if not (type(v) is int and v % max(rank, 1) == axis))
     if type(value) is not int:
@@ -237,8 +238,8 @@ def _renumbered_dim(value: Value, axis: int, rank: int) -> Value:
 
 
 def swap_dims(program: Program, types: Types) -> Iterator[Program]:
-    """Two neighbouring dimensions change places, in all leaves of the highest rank; then in all that have them, from
-    the right. One fault then leaves one program, not one for each order of its dimensions."""
+    """Exchange two neighbouring dimensions in all leaves of the highest rank; then in all that have them, from the
+    right. So one fault gives one minimal program, not one for each order of its dimensions."""
     rank = max((len(leaf.shape) for leaf in program.leaves), default=0)
     for axis in range(rank - 1):
         body = map_nodes(program.body, partial(_swapped_node, axis=axis, rank=rank))
@@ -250,7 +251,8 @@ def swap_dims(program: Program, types: Types) -> Iterator[Program]:
 
 
 def _swapped_leaf(leaf: Leaf, axis: int) -> Leaf:
-    """The leaf with the dimensions axis and axis + 1 (both negative) exchanged; itself where it has not both."""
+    """The leaf with the dimensions axis and axis + 1 (both negative) exchanged; unchanged where it lacks one of
+    them."""
     if axis + len(leaf.shape) < 0:
         return leaf
     shape, stride = (_swapped(t, axis + len(t)) for t in (leaf.shape, leaf.stride))
@@ -262,7 +264,7 @@ def _swapped(values: Shape, axis: int) -> Shape:
 
 
 def _swapped_node(node: Node, axis: int, rank: int) -> Node:
-    """The node with its dimensions counted, and its lists of that rank ordered, as if the two had changed places."""
+    """The node adjusted to the exchange: its dimensions renumbered, and its lists of that rank reordered."""
     found: list[tuple[str, Value]] = []
     for key, value in node.attrs:
         if _names_dims(key):

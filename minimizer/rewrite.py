@@ -1,4 +1,4 @@
-"""The moves that reducers share. Each makes a new program; what is ill-typed is left to the gate."""
+"""The moves that reducers share. Each makes a new program, which may be ill-typed: the gate tests that."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fuzzer.language.program import (
 
 
 class Types(Mapping[str, TensorType]):
-    """The types of a program's values, by name; and what they held when it ran, where somebody recorded that."""
+    """The types of a program's values, by name; and their recorded contents, where available."""
 
     def __init__(self, types: Mapping[str, TensorType], record: Callable[[], Mapping[str, Recipe]] = dict) -> None:
         self.types, self.record = types, record
@@ -46,7 +46,7 @@ class Types(Mapping[str, TensorType]):
 
     @functools.cached_property
     def recorded(self) -> Mapping[str, Recipe]:
-        """`data(...)` recipes by name; the program is run when this is asked for the first time."""
+        """`data(...)` recipes by name; the program runs when this is first read."""
         return self.record()
 
 
@@ -61,7 +61,7 @@ def propose(program: Program, **changes: Any) -> Iterator[Program]:
 
 
 def substitute(program: Program, names: Mapping[str, str]) -> Iterator[Program]:
-    """The program that reads `names[a]` wherever it read a, without the nodes and leaves that bound an a."""
+    """The program that reads `names[a]` in place of every a, without the nodes and leaves that bound an a."""
     body = map_nodes(program.body, lambda n: None if set(n.outs) <= names.keys() else substitute_operands(n, names))
     outputs = tuple(replace(o, value=names.get(o.value, o.value)) for o in program.outputs)
     leaves = tuple(leaf for leaf in program.leaves if leaf.name not in names)
@@ -81,16 +81,16 @@ def prune(program: Program) -> Program:
 def cut(
     program: Program, types: Types, kept: Collection[Node], outputs: tuple[Output, ...], plain: bool = True
 ) -> Iterator[Program]:
-    """Only these nodes; what they read from others becomes leaves.
+    """Keep only these nodes; values that they read from others become leaves.
 
-    The new leaves are contiguous and of random values, or laid out like what they replace, with what it held where
-    that is recorded. Nothing is proposed where the latter says the same.
+    The new leaves are contiguous with random values, or (not plain) have the layout and the recorded contents of the
+    values they replace. In the latter case nothing is proposed if the result would be the same.
     """
     bound = {leaf.name for leaf in program.leaves} | {name for node in kept for name in node.outs}
     wanted = [name for node in kept for name in node.uses] + [output.value for output in outputs]
     missing = [name for name in dict.fromkeys(wanted) if name not in bound]
     fresh = tuple(_fresh_leaf(program, name, types[name], i) for i, name in enumerate(missing))
-    written = {writes(node) for node in kept}  # which no leaf that requires grad may be
+    written = {writes(node) for node in kept}  # a leaf that requires grad may not be written
     fresh = tuple(replace(leaf, requires_grad=False) if leaf.name in written else leaf for leaf in fresh)
     alike = fresh if plain else tuple(_like_recorded(leaf, types) for leaf in fresh)
     if plain or alike != fresh:
@@ -99,14 +99,14 @@ def cut(
 
 
 def _fresh_leaf(program: Program, name: str, t: TensorType, index: int) -> Leaf:
-    """A contiguous leaf of this type. Its seed is a new one, so that two leaves do not hold the same by accident."""
+    """A contiguous leaf of this type. Its seed is new, so that no two leaves have equal values by accident."""
     values = NORMAL if t.differentiable else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
     seed = 1 + index + max((leaf.seed for leaf in program.leaves), default=0)
     return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=t.differentiable, values=values, seed=seed)
 
 
 def _like_recorded(leaf: Leaf, types: Types) -> Leaf:
-    """The leaf with the layout of the value of its name, and with what that held where it is recorded."""
+    """The leaf with the layout of the value of its name, and with that value's contents where recorded."""
     held = types.recorded.get(leaf.name)
     values, seed = (leaf.values, leaf.seed) if held is None else (held, 0)
     return replace(leaf, stride=types[leaf.name].stride, values=values, seed=seed)
@@ -153,14 +153,14 @@ def _retyped(output: Output, t: TensorType) -> Output:
 
 
 def restride(shape: Shape, stride: Shape, new: Shape) -> Shape:
-    """A stride for `new` that is like this one: dense if it was, else with the order, the zeros and the first step."""
+    """A stride for `new` that is like this one: dense if this is, else with the same order, zeros and first step."""
     if stride == contiguous(shape) or len(shape) != len(new):
         return contiguous(new)
     return ordered(new, stride, min((s for s in stride if s), default=1))
 
 
 def ordered(shape: Shape, stride: Shape, step: int) -> Shape:
-    """A stride with the order and the zeros of this one, its innermost step as given, and no other gaps."""
+    """A stride with the order and the zeros of this one, with this innermost step, and no other gaps."""
     found = [0] * len(shape)
     for axis in sorted(range(len(shape)), key=lambda a: (stride[a], -a)):
         if stride[axis]:
@@ -170,9 +170,9 @@ def ordered(shape: Shape, stride: Shape, step: int) -> Shape:
 
 
 def trimmed(recipe: Recipe, shape: Shape, new: Shape, end: bool = False) -> Recipe:
-    """Recorded values of this shape, cut to a new one, the first along each dimension or the last, and repeated where
-    it is larger; else the recipe."""
-    if recipe.name == "data" and len(recipe.args) == 2 * math.prod(shape):  # complex: parts in turn
+    """A data recipe of this shape cut to the new shape, keeping the first values along each dimension or (end) the
+    last, repeated where `new` is larger; any other recipe unchanged."""
+    if recipe.name == "data" and len(recipe.args) == 2 * math.prod(shape):  # complex: parts alternate
         shape, new = (*shape, 2), (*new, 2)
     if recipe.name != "data" or len(recipe.args) != math.prod(shape):
         return recipe

@@ -1,8 +1,8 @@
-"""Is it still the same finding?
+"""Whether a candidate is still the same finding.
 
-A candidate that shows the finding's signature, clearly, is the SAME finding and is followed. One that shows only a
-different signature is an OTHER finding: it is not followed (that would be slippage), but remembered. The rest, and what
-shows the signature too faintly to be believed, shows NONE.
+A candidate that shows the finding's signature clearly is the SAME finding: the search continues from it. One that shows
+only a different signature is an OTHER finding: it is recorded, not followed (that would be slippage). The rest, and
+candidates with the right signature but too small an error, are NONE.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from fuzzer.language.program import Program
 
 
 class Answer(Enum):
-    """What a candidate showed."""
+    """The result of a candidate."""
 
     SAME = "same"
     OTHER = "other"
     NONE = "none"
 
 
-# What one run of one candidate showed: for each oracle that spoke its signature and the error in thresholds (infinite
+# The result of one run of a candidate: the signature of each oracle's verdict and its error in thresholds (infinite
 # where there is nothing to measure); empty where all agree.
 Shown = Mapping[Signature, float]
 Rule = Callable[[Signature, Signature], bool]
 
 # Shrinking drives an error down to just above its threshold, where a reader takes it for noise. So a candidate must
-# stay above the geometric mean of the threshold and the original error, half of the way down on a logarithmic scale.
-# Beyond CLEAR thresholds no more is asked. A gradient that is all zero lies, in bfloat16, 2^8 rounding errors from the
+# stay above the geometric mean of the threshold and the original error, half of the way down on a logarithmic scale. No
+# more than CLEAR thresholds are required. A gradient that is all zero is, in bfloat16, 2^8 rounding errors from the
 # right one, and a threshold is 4 of them (the doubled unit, times 2) for each rounding on its way: 8 leaves room for 8.
 CLEAR = 8.0
 
 
 def margin(error: float) -> float:
-    """The least error of a candidate, in thresholds, where the original's is `error` thresholds."""
+    """The least error of a candidate, in thresholds, for an original with an error of `error` thresholds."""
     return min(math.sqrt(max(error, 1.0)), CLEAR)
 
 
@@ -60,10 +60,7 @@ class Sameness:
     def judge(
         self, target: Signature, runs: Sequence[Shown], rule: Rule = follows, least: float = 1.0
     ) -> Answer | None:
-        """The answer that these runs already decide; None while further runs could change it.
-
-        least   the error, in thresholds, under which a run does not count.
-        """
+        """The answer that these runs already decide; None while further runs could change it."""
         hits = sum(any(rule(target, s) and error >= least for s, error in shown.items()) for shown in runs)
         if hits >= self.k:
             return Answer.SAME
@@ -73,8 +70,8 @@ class Sameness:
         return Answer.OTHER if strangers else Answer.NONE
 
 
-# A compile is deterministic: a finding that showed in 3 of 3 runs (a rate under 0.37 does that in fewer than 1 of 20
-# cases) is asked once. A miss only loses one candidate, and what is stored has to show 3 of 3 times again.
+# A compile is deterministic: a finding that reproduced in 3 of 3 runs (a rate under 0.37 does that in fewer than 1 of
+# 20 cases) is run once. A miss only loses one candidate, and a stored finding has to reproduce 3 of 3 times again.
 DETERMINISTIC = Sameness(1, 1)
 
 # A flaky finding. The danger is drift: with k = 1 of 10, a candidate that shows the finding in 5 % of runs passes with
@@ -87,7 +84,7 @@ FLAKY = Sameness(3, 10)
 
 
 def sameness(reproduced: int, runs: int) -> Sameness:
-    """The rule that suits a finding which was seen in `reproduced` of `runs` runs."""
+    """The rule for a finding that reproduced in `reproduced` of `runs` runs."""
     return DETERMINISTIC if reproduced == runs else FLAKY
 
 
@@ -98,7 +95,7 @@ def checker(
     rule: Rule = follows,
     least: float = 1.0,
 ) -> Callable[[Sequence[Program]], Iterator[Answer]]:
-    """The `is_same` of `reduce`, from a function that runs a batch once and says what each program showed, in order.
+    """The `is_same` of `reduce`, from a function that runs a batch once and returns each program's result, in order.
 
     Where one run decides, an answer is given as soon as its run and those before it have ended.
     """

@@ -1,1 +1,2 @@
-"""What programs exercise, and what of that is new: features, structure of graphs and code, lines."""
+"""The features of programs, and which of them are new: traces, compiled graphs and code, source lines of the
+compiler."""

@@ -1,8 +1,9 @@
-"""The cells of a program: what its text names before anything is compiled, by family of CELLS.
+"""The cells of a program: combinations of an op with a dtype, a layout or an attribute, read before anything is
+compiled.
 
-A cell is a few words that say all of it, "layer_norm weight permuted". Classes of layouts and of attributes' values are
-those of `language.classes`. Layouts and dtypes of what a program computes are those of its dry run in eager. Which
-cells there can be is asked of the table of ops (`possible_cells`), and not known of every family.
+A cell is a few words with a family of CELLS, as "layer_norm weight permuted". The classes of layouts and of attributes'
+values are those of `language.classes`. Layouts and dtypes of computed values come from a dry run in eager.
+`possible_cells` lists the cells that the table of ops allows, for the families where the table says enough.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Scene:
         return TensorType(DTYPE_NAMES[t.dtype], tuple(t.shape), tuple(t.stride()))
 
     def operands(self) -> Iterator[tuple[Node, OpSpec, int, str]]:
-        """(node, the op's row, the place of an operand among the row's, a name that it reads there)."""
+        """(node, the op's row, the operand's place in the row, a name that the node reads there)."""
         for node in self.program.nodes:
             for place, arg in enumerate(node.args):
                 for name in (arg,) if isinstance(arg, str) else arg or ():
@@ -99,7 +100,7 @@ def _layouts(scene: Scene) -> _Words:
 
 
 def _values(scene: Scene) -> _Words:
-    """The op, an operand of it that is a leaf, and how that was filled."""
+    """The op, one of its operands that is a leaf, and the leaf's recipe."""
     for node, spec, place, name in scene.operands():
         if name in scene.leaves and scene.leaves[name].base is None:
             yield f"{node.op} {spec.operands[place].name} {scene.leaves[name].values.name}"
@@ -122,7 +123,7 @@ def _twice(scene: Scene) -> _Words:
 
 
 def _settings(scene: Scene) -> _Words:
-    """A compiler setting, and a family of ops, whose kernels it is there for."""
+    """A compiler setting, and a family of ops whose kernels the setting affects."""
     for name, value in scene.program.settings:
         for family in dict.fromkeys(OPS[node.op].family for node in scene.program.nodes):
             yield f"{name}={value} {family}"
@@ -161,21 +162,21 @@ CELL_FAMILIES = tuple(CELLS)
 
 
 def cells(program: Program) -> dict[str, frozenset[str]]:
-    """The cells of a program, by family of CELLS; none where eager refuses it on the CPU."""
+    """The cells of a program, by family of CELLS; none where eager refuses the program on the CPU."""
     values = eager_values(program)
     return (
         {} if values is None else {family: frozenset(words(Scene(program, values))) for family, words in CELLS.items()}
     )
 
 
-# ---------------------------------------------------------------- what there is
+# ---------------------------------------------------------------- possible cells
 
 
 @dataclass(frozen=True)
 class Possible:
-    """The cells of a family that there can be, as far as the table of ops says.
+    """The possible cells of a family, as far as the table of ops names them.
 
-    unknown   operands or attributes of which it does not say what they can be.
+    unknown   operands or attributes whose possible classes the table does not name.
     """
 
     known: frozenset[str]
@@ -183,7 +184,7 @@ class Possible:
 
 
 def possible_cells(ops: Mapping[str, OpSpec], limits: Limits) -> dict[str, Possible]:
-    """For the families of which the table says it, the cells that programs of these ops can fill."""
+    """The cells that programs of these ops can fill, for the families of which the table names them."""
     dtypes = {f"{name} {dtype}" for name, spec in ops.items() for dtype in possible_dtypes(spec, limits)}
     layouts, attributes = set[str](), set[str]()
     open_layouts = open_attributes = 0

@@ -1,12 +1,12 @@
-"""What a program exercises, in words: the same in every process and run, and read before anything is compiled.
+"""Features of a program, in words: the same in every process and run, and read before anything is compiled.
 
 A feature is a family and a few words, as `("operand", "backward slice_scatter 0: f32 rank 3 broadcast")`; a campaign
-counts it as a number (`feature_ids`). What is found, by family:
+counts it as a number (`feature_ids`). The families:
 
-operand   an ATen operation of the trace, forward or backward, and one of its tensors (by place, or `gives` for a
-          result): dtype, rank, layout.
-edge      which operation made what an operation reads, and how it lies there. `saved` goes from the forward to the
-          backward; `leaf` and `cotangent` were there before. Views make nothing: they are seen as layouts.
+operand   an ATen operation of the trace, forward or backward, and the dtype, rank and layout of one of its tensors,
+          given by its place among the operands, or `gives` for a result.
+edge      an operation, the operation that made one of its operands, and that operand's memory layout. `saved`: made in
+          the forward and read in the backward. `leaf`, `cotangent`: not made by an operation. Views make nothing.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Words = Mapping[str, frozenset[str]]  # by family
 Features = Mapping[str, frozenset[int]]
 
 # The family of the compiler's own lines (`coverage.lines`). A process reports a line once, for the first program that
-# reaches it there; all other families are reported for every program.
+# reaches it there; features of all other families are reported for every program.
 LINES = ("source",)
-MOST_PLACES = 3  # operands at this position and beyond count as one: a list of tensors has no positions of its own
+MOST_PLACES = 3  # operands from this position on count as one: a list of tensors has no positions of its own
 
 
 def trace_words(trace: Trace) -> dict[str, frozenset[str]]:
@@ -76,7 +76,7 @@ def _layout_of(ref: Ref) -> str:
 
 
 def tensor_words(dtype: str, rank: int, layout: str) -> str:
-    """A tensor's dtype, rank and layout (`layout_words`), as one text."""
+    """A tensor's dtype, rank and layout (`layout_words`) as one text."""
     return f"{dtype} rank {rank} {layout}"
 
 

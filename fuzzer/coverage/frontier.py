@@ -16,12 +16,13 @@ from fuzzer.coverage.features import LINES, Features
 
 @dataclass(frozen=True, order=True)
 class KeptProgram:
-    """A program that was the first with some feature. Ordered by nodes, then seconds: the smaller is the better.
+    """A program that was the first with some feature. Programs are ordered by nodes, then seconds; the smaller is the
+    better.
 
     nodes      in its text.
     seconds    wall time of the compiled side.
-    features   ids by family, packed: a campaign of days keeps tens of thousands of programs with some hundred features
-               each, and sets take 15 times as much memory.
+    features   ids by family, as packed arrays: a campaign of days keeps tens of thousands of programs with some hundred
+               features each, and sets take 15 times as much memory.
     """
 
     nodes: int
@@ -39,7 +40,8 @@ STALL_PROGRAMS = 200  # programs without a new feature, after which a family cou
 
 
 class Frontier:
-    """For each feature the best kept program that has it; how many features each family has, and when the last came.
+    """For each feature the best kept program that has it; how many features each family has, and when the last one
+    came.
 
     best       by a feature's id, which says its family too (`features.feature_id`).
     families   number of features by family;  last_new: the program with which the last one came, counted from 1.
@@ -55,20 +57,21 @@ class Frontier:
         self.features = array("Q")
 
     def new(self, features: Features) -> Counter[str]:
-        """How many of these no kept program has, by family; families with none are left out."""
+        """How many of these features no kept program has, by family; families with none are left out."""
         return Counter(f for f, numbers in features.items() for number in numbers if number not in self.best)
 
     def countable(self, family: str, numbers: Iterable[int]) -> frozenset[int]:
-        """Those that count for a program: all, but of lines, which are reported once a process, only new ones."""
+        """The features that count for a program: all of them, but only new ones of lines, which are reported once a
+        process."""
         known = self.best if family in LINES else ()
         return frozenset(number for number in numbers if number not in known)
 
     def count(self) -> None:
-        """One more program was compiled."""
+        """Count one more compiled program."""
         self.programs += 1
 
     def add(self, kept: KeptProgram) -> None:
-        """Enter a program for each feature that it is the first or the best to have."""
+        """Enter a program for each feature of which it is the first or the best program."""
         for family, numbers in kept.features.items():
             for number in numbers.tolist():
                 known = self.best.get(number)
@@ -81,13 +84,13 @@ class Frontier:
                     self.best[number] = kept
 
     def stalled(self, families: Iterable[str]) -> list[str]:
-        """Of these families those with features, but none new for STALL_PROGRAMS programs."""
+        """Those of these families that have features, but none new for STALL_PROGRAMS programs."""
         return [f for f in families if f in self.last_new and self.programs - self.last_new[f] >= STALL_PROGRAMS]
 
     def saturated(self, family: str, share: float = 1.0) -> bool:
-        """Whether a family whose features come ever more rarely has had none new since half of the programs.
+        """Whether a family whose features come ever more rarely had no new one in the second half of the programs.
 
-        New ones come at best as 1 / programs, so as many are due in every doubling of the programs.
+        At best new features come as 1 / programs: the same number in every doubling of the programs.
 
         share: of the programs, those that can show the family.
         """
@@ -95,12 +98,13 @@ class Frontier:
         return bool(last) and self.programs - last >= max(STALL_PROGRAMS / share, last)
 
     def absent(self, families: Iterable[str], share: float = 1.0) -> list[str]:
-        """Of these families those without any feature, after STALL_PROGRAMS / 4 programs that can show them (share)."""
+        """Those of these families without any feature, after STALL_PROGRAMS / 4 programs that can show them (share)."""
         return [f for f in families if f not in self.last_new and self.programs * share >= STALL_PROGRAMS // 4]
 
 
 def set_cover(programs: Sequence[KeptProgram]) -> list[KeptProgram]:
-    """Few of these programs that together have every feature: greedy set cover, of equals the smaller and faster."""
+    """A small selection of these programs that has every feature: greedy set cover; of equals the smaller, faster
+    program."""
     ordered = sorted(programs)
     own = _indices([np.concatenate([*kept.features.values(), packed(())]) for kept in ordered])
     missing = np.ones(1 + max((int(shown.max(initial=-1)) for shown in own), default=-1), bool)
@@ -110,7 +114,7 @@ def set_cover(programs: Sequence[KeptProgram]) -> list[KeptProgram]:
     while missing.any():
         _, n = heapq.heappop(waiting)
         gain = -int(missing[own[n]].sum()), n
-        if waiting and waiting[0] < gain:  # it shows less by now than when it was counted: back in the row
+        if waiting and waiting[0] < gain:  # gains less now than when it was counted: put back
             heapq.heappush(waiting, gain)
             continue
         chosen.append(ordered[n])

@@ -1,8 +1,8 @@
 """Line coverage of the compiler's own Python source.
 
-A line is reported once a process, for the program that reached it first there; a campaign puts its processes together.
-From Python 3.12 on `sys.monitoring` sees every thread and costs little, since a line that was reported is not watched
-any more. Before, coverage.py traces, which doubles the time of Python: so only a sample of programs is recorded.
+A process reports a line once, for the program that reached it first; a campaign joins the reports of its processes.
+From Python 3.12 on `sys.monitoring` sees every thread and costs little, since a reported line is no longer watched.
+On older Pythons coverage.py traces, which doubles the time spent in Python, so only a sample of programs is recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def recorded_share() -> float:
 
 
 def _torch_folder() -> Path:
-    """Where torch is installed. It is not imported."""
+    """The folder where torch is installed; torch is not imported."""
     spec = importlib.util.find_spec("torch")
     assert spec is not None
     assert spec.origin is not None
@@ -59,7 +59,7 @@ def line_word(name: str, number: int) -> str:
 
 @dataclass
 class Reached:
-    """The lines that no program of this process reached before, once the recording has ended."""
+    """The lines that no earlier program of this process reached; complete once the recording has ended."""
 
     lines: set[_Line] = field(default_factory=set)
 
@@ -75,7 +75,7 @@ _campaign = ""
 def record_lines(campaign: str = "") -> Iterator[Reached]:
     """Record the lines reached in the `with` block, on all threads (see `trace_this_thread`).
 
-    campaign: its name. For another one than the last time, every line counts as new again.
+    campaign: its name. When the name changes, every line counts as new again.
     """
     global _campaign
     if campaign != _campaign:
@@ -92,8 +92,8 @@ def record_lines(campaign: str = "") -> Iterator[Reached]:
 
 
 def trace_this_thread() -> None:
-    """Trace this thread as others are, where coverage.py traces. To be called where the compiler works on a thread that
-    autograd made, which Python's tracing does not know; `sys.monitoring` sees it anyway."""
+    """Trace this thread too where coverage.py traces. Call it where the compiler works on a thread that autograd made:
+    Python's tracing does not see such threads; `sys.monitoring` does."""
     trace = threading.gettrace()
     if trace is not None and sys.gettrace() is None:
         sys.settrace(trace)
@@ -102,13 +102,13 @@ def trace_this_thread() -> None:
 # ---------------------------------------------------------------- the two ways
 
 if sys.version_info >= (3, 12):
-    _TOOL = 4  # of sys.monitoring's numbers one that nobody has a claim to
+    _TOOL = 4  # one of sys.monitoring's numbers that no tool has reserved
 
     class _Monitor:
         """A callback for each line, in force for the rest of the process.
 
-        Switching events off and on again would arm every line anew; so what runs between two recordings stays armed,
-        a hundred lines a program.
+        Switching events off and on again would arm every line anew. So they stay on between two recordings, which
+        costs a hundred lines a program.
         """
 
         def __init__(self) -> None:
@@ -145,7 +145,7 @@ if sys.version_info >= (3, 12):
 else:
 
     def _arm() -> None:
-        """Every program is traced anyway."""
+        """Nothing to do: every program is traced anyway."""
 
     @contextlib.contextmanager
     def _watching() -> Iterator[set[_Line]]:
@@ -156,7 +156,7 @@ else:
             str(_torch_folder() / part / "*" if not part.endswith(".py") else _torch_folder() / part) for part in _PARTS
         ]
         tracer = coverage.Coverage(data_file=None, config_file=False, include=patterns)
-        tracer.set_option("run:disable_warnings", ["no-data-collected"])  # a program need not reach any
+        tracer.set_option("run:disable_warnings", ["no-data-collected"])  # a program may reach none
         tracer.start()
         try:
             yield found

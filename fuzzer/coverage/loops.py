@@ -1,12 +1,13 @@
-"""What inductor would build, in words: the loops of its kernels, known once a graph is lowered, before code is written.
+"""The loops of inductor's kernels, in words: known once a graph is lowered, before code is written.
 
 The words of a kernel, in which names have no numbers and numbers are N:
 
-`exp f32(load)`               a line of a body: an operation, the dtype that it gives, what made its operands. `load of
-                              exp`: what another node of the kernel stored.
-`load f32 [N 1] indirect`     an access: the step along each loop, and what else its index holds.
-`exp f32 at tail`             an operation, and how the innermost loop fits into vectors.
-`pointwise f32 whole tail`    a nest: what it does, in which dtypes, and how each loop fits (reduced ones behind a bar).
+`exp f32(load)`               a line of a body: an operation, its result's dtype, the operations that made its operands.
+                              `load of exp`: a load of a value that another node of the kernel stored.
+`load f32 [N 1] indirect`     an access: the step along each loop, and the other terms of its index.
+`exp f32 at tail`             an operation, and how the innermost loop divides into vectors.
+`pointwise f32 whole tail`    a nest: its kind, its dtypes, and how each loop divides into vectors (reduced loops behind
+                              a bar).
 `sum then pointwise`          two nodes, one after the other in one kernel.
 
 Bodies are inductor's `LoopBody`, of which nothing is imported here.
@@ -33,22 +34,22 @@ _ACCESSES = ("load", "store", "store_reduction")
 
 
 class Target(NamedTuple):
-    """What a kernel is written for: the dtypes of buffers by name, and how many elements of a dtype the code takes at
-    once; 0 where it has no vectors."""
+    """The target of a kernel: the dtypes of buffers by name, and how many elements of a dtype one vector holds (0: no
+    vectors)."""
 
     dtype_of: Callable[[str], torch.dtype | None]
     lanes: Callable[[torch.dtype], int]
 
 
 class _Value(NamedTuple):
-    """What an operation of a body gives: the word for what made it, and its dtype."""
+    """The result of an operation of a body: the word for the operation that made it, and its dtype."""
 
     made: str
     dtype: torch.dtype | None = None
 
 
 def kernel_words(bodies: Iterable[Any], target: Target) -> frozenset[str]:
-    """The words of one kernel, of these bodies in order."""
+    """The words of one kernel that consists of these bodies in this order."""
     stored: dict[str, str] = {}
     nodes = [_Node(body, target, stored) for body in bodies]
     together = (f"{a.kind} then {b.kind}" for a, b in itertools.pairwise(nodes))
@@ -56,7 +57,7 @@ def kernel_words(bodies: Iterable[Any], target: Target) -> frozenset[str]:
 
 
 class _Node:
-    """One body of a kernel. stored: what was stored to each buffer before it in the kernel, to which it adds."""
+    """One body of a kernel. stored: the words stored to each buffer so far by the kernel; this body adds its own."""
 
     def __init__(self, body: Any, target: Target, stored: dict[str, str]):
         self.body, self.target, self.stored = body, target, stored
@@ -82,7 +83,7 @@ class _Node:
         yield " ".join([self.kind, *sorted(map(_name, self.loaded)), *nest])
 
     def _block(self, graph: Any) -> _Value:
-        """Read the operations of a block; what it gives."""
+        """Read the operations of a block; returns the block's result."""
         values: dict[Any, _Value] = {}
         for node in graph.nodes:
             if node.op == "output":
@@ -121,7 +122,7 @@ class _Node:
         return _Value(op, dtype)
 
     def _access(self, op: str, given: Sequence[Any], operands: Sequence[_Value]) -> _Value:
-        """A load or store: given its buffer and mode, after its index the value."""
+        """A load or store. given: its buffer and mode; operands: its index, then the value."""
         buffer, *mode = [a for a in given if isinstance(a, str)]
         dtype = self.target.dtype_of(buffer)
         op = " ".join([op, *mode])
@@ -135,7 +136,7 @@ class _Node:
         return _Value(f"load of {self.stored[buffer]}" if buffer in self.stored else op, dtype)
 
     def _index(self, expression: Any) -> str:
-        """The step along each loop (`?`: none that is a number), and what else an index holds."""
+        """The step along each loop (`?`: no number), and the other terms of an index."""
         steps, rest = {variable: "0" for variable, _ in self.loops}, set[str]()
         for term in sympy.Add.make_args(sympy.sympify(expression)):
             own = [variable for variable in steps if variable in term.free_symbols]
@@ -153,7 +154,8 @@ class _Node:
 
 
 def fit(size: Any, lanes: int) -> str:
-    """How a loop of this size fits into vectors of so many elements: what decides of which parts its code consists."""
+    """How a loop of this size divides into vectors of so many elements, on which depends the code that is written for
+    it."""
     if not lanes or not getattr(size, "is_number", isinstance(size, int)):
         return "scalar" if not lanes else "symbolic"
     if int(size) <= lanes:
@@ -166,7 +168,7 @@ def _variables(body: Any) -> list[Any]:
 
 
 def _leaves(given: Any) -> Iterator[Any]:
-    """What stands in nested tuples, lists and dicts, in order."""
+    """The leaves of nested tuples, lists and dicts, in order."""
     if isinstance(given, tuple | list | dict):
         for part in given.values() if isinstance(given, dict) else given:
             yield from _leaves(part)
@@ -179,7 +181,7 @@ def _nodes(given: Any) -> Iterator[torch.fx.Node]:
 
 
 def _promoted(values: Iterable[_Value]) -> torch.dtype | None:
-    """The dtype that values have together."""
+    """The dtype to which these values are promoted together."""
     known = [value.dtype for value in values if value.dtype is not None]
     return functools.reduce(torch.promote_types, known) if known else None
 

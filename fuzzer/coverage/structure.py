@@ -1,17 +1,17 @@
-"""What the compiler made of a program, in words: the graphs that inductor received and the code that it wrote.
+"""The compiler's output for a program, in words: the graphs that inductor received and the code that it wrote.
 
 Families of features, forward and backward apart (`joint`, where one graph holds both):
 
 node      an operation of a graph that inductor received and one of its tensors: dtype, rank, layout.
-link      which operation made what an operation of the graph reads, and how it lies there.
-saved     what the partitioner hands from the forward to the backward, and what the backward computes again.
+link      an operation of the graph, the operation that made one of its operands, and that operand's memory layout.
+saved     the values that the partitioner saves for the backward, and those that the backward computes again.
 fused     two operations, one of which feeds the other, in one kernel.
-loop      the loops of kernels (`coverage.loops`), known before code is written; no direction, for code has none.
-kernel    what kind of kernel was written: loops or tiles, vectors, reductions; how many.
+loop      the loops of kernels (`coverage.loops`), known before code is written; for both directions together.
+kernel    the kind of a kernel: loops or tiles, vectors, reductions; how many.
 line      a line of a kernel without its names and numbers.
 extern    kernels that are called, not written.
 fallback  ATen operations that the code calls because inductor has no code for them.
-counter   what inductor counted, pattern matches among it.
+counter   inductor's own counters, pattern matches among them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from fuzzer.language.devices import DEVICES
 
 @dataclass
 class CompiledGraph:
-    """A graph that inductor received, as readable text, the code that it wrote, each kernel's pairs of operations
-    of which one feeds the other ("aten.mul.Tensor"), and the words of their loops."""
+    """A graph that inductor received, as readable text; the code that it wrote; each kernel's pairs of operations of
+    which one feeds the other ("aten.mul.Tensor"); and the words of the kernels' loops."""
 
     direction: str
     graph: str
@@ -38,7 +38,7 @@ class CompiledGraph:
 
     @functools.cached_property
     def values(self) -> list[GraphValue]:
-        """The values of the graph, those that it is given first."""
+        """The values of the graph, its inputs first."""
         return list(_nodes(self.graph))
 
     @functools.cached_property
@@ -59,7 +59,7 @@ def compiled_words(graphs: Sequence[CompiledGraph], counted: Mapping[str, int]) 
 
 
 def _of_each(words: Callable[[CompiledGraph], Iterable[str]]) -> _Family:
-    """A family from the words of one graph: those of all graphs, each with its graph's direction."""
+    """A family made from the words of one graph: the words of all graphs, each with its graph's direction."""
 
     def directed(graphs: Sequence[CompiledGraph], counted: Mapping[str, int]) -> Iterator[str]:
         return (f"{one.direction} {word}" for one in graphs for word in words(one))
@@ -92,7 +92,8 @@ _TYPE = re.compile(r"(\w+)\[([^\]]*)\](?:\[([^\]]*)\])?")
 
 @dataclass
 class GraphValue:
-    """A value of a graph: its name, its type and layout in words, the op that made it, and the values that op reads."""
+    """A value of a graph: its name, its type and layout in words, the op that made it, and the values which that op
+    read."""
 
     name: str
     type: str
@@ -102,7 +103,7 @@ class GraphValue:
 
 
 def _nodes(graph: str) -> Iterator[GraphValue]:
-    """The values of a graph's text, those that it is given first (their `op` is "")."""
+    """The values of a graph's text, its inputs first (their `op` is "")."""
     known: dict[str, GraphValue] = {}
     for line in graph.splitlines():
         if "def forward(" in line:
@@ -110,7 +111,7 @@ def _nodes(graph: str) -> Iterator[GraphValue]:
                 known[name] = GraphValue(name, *_kind(kind), "", [])
         elif m := _VALUE_LINE.match(line):
             name, kind, call, rest = m.groups()
-            part = rest.startswith("[") and call in known  # of a node with several results
+            part = rest.startswith("[") and call in known  # one result of a node with several
             reads = [known[n] for n in re.findall(r"\w+", rest.partition(";")[0]) if n in known]
             op = known[call].op if part else call.removeprefix("torch.ops.")
             known[name] = GraphValue(name, *_kind(kind or ""), op, known[call].reads if part else reads)
@@ -146,12 +147,12 @@ def _links(one: CompiledGraph) -> Iterator[str]:
 
 
 def _role(name: str) -> str:
-    """What AOTAutograd calls a value that a graph is given: primals, tangents, arg, or the node that was saved."""
+    """AOTAutograd's word for an input of a graph: primals, tangents, arg, or the node whose result was saved."""
     return re.sub(r"^arg\d+", "arg", re.sub(r"_\d+$", "", name))
 
 
 def _saved(graphs: Sequence[CompiledGraph], counted: Mapping[str, int]) -> Iterator[str]:
-    """Of the graphs of a forward and its backward: what is handed on, and what is computed twice."""
+    """The values that the graphs of a forward and its backward hand on, and the operations that they compute twice."""
     made = {(n.name, n.op) for g in graphs if g.direction == "forward" for n in g.values if n.op}
     for node in (n for g in graphs if g.direction == "backward" and made for n in g.values):
         if not node.op and node.type and _role(node.name) != "tangents":
@@ -164,12 +165,12 @@ def _saved(graphs: Sequence[CompiledGraph], counted: Mapping[str, int]) -> Itera
 
 _CPP = re.compile(r'^extern "C"[^(]*\b(?:kernel|cpp_\w+)\(.*?^\}', re.MULTILINE | re.DOTALL)
 _TRITON = re.compile(r"^@triton_heuristics\.\w+\(.*?^'''", re.MULTILINE | re.DOTALL)
-_BODY = re.compile(r"^def .*:$|^\{$", re.MULTILINE)  # what stands before names operations and hashes
+_BODY = re.compile(r"^def .*:$|^\{$", re.MULTILINE)  # the text before this names operations and hashes
 _CALLS = {
     "extern": re.compile(r"\bextern_kernels\.(\w+)\("),
     "fallback": re.compile(rf"\b(?:torch\.ops\.([\w.]+)|aoti_torch_(?:{'|'.join(DEVICES)})_(\w+))\("),
 }
-# The letters of a name that is numbered where it is made up; dtypes keep their numbers.
+# The letters of generated names, which end in a number; the numbers of dtypes stay.
 _NUMBERED = re.compile(r"\b(_?tmp|tmp_acc|in_ptr|out_ptr|in_out_ptr|[xyzr]|ks|ps|buf|s|u)\d+(?:_\d+)?(_[a-z]\w*)?\b")
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?[UL]*\b")
 
@@ -197,7 +198,7 @@ def _called(family: str, one: CompiledGraph) -> Iterator[str]:
 
 
 def _lines(kernel: str) -> Iterator[str]:
-    """The lines of a kernel's body that say something, names without their numbers, numbers as N."""
+    """The lines of a kernel's body that hold operations, names without their numbers, numbers as N."""
     body = _BODY.split(kernel, maxsplit=1)[-1]
     for line in body.splitlines():
         if re.search(r"\w", line):
@@ -218,7 +219,7 @@ _KERNEL_TRAITS = {
 
 
 def kernel_kind(kernel: str) -> str:
-    """C++ by how deep its loops are, Triton by its heuristic and tiles; then what else it does."""
+    """C++ by how deep its loops are, Triton by its heuristic and tiles; then the kernel's other properties."""
     traits = [name for name, text in _KERNEL_TRAITS.items() if text in kernel]
     if m := re.match(r"@triton_heuristics\.(\w+)\(", kernel):
         hints = re.search(r"size_hints=\{([^}]*)\}", kernel)
@@ -228,7 +229,7 @@ def kernel_kind(kernel: str) -> str:
 
 
 def _depth(kernel: str) -> int:
-    """How many loops stand inside each other, by their indentation."""
+    """How deep the loops are nested, by their indentation."""
     deepest, loops = 0, list[int]()
     for line in kernel.splitlines():
         if (body := line.lstrip()).startswith("for"):

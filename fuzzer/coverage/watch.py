@@ -28,12 +28,13 @@ from fuzzer.language.routes import ROUTES
 
 @dataclass
 class Watch:
-    """What inductor did while it was watched.
+    """The record of one program's compiles by inductor.
 
-    graphs    in the order in which it received them. Code from its cache has no `kernels`; AOTInductor's has no code.
-    counted   by how much each of its counters grew.
+    graphs    in the order in which inductor received them. From its cache they have no `kernels`; AOTInductor's no
+              code.
+    counted   by how much each of inductor's counters grew.
     error     of a hook; `words` raises it.
-    seconds   CPU that the hooks took, by hook.
+    seconds   CPU seconds of the hooks, by hook.
     """
 
     graphs: list[CompiledGraph] = field(default_factory=list)
@@ -50,9 +51,9 @@ class Watch:
 
 @contextlib.contextmanager
 def watch_inductor(route: str, phase: Callable[[], str], known: Watch | None = None) -> Iterator[Watch]:
-    """Watch the compiles of one program under a route. phase: gives "backward" while its backward runs.
+    """Watch the compiles of one program under a route. phase: returns "backward" while the program's backward runs.
 
-    known   what was watched of it before, to which this is added.
+    known   an earlier record of the same program, to which this one adds.
     """
     watch, before = known or Watch(), counters()
 
@@ -69,7 +70,7 @@ def watch_inductor(route: str, phase: Callable[[], str], known: Watch | None = N
 
     def written(code: str) -> None:
         with _errors_kept(watch, "kernels"):
-            if watch.graphs:  # else AOTAutograd had all of it in its cache: this worker has shown it before
+            if watch.graphs:  # else AOTAutograd's cache had everything: this worker has recorded the program before
                 watch.graphs[-1].code += code
                 watch.graphs[-1].kernels = kernels_in_work()
 
@@ -89,7 +90,8 @@ def watch_inductor(route: str, phase: Callable[[], str], known: Watch | None = N
 
 @contextlib.contextmanager
 def _errors_kept(watch: Watch, what: str) -> Iterator[None]:
-    """Keep a hook's error in `watch.error`, since the compiler would take it for its own; and the hook's CPU time."""
+    """Keep a hook's error in `watch.error`, since the compiler would take the error for its own; and the hook's CPU
+    time."""
     started = time.thread_time()
     try:
         yield

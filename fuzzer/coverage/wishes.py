@@ -1,10 +1,11 @@
-"""Which cells each program is asked to fill: those that were asked for least, op by op, without any put back.
+"""The cells that each program is asked to fill: those requested least so far, op by op.
 
-What a program is asked for follows from its number, whatever others showed: so the programs of a seed are the same with
-any number of workers, and from wherever they go on. In each round every op stands once, `core` first; of an op the
-dtype, the class of each attribute, the operand with its layout and how that is filled are those that were asked for
-least. An op that is not the first of its program reads what the one before made or read, each operand in turn; one with
-a single operand does once that was asked for in every layout.
+The request follows from the program's number alone, not from other programs' results. So the programs of a seed are the
+same with any number of workers, and when a campaign goes on. In each round every op stands once, `core` first. Of an
+op,
+the dtype, the class of each attribute, the operand with its layout and the leaf's recipe are those requested least. An
+op that is not the first of its program reads a value that the one before made or read, each operand in turn; an op with
+a single operand does so once every layout of that operand was requested.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from fuzzer.language.classes import (
 from fuzzer.language.ops.spec import REQUIRED, Attribute, Limits, OpSpec
 from fuzzer.language.values import GENERAL, SPECIAL
 
-_ROUND = 20  # programs of one node in a round of lengths; of k nodes there are as many over k, as in a blind campaign
-_KEPT = 4096  # programs of which it is kept; for one before these all is made again, in 0.2 ms each
-# What may be asked of an attribute of which the table does not say what it can be.
+_ROUND = 20  # programs of one node in a round of lengths; 1/k as many have k nodes, as in a blind campaign
+_KEPT = 4096  # programs whose wishes are kept; for an earlier one all wishes are made again, in 0.2 ms each
+# Classes to request of an attribute whose classes the table does not name.
 _UNTOLD = {
     "dim": (FIRST, INNER, LAST, NEGATIVE),
     "dims": ("one", "2", "all"),
@@ -45,7 +46,7 @@ _UNTOLD = {
 class Wishes:
     """The wishes of a seed's programs, made one after the other.
 
-    ops     that may be drawn, by name.
+    ops     by name; programs may use these.
     """
 
     def __init__(self, ops: Mapping[str, OpSpec], limits: Limits, seed: int):
@@ -61,7 +62,7 @@ class Wishes:
         self.lengths: list[int] = []
 
     def of(self, number: int) -> tuple[Wish, ...]:
-        """What program `number` is asked for, the first node first."""
+        """The wishes for program `number`, the first node first."""
         if number < self.next and number not in self.made:
             self._begin()
         while self.next <= number:
@@ -90,16 +91,16 @@ class Wishes:
         return self.waiting.pop()
 
     def _least(self, *choices: tuple[str, ...]) -> tuple[str, ...]:
-        """One of those that were asked for least, which counts as asked for."""
+        """The choice requested least so far, which now counts as requested once more."""
         fewest = min(self.asked[c] for c in choices)
         chosen = self.rng.choice([c for c in choices if self.asked[c] == fewest])
         self.asked[chosen] += 1
         return chosen
 
     def _wish(self, spec: OpSpec, first: Wish | None) -> Wish:
-        """What is asked of a node of this op, in a program that begins with another."""
+        """The wish for a node of this op; first: the wish for the program's first node, None if this is the first."""
         dtypes = possible_dtypes(spec, self.limits)
-        if first is not None and first.dtype in dtypes:  # what it reads has that one
+        if first is not None and first.dtype in dtypes:  # the dtype of the value that it reads
             dtypes = (first.dtype,)
         attributes = {
             a.name: self._least(*((spec.name, "attribute", a.name, kind) for kind in classes))[3]
@@ -122,11 +123,11 @@ class Wishes:
         return replace(wish, operand=int(place), layout=kind, values=recipe)
 
     def _waits(self, spec: OpSpec, places: Sequence[int]) -> bool:
-        """Whether some layout of these operands was not asked for yet."""
+        """Whether some layout of these operands was not requested yet."""
         return any(not self.asked[layout] for layout in self._layouts(spec, places))
 
     def _layouts(self, spec: OpSpec, places: Sequence[int]) -> list[tuple[str, ...]]:
-        """What may be asked of how these operands lie."""
+        """The layouts that may be requested of these operands."""
         return [
             (spec.name, "layout", str(place), kind)
             for place in places
@@ -134,7 +135,7 @@ class Wishes:
         ]
 
     def _classes(self, attribute: Attribute, spec: OpSpec) -> tuple[str, ...]:
-        """The classes that may be asked of an attribute."""
+        """The classes that may be requested of an attribute."""
         known = possible_classes(attribute, spec)
         if known is not None:
             return known
@@ -144,7 +145,7 @@ class Wishes:
 
 
 def asked_cells(wish: Wish, spec: OpSpec) -> set[tuple[str, str]]:
-    """The cells, (family, words), that a wish names and that the table of ops says there can be."""
+    """The cells, (family, words), that a wish names and that are possible by the table of ops."""
     told = {a.name for a in spec.attributes if possible_classes(a, spec) is not None}
     found = {("op", wish.op), ("dtype", f"{wish.op} {wish.dtype}")}
     found |= {("attribute", f"{wish.op} {name}={kind}") for name, kind in wish.attributes.items() if name in told}

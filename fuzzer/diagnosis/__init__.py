@@ -1,1 +1,1 @@
-"""What is at fault: stages, ablation, the operator, the side that is wrong."""
+"""The diagnosis of a finding: stages, single changes, the operator at fault, the side that is wrong."""

@@ -1,4 +1,4 @@
-"""The same program with one thing changed: an earlier backend, another setting, a graph that is not compiled."""
+"""Variants of a program with one change: an earlier backend, another setting, a graph that is not compiled."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fuzzer.ledger.cause import LEFT, RESET
 from fuzzer.ledger.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
 from fuzzer.workers.messages import Report, Task
 
-# torch.compile's pipeline, each adding one stage to the one before: tracing, decomposition and partition, lowering.
-# In pipeline order, and what the first that differs tells: what it adds to those before it.
+# torch.compile's pipeline, each backend adding one stage to the one before: tracing, decomposition and partition,
+# lowering. In pipeline order; the first backend that differs has the fault in the stage that it adds.
 STAGES = {
     "eager": "eager itself",
     "aot_eager": "tracing or functionalization",
@@ -28,27 +28,27 @@ STAGES = {
     "inductor:ir": "lowering or the scheduler",
     "inductor": "code generation",
 }
-# Single changes that are no switches of one thing: what they tell is told, and convicts nothing.
+# Single changes that switch off more than one thing: their results are reported, but prove no cause.
 _OTHERS: tuple[Switch, ...] = (
     Switch("all", "all of ATen's own kernels for what is left after decomposition", "inductor:ir",
            "inductor.fallback_by_default", True),
     Switch("code", "vectors", "inductor", "inductor.cpp.simdlen", 1, code="cpp"),
-    # a difference that comes and goes with a Triton config is that config's
+    # a difference that comes and goes with a Triton config comes from that config
     Switch("code", "Triton's other configs", "inductor", ONE_CONFIG, 0, code="triton"),
     Switch("code", "Triton's other configs", "inductor", ONE_CONFIG, 1, code="triton"),
 )  # fmt: skip
 LATER = "when the difference is there already"
 IN_ORDER = "every leaf contiguous"
 _MESSAGE_WIDTH = 120  # characters of a message
-_MOST_SUBSETS = 16  # of a program's own settings: all of four
+_MOST_SUBSETS = 16  # of a program's own settings: all subsets of four
 
 
 @dataclass(frozen=True)
 class Ablation:
-    """One variant to run: the table and name under which its class is noted, and the task and text that say it.
+    """One variant to run: the table and name under which its class is noted, and its task and program text.
 
-    skipped why it is not run, where it need not or cannot be.
-    brings  whether the change itself spoils gradients: it can be asked of outputs alone.
+    skipped why it does not run, where it need not or cannot.
+    brings  whether the change itself spoils gradients: only outputs can be compared.
     """
 
     table: str
@@ -60,26 +60,26 @@ class Ablation:
 
 
 def ablations(program: Program, task: Task) -> list[Ablation]:
-    """Every variant of a program that has a name, but for those that need to know the suspect."""
+    """All named variants of a program, except those that depend on the suspected operator."""
     return [*stages(program, task), *changes(program, task, "")]
 
 
 def changes(program: Program, task: Task, first: str) -> list[Ablation]:
-    """The single changes, and the parts of the program's settings, that can tell something of a difference which is
-    there from the stage `first` on ("": which is not known)."""
+    """The single changes, and the subsets of the program's settings, that can explain a difference which exists from
+    the stage `first` on ("": unknown)."""
     text, subject = show(program), task.place.subject
     found = [*_places(task, text), *_layouts(program, task)]
     if subject.backend in UNCOMPILED:
-        return found if first else [*found, *_own(program, task)]  # no compiler's setting acts
+        return found if first else [*found, *_own(program, task)]  # no compiler runs: settings have no effect
     found += [*_own(program, task), *_subsets(program, task), *switched(program, task, first)]
     if subject.compiler == "inductor":
-        both = () if ROUTES[program.route.name].joint else GRAPHS  # one graph is inductor as a whole
+        both = () if ROUTES[program.route.name].joint else GRAPHS  # a joint graph is all of inductor
         found += [Ablation("ablation", f"{part} uncompiled", replace(task, lacking=(part,)), text) for part in both]
     return found
 
 
 def stages(program: Program, task: Task) -> Iterator[Ablation]:
-    """The backends before the one on trial, and the reference backend against itself."""
+    """The backends before the one under test, and the reference backend against itself."""
     subject, only = task.place.subject, ROUTES[program.route.name].backends
     if subject.backend not in STAGES or task.place.reference.device != subject.device:
         return
@@ -92,13 +92,13 @@ def stages(program: Program, task: Task) -> Iterator[Ablation]:
 
 def _places(task: Task, text: str) -> Iterator[Ablation]:
     subject = task.place.subject
-    if subject.device != "cpu" and task.place.reference.device == subject.device:  # a person would rather run that
+    if subject.device != "cpu" and task.place.reference.device == subject.device:  # people prefer to run on a CPU
         there = Place(Subject(task.place.reference.backend, "cpu"), Subject(subject.backend, "cpu"))
         yield Ablation("ablation", "device=cpu", replace(task, place=there), text)
 
 
 def _layouts(program: Program, task: Task) -> Iterator[Ablation]:
-    """The program with its leaves in order, each in memory of its own, where they are not."""
+    """The program with its leaves in order, each in memory of its own, unless that is so already."""
     plain = [replace(x, base=None, offset=0, stride=contiguous(x.shape)) for x in program.leaves]
     if any(x.stride != y.stride or x.base for x, y in zip(program.leaves, plain, strict=True)):
         yield Ablation("ablation", IN_ORDER, task, show(replace(program, leaves=tuple(plain))))
@@ -112,7 +112,7 @@ def _own(program: Program, task: Task) -> Iterator[Ablation]:
 
 
 def switched(program: Program, task: Task, first: str) -> Iterator[Ablation]:
-    """The program with each thing that can be switched off left out, alone, beside its own settings."""
+    """The program with each feature that can be switched off left out, alone, beside its own settings."""
     own, code, text = dict(program.settings), device_row(task.place.subject.device).code, show(program)
     for switch in (*SWITCHES, *GROUPS, *_OTHERS):
         if switch.code not in ("", code) or (switch.setting and not exists(switch.setting)):
@@ -130,7 +130,7 @@ def switched(program: Program, task: Task, first: str) -> Iterator[Ablation]:
 
 
 def by_kind(variants: Sequence[Ablation]) -> dict[str, list[Ablation]]:
-    """The switches among variants that would run, by kind."""
+    """The switches among the variants that would run, by kind."""
     run = {v.name: v for v in variants if v.table == "ablation" and not v.skipped}
     kinds: dict[str, list[Ablation]] = {}
     for switch in (*SWITCHES, *GROUPS):
@@ -140,7 +140,7 @@ def by_kind(variants: Sequence[Ablation]) -> dict[str, list[Ablation]]:
 
 
 def all_off(name: str, program: Program, task: Task, some: Sequence[Ablation]) -> Ablation:
-    """Several switches off in one change."""
+    """One variant with several features switched off."""
     switches = [switch for switch in (*SWITCHES, *GROUPS) if switch.name in {v.name for v in some}]
     text = _under(program, {**dict(program.settings), **{s.setting: s.value for s in switches if s.setting}})
     parts = tuple(s.part for s in switches if s.part)
@@ -148,7 +148,7 @@ def all_off(name: str, program: Program, task: Task, some: Sequence[Ablation]) -
 
 
 def order(stage: str) -> int:
-    """A stage's place in the pipeline; of what is no stage, after all."""
+    """A stage's place in the pipeline; other names come last."""
     return list(STAGES).index(stage) if stage in STAGES else len(STAGES)
 
 
@@ -161,7 +161,7 @@ def _under(program: Program, settings: dict[str, Value]) -> str:
 
 
 def _subsets(program: Program, task: Task) -> Iterator[Ablation]:
-    """The program under parts of its settings, the smallest first."""
+    """The program under subsets of its settings, the smallest first."""
     sizes = range(len(program.settings))
     parts = itertools.chain.from_iterable(itertools.combinations(program.settings, size) for size in sizes)
     for part in itertools.islice(parts, _MOST_SUBSETS):
@@ -179,9 +179,9 @@ def without_ops(program: Program, task: Task, ops: list[str]) -> list[Ablation]:
 
 
 def outcome_text(report: Report, own: str = "", gone: bool = False) -> str:
-    """A variant's class, with what happened where it did not run, or did not come to an end as the `own` class does.
+    """A variant's class, with the reason where it did not run, or ended otherwise than the `own` class does.
 
-    gone   whether the difference is, although the variant shows another one.
+    gone   whether the original difference is gone, although the variant shows another.
     """
     if report.rejected:
         return f"not run: {report.rejected[:_MESSAGE_WIDTH]}"

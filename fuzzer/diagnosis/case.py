@@ -1,4 +1,4 @@
-"""One finding under diagnosis: runs what brings evidence, at the cheapest stage that shows the finding."""
+"""One finding under diagnosis: runs the experiments, at the cheapest stage that reproduces the finding."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ from fuzzer.trial.verify import matching
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
-# Wall seconds that a piece may take. At a stage a program takes 0.2 to 0.5 s on a free core, built 2 to 5 s, and a
-# campaign goes on beside: 40 variants at a stage; a closer look at one built program; 20 runs of the bisector (5
+# Wall seconds for each part. On a free core a program takes 0.2 to 0.5 s at a stage and 2 to 5 s for a full compile,
+# and a campaign runs beside: 40 variants at a stage; a closer look at one full compile; 20 runs of the bisector (5
 # backends, 11 subsystems, a few halvings) at a stage.
 VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 180.0, 120.0, 40.0
-# What the experiments of a diagnosis may cost two quiet cores, s: a lower bound of their time by the clock. So it is
-# over in 60 with importing torch, two pools that start (4 s each) and a first build (docs/measurements.md).
+# Seconds that the experiments of a diagnosis may cost two quiet cores: a lower bound of their wall time. With importing
+# torch, two pools that start (4 s each) and a first full compile it is over in 60 s (docs/measurements.md).
 ALLOWANCE, QUIET_CORES = 36.0, 2
 
 
 class Case:
     """One finding under diagnosis.
 
-    task   the program built, where it was found;  at   the same at the cheapest stage that shows the finding.
+    task   runs the program with a full compile, where it was found;  at   the same at the cheapest stage that
+           reproduces the
+           finding.
     """
 
     def __init__(self, finding: Finding, task: Task, pool: Pool, scratch: Path, expired: Callable[[], bool]):
         self.finding, self.task, self.pool, self.scratch, self.expired = finding, task, pool, scratch, expired
         self.subject, self.at = task.place.subject, task
         self.evidence = Evidence(finding)
-        self.experiments, self.cpu = 0, 0.0  # programs run, and the CPU seconds of all together
-        self.quiet = 0.0  # the seconds that these take where nothing else runs
+        self.experiments, self.cpu = 0, 0.0  # programs run, and their CPU seconds together
+        self.quiet = 0.0  # the wall seconds that these take on two quiet cores
 
     def run_all(self, asked: Sequence[tuple[Callable[..., Report], Task, Any]], seconds: float) -> list[Report]:
-        """The Reports of function(task, what), run on all workers; what has not ended in time is given up."""
+        """The Reports of function(task, what), run on all workers; runs that have not ended in time are given up."""
         if over := self.over():
             return [Report("", rejected=over) for _ in asked]
         return self.results(self.pool, [self.pool.submit(*one) for one in asked], seconds)
@@ -65,14 +67,16 @@ class Case:
         return [done.get(future, Report("", rejected=reason)) for future in futures]
 
     def cost(self, pool: Pool, reports: Collection[Report], began: float) -> float:
-        """The seconds in which two quiet cores run these at least; by the clock where programs die, and tell none."""
+        """The seconds that two quiet cores need at least for these runs; wall time where programs die, and report no
+        CPU time."""
         cpu = [report.seconds.get("cpu", 0.0) for report in reports]
         deaths = {"crashes", "hangs"} & {self.finding.signature.verdict, *(report.verdict for report in reports)}
         least = time.monotonic() - began if deaths else 0.0
         return max(sum(cpu) / min(pool.workers, QUIET_CORES), *cpu, least, 0.0)
 
     def over(self, beside: float = 0.0) -> str:
-        """Why nothing more is run: the campaign's time is up, or the diagnosis' own with what runs beside; else ""."""
+        """Why nothing more may run: the campaign's time is up, or the diagnosis' own, with `beside` for what runs next;
+        else ""."""
         if self.expired():
             return NO_TIME
         return TOO_LONG.format(seconds=ALLOWANCE) if self.quiet + beside >= ALLOWANCE else ""
@@ -80,8 +84,8 @@ class Case:
     # ------------------------------------------------------------ variants
 
     def run_ablations(self, variants: Sequence[Ablation]) -> dict[str, bool]:
-        """Run variants, each different text and task once, and tell each one's class in its table. Gives whether each,
-        by name, shows the finding's very signature."""
+        """Run variants, each different text and task once, and note each one's class in its table. Returns by name
+        whether each shows the finding's exact signature."""
         own, tables = self.finding.signature, self.evidence.tables
         if not self.outputs_differ():
             variants = [replace(c, skipped=c.skipped or _SPOILT) if c.brings else c for c in variants]
@@ -100,12 +104,12 @@ class Case:
         return same
 
     def outputs_differ(self) -> bool:
-        """Whether a tensor that is wrong is no gradient."""
+        """Whether a wrong tensor is an output and not a gradient."""
         names = self.evidence.found.get("tensors", "").split(", ")
         return any(name and not name.endswith(".grad") for name in names)
 
     def run_stages(self) -> None:
-        """The stages; what is asked from now on is asked at the first of those from which on all show the finding."""
+        """Run the stages. From then on everything runs at the first stage from which on all reproduce the finding."""
         variants = list(stages(parse(self.finding.program), self.task))
         same = self.run_ablations(variants)
         for c in reversed(variants):
@@ -119,7 +123,7 @@ class Case:
             self.evidence.asked_at = self.at.place.subject.backend
 
     def prove(self, change: Ablation) -> None:
-        """Ask the built program for what the stage said of a change that convicts; what it says counts."""
+        """Repeat a change that is the cause at the stage with a full compile; only that result counts."""
         if self.at == self.task or self.over():
             return
         table = self.evidence.tables[change.table]
@@ -133,12 +137,12 @@ class Case:
     # ------------------------------------------------------------ closer looks
 
     def describe(self) -> None:
-        """The shape of the error, here and in the original program; graphs and code; which side is wrong."""
+        """The shape of the error, here and in the original program; graphs and code; the side that is wrong."""
         evidence, finding = self.evidence, self.finding
         asked: list[tuple[Callable[..., Report], Task, Any]] = [(describe_and_decide, self.task, finding.program)]
-        if finding.original != finding.program:  # larger, and only its picture is wanted
+        if finding.original != finding.program:  # larger, and only its picture is needed
             asked.append((describe_difference, self.at, finding.original))
-        if self.subject.backend in list(STAGES)[1:-1]:  # inductor gets the graph that these backends run
+        if self.subject.backend in list(STAGES)[1:-1]:  # inductor gets the same graph as these backends
             seen_by = Place(self.task.place.reference, Subject("inductor:graph", self.subject.device))
             asked.append((describe_difference, replace(self.task, place=seen_by), finding.program))
         here, *others = self.run_all(asked, LOOK_SECONDS)
@@ -160,14 +164,14 @@ class Case:
             return
         seconds = min(BISECT_SECONDS, ALLOWANCE - self.quiet)
         what = (self.finding.program, self.finding.signature, seconds)
-        limit = seconds + LOOK_SECONDS  # the run that goes on when the time is up ends first
+        limit = seconds + LOOK_SECONDS  # a run in progress when the time is up still ends
         with Pool(1, [self.subject.device], limit, self.scratch, fresh=True) as own:
             report = self.results(own, [own.submit(run_bisector, self.bisected(), what)], limit)[0]
         evidence.found |= report.notes
         evidence.notes["bisector"] = report.notes.get("bisector", f"failed: {_failure(report)}")
 
     def bisected(self) -> Task:
-        """The task that the bisector is given, which takes the backends before it by itself."""
+        """The bisector's task; it tries the backends before that one by itself."""
         return self.at if self.at.place.subject.stage else self.task
 
     def why_no_bisector(self) -> str:
@@ -190,11 +194,11 @@ _SPOILT = "not run: only gradients differ, and without it none is right"
 
 
 def _outputs_agree(report: Report) -> bool:
-    """Whether a program ran to its end, and no output of it is wrong."""
+    """Whether a program ran to its end with all outputs right."""
     ended = report.verdict not in ("crashes", "hangs", "raises")
     return ended and not any(v.signature.direction == "forward" for v in report.verdicts)
 
 
 def _failure(report: Report) -> str:
-    """Why a closer look brought nothing: it did not run, or its worker died; else ""."""
+    """Why a closer look gave no result: it did not run, or its worker died; else ""."""
     return report.rejected or (report.verdicts[0].detail if report.verdicts else "")

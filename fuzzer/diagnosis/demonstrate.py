@@ -1,4 +1,4 @@
-"""A finding's script run by itself in a fresh process on this machine, before anything is claimed of it."""
+"""A finding's script, run in a fresh process on this machine, to confirm the claims about it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VERSIONS_TIMEOUT = 120.0
 
 
 def demonstrate(text: str, finding: Finding, seconds: float = _TIMEOUT) -> Demonstration:
-    """What this script of a finding does. Where it compares tensors, a second process asks what is usually asked."""
+    """The result of running a finding's script. If it compares tensors, a second process runs the usual comparisons."""
     device = finding.place.get("device", "cpu")
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "repro.py"
@@ -34,11 +34,11 @@ def demonstrate(text: str, finding: Finding, seconds: float = _TIMEOUT) -> Demon
 
 
 def _compared(script: Path, finding: Finding, seconds: float) -> tuple[Compared, ...]:
-    """What the usual comparisons say of each tensor, those that fail first; nothing where they cannot be asked."""
+    """The usual comparisons of each tensor, failures first; none where they cannot run."""
     looked = _run(script, ["-m", "fuzzer.diagnosis.look"], seconds)
     if looked is None or looked.returncode or not looked.stdout.strip():
         return ()
-    only = finding.comparisons[0].name  # where the script compares one tensor, it does not name it
+    only = finding.comparisons[0].name  # a script that compares a single tensor does not name it
     rows = [row for row in json.loads(looked.stdout.splitlines()[-1]) if row["index"] is not None]
     found = [Compared(**row | {"name": row["name"] or only, "index": tuple(row["index"])}) for row in rows]
     return tuple(sorted(found, key=lambda c: not c.close))
@@ -57,7 +57,7 @@ def _run(script: Path, before: list[str], seconds: float) -> subprocess.Complete
 
 
 def versions() -> str:
-    """What torch.utils.collect_env says of this machine; "" where it fails."""
+    """The output of torch.utils.collect_env on this machine; "" where it fails."""
     command = [sys.executable, "-m", "torch.utils.collect_env"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_VERSIONS_TIMEOUT, check=False)

@@ -1,4 +1,4 @@
-"""After a verdict: what is at fault? Every piece has a time limit and says so."""
+"""The diagnosis of a finding after its verdict. Every part has a time limit and says so when it runs out."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from fuzzer.ledger.switches import gone
 from fuzzer.workers.messages import Task
 from fuzzer.workers.pool import Pool
 
-PROGRAMS, CPU_SECONDS = "programs run", "their CPU seconds"  # those of the bisector count as one
-# What a diagnosis holds, in the order in which a person asks.
+PROGRAMS, CPU_SECONDS = "programs run", "their CPU seconds"  # all runs of the bisector count as one
+# The fields of a diagnosis, in the order of a reader's questions.
 FIELDS = ("side", "culprit", "excludes", "stage", "graph", *DIFFERENCE, "original", "settings", "vanishes", "bisector",
           "suspect", "memcheck", "place", PROGRAMS, CPU_SECONDS, VERSION)  # fmt: skip
-BUILT = "inductor"  # the stage at which every change takes a build
+BUILT = "inductor"  # the stage at which every change takes a full compile
 Groups = Mapping[str, Sequence[Ablation]]
-_MOST_PROOFS = 3  # changes that a stage convicts and the built program acquits
+_MOST_PROOFS = 3  # changes that are the cause at a stage, but not in the full compile
 
 
 def diagnose(
     finding: Finding, task: Task, pool: Pool, scratch: Path, expired: Callable[[], bool] = lambda: False
 ) -> Finding:
-    """The finding with stages, ablation, diagnosis and attachments. Pieces that `expired`, or what a diagnosis may take
-    (`case.ALLOWANCE`), leaves no time for say so.
+    """The finding with stages, ablation, diagnosis and attachments. Parts without time, by `expired` or by the
+    diagnosis' own limit (`case.ALLOWANCE`), say so.
 
-    task   where to run it;  scratch   a folder for the bisector's process.
+    task   runs the program;  scratch   a folder for the bisector's process.
     """
     case = Case(finding, replace(task, fixed=(), fresh=True), pool, scratch, expired)
     evidence = case.evidence
@@ -60,7 +60,7 @@ def diagnose(
 
 
 def experiment(case: Case) -> None:
-    """Run all that tells what is at fault, beside the closer looks."""
+    """Run all experiments for the cause; the closer looks are apart."""
     case.run_stages()
     case.describe()
     asked = {change.name: change for change in switch_off(case)}
@@ -71,7 +71,7 @@ def experiment(case: Case) -> None:
 
 
 def switch_off(case: Case) -> list[Ablation]:
-    """Run every single change but those of operators, at the stage."""
+    """Run every single change except those of operators, at the stage."""
     program, first = parse(case.finding.program), case.evidence.asked_at
     variants = changes(program, case.at, first)
     kinds = by_kind(variants) if first == BUILT else {}
@@ -82,8 +82,8 @@ def switch_off(case: Case) -> list[Ablation]:
 
 
 def take_apart(case: Case, program: Program, whole: Groups, parts: Groups) -> None:
-    """Where each change takes a build: all switches off at once, then those of a kind, then one at a time, as far as
-    that makes the finding vanish."""
+    """For the stage where each change takes a full compile: run all switches off at once, then those of one kind, then
+    one at a time, going deeper only where the finding vanishes."""
     groups = {name: all_off(name, program, case.at, some) for name, some in whole.items() if some}
     shows = case.run_ablations(list(groups.values()))
     for name, group in groups.items():
@@ -98,8 +98,8 @@ def take_apart(case: Case, program: Program, whole: Groups, parts: Groups) -> No
 
 
 def leave_to_aten(case: Case) -> list[Ablation]:
-    """Run the operators that are suspected without inductor's own code for them; the bisector says which, where that
-    leaves several or none. Nothing where something else decides it and no operator can take part."""
+    """Run with each suspected operator left to ATen, in place of inductor's own code. The bisector chooses if there are
+    several suspects or none. Does nothing where another cause is known and no operator can be involved."""
     evidence, program = case.evidence, parse(case.finding.program)
     if order(evidence.first()) < order("aot_eager_decomp_partition") or not evidence.tables["stage"]:
         evidence.notes.setdefault("bisector", f"not run: {case.why_no_bisector() or 'no stage differs'}")
@@ -120,7 +120,7 @@ def leave_to_aten(case: Case) -> list[Ablation]:
 
 
 def holds_when_built(case: Case, asked: dict[str, Ablation]) -> bool:
-    """Ask the built program for what convicts at the stage; whether it says the same."""
+    """Repeat the change that is the cause at the stage with a full compile; returns whether the result is the same."""
     evidence = case.evidence
     guilty = [switch.name for switch in evidence.convicted() if not switch.apart]
     if not evidence.convicted() and len(evidence.culprits()) == 1:
@@ -133,7 +133,7 @@ def holds_when_built(case: Case, asked: dict[str, Ablation]) -> bool:
 
 
 def check_memory(case: Case) -> str:
-    """What a memory checker says, where it can add something: nothing that single changes decide is out of bounds."""
+    """The memory checker's result, where useful: if single changes decide a difference, nothing is out of bounds."""
     if over := case.over():
         return f"not run: {over}"
     signature = case.finding.signature

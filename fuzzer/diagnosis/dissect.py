@@ -1,6 +1,6 @@
 """A closer look at a program that differs, in a worker: the shape of the error, the code behind it, the bisector.
 
-Entry points for the pool, as those of `execution.worker`; what they find is in the Report's notes and files.
+Entry points for the pool, like those of `workers.worker`; their results are in the Report's notes and files.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from fuzzer.workers.messages import Report, Task
 
 
 def describe_and_decide(task: Task, text: str) -> Report:
-    """`describe_difference`, and in the note `side` which side is wrong, of a program that ran."""
+    """`describe_difference` of a program that ran, with the wrong side in the note `side`."""
     return describe_difference(task, text, decides=True)
 
 
 def describe_difference(task: Task, text: str, decides: bool = False) -> Report:
-    """Run a program once more; notes say which tensors are wrong, where and how, files hold drawings, graphs and code.
+    """Run a program once more; notes name the wrong tensors and their errors, files hold drawings, graphs and code.
 
-    notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.  Where it raised: outcome,
-            and raised, whose exception it is; its traceback.txt is among the files.
-            shared forward_graph.py and so on: a node that inductor got, no view, whose elements share memory.
+    notes   tensors, elements, ratio; none of them where no tensor lies outside its floor.  Where the program raised:
+            outcome, and raised, the origin of the exception; its traceback.txt is among the files.
+            shared forward_graph.py and so on: a node of inductor's input, no view, whose elements share memory.
     files   x0.grad.txt (a drawing), forward_graph.py, backward_code.py and so on: graphs with strides as inductor
-            lowers them (as it gets them, where lowering raises) and the code that it writes. A graph that holds both
-            directions is called joint, a second one of a kind is numbered.
+            lowers
+            them (or its input, where lowering raises) and the generated code. A graph that holds both directions is
+            called
+            joint, a second one of a kind is numbered.
     """
     files, graphs = dict[str, str](), dict[str, str]()
     try:
@@ -65,15 +67,15 @@ def describe_difference(task: Task, text: str, decides: bool = False) -> Report:
 
 
 class _GraphsLowered(Exception):
-    """Both graphs were lowered."""
+    """Ends a run: both graphs were lowered."""
 
 
-# The backward is compiled with the forward, not when it runs.
+# Makes the backward compile with the forward, not when it runs.
 _COMPILE_BACKWARD_TOO: Attributes = (("functorch.force_non_lazy_backward_lowering", True),)
 
 
 def compile_only(task: Task, text: str) -> Report:
-    """The graphs and code alone of a program that takes its process with it: ends before any of the code runs."""
+    """The graphs and code alone of a program that kills its process: stops before any generated code runs."""
     files: dict[str, str] = {}
 
     def last(name: str) -> None:
@@ -106,7 +108,7 @@ def _ratio(j: TensorVerdict) -> str:
 
 
 def _shapes(trial: Trial, found: list[TensorVerdict]) -> str:
-    """The shapes of the wrong tensors, as a graph's text writes them."""
+    """The shapes of the wrong tensors, in the notation of a graph's text."""
     return " ".join(dict.fromkeys(str(list(j.mask.shape)).replace(" ", "") for j in found))
 
 
@@ -117,7 +119,8 @@ def _capture_code(
     note: Callable[[str], None] = lambda name: None,
     received_as: Callable[[str, str], object] = lambda name, graph: None,
 ) -> Iterator[None]:
-    """Keep what inductor gets, lowers and writes meanwhile; note(name) is called with each file of code.
+    """Keep inductor's input graphs, lowered graphs and code of the `with` block; note(name) is called with each file of
+    code.
 
     received_as   is called with each graph's file and text before inductor's own passes, which take some nodes apart.
     """
@@ -153,9 +156,9 @@ class _OutOfTime(Exception):
 
 
 def run_bisector(task: Task, what: tuple[str, Signature, float]) -> Report:
-    """Drive PyTorch's bisector with our verdict as its test; what is (program text, signature, seconds).
+    """Run PyTorch's bisector with our verdict as its test; what is (program text, signature, seconds).
 
-    notes   bisector: what it ended on, or why it did not;  backend, subsystem, info of its result;  runs.
+    notes   bisector: its result, or why there is none;  backend, subsystem, info of its result;  runs.
     Must run in a process of its own: see `private.bisect`.
     """
     text, signature, seconds = what
@@ -174,7 +177,7 @@ def run_bisector(task: Task, what: tuple[str, Signature, float]) -> Report:
         ended = bisect(agrees)
     except _OutOfTime:
         return Report(text, notes={"bisector": f"ran out of its {seconds:.0f} s after {len(seen)} runs"})
-    except RuntimeError as error:  # what it raises where an answer contradicts an earlier one
+    except RuntimeError as error:  # raised where an answer contradicts an earlier one
         return Report(text, notes={"bisector": f"gave up after {len(seen)} runs: {error}"})
     if ended is None:
         return Report(text, notes={"bisector": "the difference was gone with every backend"})

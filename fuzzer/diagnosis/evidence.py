@@ -1,4 +1,5 @@
-"""What is known of a finding from ablations, closer looks and the bisector, and what follows. Nothing runs here."""
+"""The evidence about a finding from ablations, closer looks and the bisector, and the conclusions. Nothing runs
+here."""
 
 from __future__ import annotations
 
@@ -18,18 +19,18 @@ from fuzzer.ledger.cause import LEFT
 from fuzzer.ledger.switches import AGREE, FP_FUSION, GROUPS, SWITCHES, Switch, convicting, gone
 
 DIFFERENCE = ("tensors", "elements", "ratio")
-# Overloads that are left to ATen one by one: at a stage, where each has to be built, where they are no culprits.
+# Overloads to leave to ATen one by one: at a stage, with full compiles, and when they are probably not at fault.
 _MOST_SUSPECTS, _BUILT_SUSPECTS, _FEW_SUSPECTS = 16, 6, 3
-_MOST_TOLD = 3  # of these, in a line
+_MOST_TOLD = 3  # of these, named in one line
 
 
 def _ran(outcome: str) -> bool:
-    """Whether a change was made, and ran."""
+    """Whether a change could be made, and its variant ran."""
     return not outcome.startswith("not run") and not outcome.endswith("already")
 
 
 def _tensor_names(program: Program) -> set[str]:
-    """The names that an oracle calls a program's tensors by: `x0`, `x0.grad`, `v1` and `c0`."""
+    """The names that oracles use for a program's tensors: `x0`, `x0.grad`, `v1` and `c0`."""
     leaves = {leaf.name for leaf in program.leaves}
     outputs = {output.value for output in program.outputs}
     return leaves | {f"{name}.grad" for name in leaves} | outputs | {f"c{i}" for i in range(len(outputs))}
@@ -37,13 +38,13 @@ def _tensor_names(program: Program) -> set[str]:
 
 @dataclass
 class Evidence:
-    """All that is known of one finding.
+    """All evidence about one finding.
 
-    tables   by name (stage, ablation, subset), the class that each variant showed.
-    sufficient_settings  the subsets of the program's settings that showed the finding, the smallest first.
+    tables   by name (stage, ablation, subset), each variant's class.
+    sufficient_settings  the subsets of the program's settings that reproduced the finding, the smallest first.
     found    notes of workers: backend, subsystem and info of the bisector, shapes of the wrong tensors.
     notes    the lines of the diagnosis so far;  files   the attachments.
-    asked_at   the stage at which single changes were asked;  proved   what the built program then said, by name.
+    asked_at   the stage at which single changes ran;  proved   the results of full compiles, by name.
     """
 
     finding: Finding
@@ -55,17 +56,18 @@ class Evidence:
     asked_at: str = ""
     proved: dict[str, str] = field(default_factory=dict)
 
-    # ------------------------------------------------------------ what is known on the way
+    # ------------------------------------------------------------ conclusions on the way
 
     def note_difference(self, here: Mapping[str, str], died: str, before: Mapping[str, str], unseen: str) -> None:
-        """Note the fields of DIFFERENCE for the finding, and the original's; died and unseen say why there are none."""
+        """Note the fields of DIFFERENCE for the finding and for the original program; died and unseen say why fields
+        are missing."""
         finding = self.finding
         for name in DIFFERENCE:
             self.notes[name] = here.get(name, f"none: {died or finding.detail.partition(':')[0]}")
         first = finding.detail.partition(" ")[0]
         if first in _tensor_names(parse(finding.program)):
             self.notes["tensors"] = first
-        names = DIFFERENCE[1:] if ", " in before.get("tensors", "") else DIFFERENCE  # several are named there again
+        names = DIFFERENCE[1:] if ", " in before.get("tensors", "") else DIFFERENCE  # several tensors: name them again
         text = "; ".join(before[name] for name in names if name in before)
         text = text or f"none: {unseen or finding.before or 'no tensor of it holds wrong values'}"
         self.notes["original"] = "it is the minimal program" if finding.original == finding.program else text
@@ -76,54 +78,54 @@ class Evidence:
         return next((name for name, seen in ran.items() if seen != AGREE), "")
 
     def vanishes_under(self) -> list[str]:
-        """The single changes with which all agree."""
+        """The single changes that remove the difference."""
         return [name for name, seen in self.tables["ablation"].items() if gone(seen)]
 
     def direction(self) -> str:
-        """forward or backward where leaving one of them uncompiled decides it; else ""."""
+        """forward or backward, if leaving that graph uncompiled removes the difference; else ""."""
         decided = [graph.split()[0] for graph in GRAPHS if f"{graph} uncompiled" in self.vanishes_under()]
         return decided[0] if len(decided) == 1 else ""
 
     def graph(self) -> tuple[str, str]:
-        """The graph at fault, as far as is known: its file's name and text."""
+        """The graph at fault, if known: its file's name and text."""
         kinds = (self.direction(), self.finding.signature.direction, "joint", "forward")
         names = [f"{kind}_graph.py" for kind in kinds]
         return next(((name, self.files[name]) for name in names if name in self.files), ("", ""))
 
     def eager_corrupts(self) -> bool:
-        """Whether eager alone was seen to corrupt the heap: what else dies, and under which change, is chance then."""
+        """Whether eager alone corrupts the heap: then other deaths, and the changes that prevent them, are chance."""
         return self.notes.get("memcheck", "").startswith(EAGER_CORRUPTS)
 
     def bisected_op(self) -> str:
-        """The overload that the bisector ended on: of the node that it names, or whose decomposition it names."""
+        """The overload at which the bisector ended: that of the node it names, or the decomposition it names."""
         info, subsystem = self.found.get("info", ""), self.found.get("subsystem")
         if subsystem == "lowerings":
             return node_op(self.files.values(), info)
         return info if subsystem == "decomposition" and info.startswith("aten.") else ""
 
     def suspects(self) -> list[str]:
-        """The overloads to leave to ATen: the one that the bisector ended on, or the first of the graph at fault."""
+        """The overloads to leave to ATen: the bisector's, or the first of the graph at fault."""
         op = self.bisected_op()
         built = order(self.asked_at) >= order("inductor")
         most = min(_BUILT_SUSPECTS if built else _MOST_SUSPECTS, _FEW_SUSPECTS if self.convicted() else _MOST_SUSPECTS)
         return [op] if op else aten_ops(self.graph()[1])[:most]
 
     def convicted(self) -> list[Switch]:
-        """The switches that are guilty by what is known, of one kind, the most telling first."""
+        """The switches that are the cause by the evidence so far, of one kind, the most telling first."""
         return convicting(self.tables["ablation"])
 
     def open(self) -> str:
-        """What no experiment has told yet and the bisector may: "operator", "pass"; "" where nothing is."""
+        """The kind of cause that only the bisector can still find: "operator", "pass"; "" for none."""
         if self.convicted() or self.first() in ("", "eager", "aot_eager") or self.impossible_layout():
             return ""
         if convicting(self.tables["ablation"], GROUPS):
             return "pass"
         return "" if len(self.culprits()) == 1 else "operator"
 
-    # ------------------------------------------------------------ what all of that says, a line each
+    # ------------------------------------------------------------ the lines of the diagnosis
 
     def summarise(self) -> None:
-        """Note stage, graph, settings, vanishes, suspect (its lines are marked in the files) and culprit."""
+        """Note stage, graph, settings, vanishes, suspect (marking its lines in the files) and culprit."""
         tried = len(self.tables["ablation"])
         own = parse(self.finding.program).settings
         count = f" (the program sets {len(own)})" if own else ""
@@ -138,7 +140,7 @@ class Evidence:
         self.notes["excludes"] = self.excludes()
 
     def stage(self) -> str:
-        """The first stage that differs, and what that makes the fault a fault of."""
+        """The first stage that differs, and the component that this stage adds."""
         first = self.first()
         return f"{first} is the first that differs: {STAGES[first]}" if first else "none: no compiler is involved"
 
@@ -153,11 +155,11 @@ class Evidence:
         return f"{where}: that is where it shows; leaving one graph uncompiled does not decide it"
 
     def culprits(self) -> list[str]:
-        """The overloads without whose lowering all agree."""
+        """The overloads whose removal from lowering removes the difference."""
         return [name.removesuffix(LEFT) for name in self.vanishes_under() if name.endswith(LEFT)]
 
     def suspect(self) -> str:
-        """Mark the suspicious lines of graph and code, where inductor is at fault; tells the first of each."""
+        """Mark the suspicious lines of graph and code, where inductor is at fault; returns the first of each."""
         if not self.first().startswith("inductor"):
             return "none: the difference is there before inductor writes code"
         name, graph = self.graph()
@@ -171,14 +173,14 @@ class Evidence:
         return "; ".join(lines) or f"none stands out in {name}"
 
     def shapes(self) -> list[str]:
-        """The shapes of the wrong tensors among what the graph at fault returns."""
+        """The shapes of the wrong tensors among the results of the graph at fault."""
         if self.direction() not in ("", self.finding.signature.direction):
-            return []  # the wrong gradient comes from the other graph, which this one spoils
-        kinds = re.findall(r"is \w+(\[[\d, ]*\])", self.finding.detail)  # of a tensor whose dtype or shape is wrong
+            return []  # the wrong gradient comes from the other graph, which this graph corrupts
+        kinds = re.findall(r"is \w+(\[[\d, ]*\])", self.finding.detail)  # a tensor of wrong dtype or shape
         return self.found.get("shapes", "").split() or [kind.replace(" ", "") for kind in kinds[:1]]
 
     def culprit(self) -> str:
-        """The name of what is at fault, as far as it was found."""
+        """The name of the cause, as exactly as known."""
         subsystem, info, first = self.found.get("subsystem", ""), self.found.get("info", ""), self.first()
         if first.startswith("inductor") and (node := self.impossible_layout()):
             return f"the layout of {node}: {SHARED}"
@@ -207,7 +209,7 @@ class Evidence:
         return f"not found beyond the stage {first}{self.in_this_layout()}" if first else "not found: no stage differs"
 
     def blame(self, guilty: list[Switch]) -> str:
-        """What switches of one kind say, and the operators where it shows."""
+        """The line for switches of one kind that are the cause, with the operators where the fault shows."""
         if guilty[0].kind == FP_FUSION:
             return f"{FP_FUSION}: {guilty[0].does}; with two roundings the difference is gone"
         several = len(guilty) > 1
@@ -218,11 +220,11 @@ class Evidence:
         return f"{names}: with {'any of these changes' if several else 'this change'} the difference is gone{shows}"
 
     def in_this_layout(self) -> str:
-        """That only leaves in this layout show it, where that is so."""
+        """The remark that only leaves in this layout reproduce the fault, where so."""
         return f"; with {IN_ORDER} both agree" if gone(self.tables["ablation"].get(IN_ORDER, "")) else ""
 
     def excludes(self) -> str:
-        """What the experiments say that it is not, and what was not asked, and why."""
+        """The causes that experiments exclude, and those that were not tested, with the reason."""
         table = self.tables["ablation"]
         seen = {s.name: table[s.name] for s in (*SWITCHES, *GROUPS) if s.name in table}
         seen |= {name: text for name, text in table.items() if name.endswith(LEFT)}
@@ -243,18 +245,19 @@ class Evidence:
         return f"{told}. {self.asked()}"
 
     def asked(self) -> str:
-        """At which stage changes were asked, and what the built program said."""
+        """The stage at which changes ran, and the results of full compiles."""
         where = f"Asked at {self.asked_at}" if self.asked_at else "Asked of the program itself"
         proofs = "; ".join(f"{name}: {said}" for name, said in self.proved.items())
         return f"{where}; built: {proofs}" if proofs else where
 
     def impossible_layout(self) -> str:
-        """The node of the graph at fault that cannot be laid out as it is, as inductor lowered the graph or got it."""
+        """The node of the graph at fault whose layout is impossible, in the graph as inductor lowered or received
+        it."""
         name, graph = self.graph()
         return next(iter(shared(graph)), self.found.get(f"shared {name}", ""))
 
     def blame_kernels(self) -> str:
-        """Whose kernels are at fault where no compiler is involved, as far as derivatives tell the sides apart."""
+        """The kernels at fault where no compiler is involved, as far as derivatives decide the side."""
         program, place, side = parse(self.finding.program), self.finding.place, self.notes.get("side", "")
         device = place.get("device", "")
         subject, reference = f"{place.get('backend')}@{device}", place.get("against", "")
@@ -265,7 +268,7 @@ class Evidence:
         return f"the kernels of {wrong} for {ops}: {right} is right" if wrong else "not found: no compiler is involved"
 
     def blame_lowering(self) -> str:
-        """Whose lowering is at fault; "" where that is not known."""
+        """The lowering at fault; "" where unknown."""
         culprits, op = self.culprits(), self.bisected_op()
         if op and len(culprits) > 1:
             others = ", ".join(name for name in culprits if name != op)

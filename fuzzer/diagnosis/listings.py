@@ -1,4 +1,4 @@
-"""What inductor was given and what it wrote, as text: made shorter, searched, suspicious lines marked."""
+"""Texts of inductor's graphs and code: shortened, searched, suspicious lines marked."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 
 MARK = "<== "
 SHARED = "no view, yet its elements share memory (stride 0)"
-LONGEST = 16_000  # characters of one file that are kept
+LONGEST = 16_000  # characters kept of one file
 
 
 def tidy_graph(text: str) -> str:
-    """A graph's readable text without stack comments, empty lines and notes on what dies."""
+    """A graph's readable text without stack comments, empty lines and notes on freed values."""
     lines = (re.sub(r";  .* = None$", "", line.rstrip()) for line in text.splitlines())
     return _cut("\n".join(line for line in lines if line and not line.lstrip().startswith("#")))
 
 
 def tidy_code(text: str) -> str:
-    """Inductor's Python module without its imports and the harness that times it."""
+    """Inductor's Python module without its imports and its benchmark."""
     body = re.split(r"^def get_args\(|^def benchmark_compiled_module\(", text, maxsplit=1, flags=re.MULTILINE)[0]
     start = re.search(r"^# Topologically Sorted|^\w+ = async_compile\.|^# kernel path|^async_compile\.wait", body, re.M)
     return _cut(re.sub(r"\n{3,}", "\n\n", body[start.start() if start else 0 :]).strip())
@@ -43,13 +43,14 @@ def node_op(graphs: Iterable[str], name: str) -> str:
 
 
 def aten_ops(graph: str) -> list[str]:
-    """The ATen overloads that a graph calls, each once, those that only view left out."""
+    """The ATen overloads that a graph calls, each once, without views."""
     called = [_overload(m["op"]) for line in graph.splitlines() if (m := _NODE.match(line))]
     return [op for op in dict.fromkeys(called) if op.startswith("aten.") and not _views(op)]
 
 
 def _overload(op: str) -> str:
-    """A node of a pass of inductor's may call an operator by its name alone ("aten.clone"): it means the default."""
+    """The full name of an overload: a node made by a pass of inductor's may name only the operator ("aten.clone"),
+    meaning its default."""
     return f"{op}.default" if re.fullmatch(r"aten\.\w+", op) else op
 
 
@@ -84,9 +85,9 @@ def _shares(node: re.Match[str]) -> bool:
 def mark_graph(graph: str, culprits: Iterable[str], shapes: Iterable[str]) -> str:
     """The graph with its suspicious lines marked.
 
-    culprits   overloads or node names that something else accused;  shapes   of the wrong tensors ("[4,13,33]").
-    Marked are the culprits; every result that is no view and whose elements share memory, which no kernel can write;
-    and what returns a wrong tensor, where nothing else was marked.
+    culprits   overloads or node names accused by other evidence;  shapes   of the wrong tensors ("[4,13,33]").
+    Marked are the culprits, and every result that is no view and whose elements share memory, which no kernel can
+    write; if there are none, the nodes that return a wrong tensor.
     """
     accused, lines = set(culprits), graph.splitlines()
     reasons: dict[int, str] = {}
@@ -133,9 +134,9 @@ def marked_lines(text: str) -> list[str]:
 
 
 def mark_code(code: str, graph: str, shapes: Iterable[str]) -> str:
-    """The code with the lines marked that write a wrong tensor: stores in kernels, or calls of ATen's.
+    """The code with the lines marked that write a wrong tensor: stores in kernels, or calls of ATen functions.
 
-    graph   the one that the code was written for: what it returns, in order, the code returns too.
+    graph   the graph of this code: both return the same values in the same order.
     """
     lines, wanted = code.splitlines(), set(shapes)
     types = {m["name"]: m["type"] or "" for line in graph.splitlines() if (m := _NODE.match(line))}
@@ -152,12 +153,12 @@ def mark_code(code: str, graph: str, shapes: Iterable[str]) -> str:
 
 
 def _buffer(expression: str) -> str:
-    """The buffer that a returned expression shows: itself, or what reinterpret_tensor sees."""
+    """The buffer behind a returned expression: itself, or the argument of reinterpret_tensor."""
     return re.sub(r"^reinterpret_tensor\(", "", expression.strip()).partition(",")[0].strip("() ")
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a call or the items of a tuple that this text begins with, commas inside brackets kept."""
+    """The arguments of a call or the items of a tuple at the start of this text, commas inside brackets kept."""
     found, depth, now = [], 0, ""
     for character in text:
         depth += (character in "([{") - (character in ")]}")
@@ -172,7 +173,7 @@ def _arguments(text: str) -> list[str]:
 
 
 def _writers(lines: list[str], i: int, buffers: set[str]) -> dict[int, str]:
-    """Lines that write one of the buffers because of line i of the code that calls kernels; buffers may grow."""
+    """Lines that write one of the buffers because of line i of the wrapper code; adds further buffers to `buffers`."""
     line = lines[i]
     if m := re.match(r"\s+(\w+) = (?:reinterpret_tensor\()?(\w+)[;,].*", line):
         if m[1] in buffers:

@@ -1,7 +1,8 @@
-"""What a script computed, in the terms of those who read it: torch.testing.assert_close and torch._dynamo.utils.same.
+"""A script's tensors, compared by the usual functions: torch.testing.assert_close and torch._dynamo.utils.same
+(private).
 
-Run as `python -m fuzzer.diagnosis.look SCRIPT`. The last line it prints is JSON: for each tensor that both sides
-have, its worst element there and what the two comparisons say.
+Run as `python -m fuzzer.diagnosis.look SCRIPT`. Its last line is JSON: for each tensor that both sides have, the worst
+element and the messages of the two comparisons.
 """
 
 import json
@@ -12,7 +13,7 @@ import torch
 
 from fuzzer.language.private import passes_accuracy_check
 
-_TOLERANCE = 1e-4  # that of `same` itself
+_TOLERANCE = 1e-4  # the tolerance of `same`
 
 
 def look(path: str) -> list[dict[str, Any]]:

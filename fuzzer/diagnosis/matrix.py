@@ -1,6 +1,6 @@
-"""Findings on a release of torch, each run as it was found, in a process of that release's environment.
+"""Findings on another release of torch, each run as it was found, in a process of that release's environment.
 
-The whole judgement runs there. What came of it is SHOWS, GONE, or a reason.
+The whole judgement runs there. The result of a finding is SHOWS, GONE, or a reason for neither.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from fuzzer.ledger.faults import GONE, SHOWS
 from fuzzer.ledger.releases import numbers
 from fuzzer.workers.server import server_environment
 
-_EACH = 60.0  # seconds that a finding may take: caches are off, and a compile takes 2 to 5 s on a free core
-_START = 120.0  # and torch to be imported, in processes that wait for each other
+_EACH = 60.0  # seconds for one finding: caches are off, and a compile takes 2 to 5 s on a free core
+_START = 120.0  # seconds to import torch, in processes that wait for each other
 
 
 def find_python(release: str, places: Iterable[Path] = ()) -> Path | None:
-    """The Python of the environment that `scripts/fuzz --torch RELEASE` made: in this checkout, in the one that it is a
-    work tree of, or in one of these folders."""
+    """The Python of the environment that `scripts/fuzz --torch RELEASE` made: in this checkout, in the main checkout of
+    this work tree, or in one of these folders."""
     folders = [*places, Path.cwd(), *_checkouts()]
     found = (folder / f".venv-{release}" / "bin" / "python" for folder in folders)
     return next((python for python in found if python.exists()), None)
 
 
 def every_python() -> list[Path]:
-    """The Pythons of all environments of other releases that are found, oldest release first."""
+    """The Pythons of all other releases' environments, oldest release first."""
     others = [python for folder in _checkouts()[1:] for python in sorted(folder.glob(".venv-*/bin/python"))]
     return list(dict.fromkeys([*environments(), *others]))
 
 
 def _checkouts() -> list[Path]:
-    """This checkout, and the one that it is a work tree of."""
+    """This checkout, and the main checkout if this is a work tree."""
     if checkout.ROOT is None:
         return []
     asked = ["git", "-C", str(checkout.ROOT), "rev-parse", "--path-format=absolute", "--git-common-dir"]
@@ -48,7 +48,7 @@ def _checkouts() -> list[Path]:
 
 
 def environments() -> list[Path]:
-    """The Pythons of the checkout's environments (folders `.venv-X`) but this one's, oldest release first."""
+    """The Pythons of the checkout's environments (folders `.venv-X`) except the running one, oldest release first."""
     folders = checkout.ROOT.glob(".venv-*") if checkout.ROOT is not None else ()
     found = [path / "bin" / "python" for path in folders if (path / "bin" / "python").exists()]
     return sorted((p for p in found if p.parents[1] != Path(sys.prefix)), key=lambda p: numbers(_release(p)))
@@ -59,7 +59,7 @@ def _release(python: Path) -> str:
 
 
 def release_of(python: Path) -> str:
-    """The version of torch that this Python imports; "" where it imports none."""
+    """The version of torch that this Python imports; "" where it has none."""
     asked = [str(python), "-c", "from importlib.metadata import version; print(version('torch'))"]
     try:
         told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=_START)
@@ -68,14 +68,15 @@ def release_of(python: Path) -> str:
     return told.stdout.strip()
 
 
-Asked = Mapping[tuple[str, str], Sequence[Finding]]  # by (fault, device): its variants, the one to ask first first
+Asked = Mapping[tuple[str, str], Sequence[Finding]]  # by (fault, device): its variants in running order
 
 
 def ask_of(
     variants: Mapping[str, Sequence[Finding]], device: str | None = None
 ) -> dict[tuple[str, str], list[Finding]]:
-    """What is to be run of each fault, whose variants stand simplest first: on each device those found there; with a
-    device all, there, those found there first. What compares devices stays where it was found."""
+    """The variants to run for each fault, whose variants come simplest first. Without `device`: on each device those
+    found there. With it: all on that device, those found there first. Findings that compare devices run where they were
+    found."""
     found: dict[tuple[str, str], list[Finding]] = {}
     for fault, own in variants.items():
         for finding in own:
@@ -86,15 +87,15 @@ def ask_of(
 
 
 def device_of(finding: Finding) -> str:
-    """The type of device on which a finding was met."""
+    """The type of device on which a finding was made."""
     return finding.place.get("device", "cpu").split(":")[0]
 
 
 def where_live(
     python: Path, asked: Asked, db: Path, workers: int | None = None
 ) -> dict[tuple[str, str], dict[str, str]]:
-    """What became of each fault's variants, by id, under this Python. The simplest is asked first, the others of a
-    fault only where it does not show: a cause may be gone from one operator and live in another."""
+    """The result of each fault's variants, by id, under this Python. The simplest runs first, the others of a fault
+    only if it does not reproduce: a cause may be gone from one operator and live in another."""
     told: dict[tuple[str, str], dict[str, str]] = {key: {} for key in asked}
     for first in (True, False):
         for device in sorted({device for _, device in asked}):
@@ -107,8 +108,8 @@ def where_live(
 
 
 def together(outcomes: Mapping[str, str]) -> str:
-    """What became of a fault, by what became of its variants: SHOWS where one shows, GONE where none does and one could
-    be run."""
+    """A fault's result from its variants' results: SHOWS if one reproduces, GONE if none does and at least one could
+    run."""
     told = list(outcomes.values())
     strange = [outcome for outcome in told if outcome.startswith(_STRANGE)]
     return SHOWS if SHOWS in told else strange[0] if strange else GONE if GONE in told else told[0]
@@ -117,14 +118,14 @@ def together(outcomes: Mapping[str, str]) -> str:
 def run_there(
     python: Path, findings: Sequence[Finding], db: Path, device: str | None = None, workers: int | None = None
 ) -> dict[str, str]:
-    """What became of each finding, by id, under this Python: SHOWS, GONE or why that is not known. Where the minimal
-    program does not show it, the natural one is asked: a shrunk difference may be too small for another release.
+    """The result of each finding, by id, under this Python: SHOWS, GONE or a reason for neither. If the minimal program
+    does not reproduce, the natural one runs: a shrunk difference may be too small on another release.
 
     device   where they run; None: where they were found.
     """
     told: dict[str, str] = {}
     groups: dict[tuple[str, ...], list[Finding]] = {}
-    for finding in findings:  # one that cannot run at all is no reason for others not to
+    for finding in findings:  # one that cannot run at all must not stop the others
         place = finding.place
         key = tuple(place.get(name, "") for name in ("backend", "against", "device", "threads"))
         groups.setdefault(key, []).append(finding)
@@ -141,7 +142,7 @@ def run_there(
 
 
 def _replay(python: Path, findings: Mapping[str, Finding], db: Path, seconds: float, *options: str) -> dict[str, str]:
-    """What became of findings by the ids under which the ledger has them."""
+    """The results of findings, by their ids in the ledger."""
     command = [str(python), "-m", "backfuzz", "replay", *findings, *options, "--db", str(db.resolve()), "--json"]
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -171,9 +172,9 @@ def _outcome(finding: Finding, row: dict[str, object]) -> str:
 
 
 def _same(finding: Finding, shown: Signature, detail: str) -> bool:
-    """Whether what the program of a finding shows elsewhere is what it showed where it was found.
+    """Whether a result elsewhere is the same finding as where it was made.
 
-    Another release names other functions in a traceback, and another device makes other numbers of a wrong result.
+    Another release has other functions in a traceback, and another device other numbers in a wrong result.
     """
     own = finding.signature
     if follows(own, shown):

@@ -1,4 +1,4 @@
-"""By how much a program is wrong, in a worker: an entry point for the pool."""
+"""The size of a program's error, measured in a worker: an entry point for the pool."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from fuzzer.workers.messages import Report, Task
 
 
 def measure(task: Task, text: str) -> Report:
-    """Report on this program; notes tell the ratios of wrong to right (`comparison.ratios`) of every tensor that a
-    verdict compares, by its name and the kind of ratio, as `repr` writes them. Raises ParseError."""
+    """Report on this program. Notes hold, for every tensor that a verdict compares, by its name and the kind of ratio,
+    the ratios of wrong to right (`comparison.ratios`) as `repr` writes them. Raises ParseError."""
     return report_program(parse(text), task, journal(), _with_ratios)
 
 

@@ -1,5 +1,4 @@
-"""A memory checker on a finding's script, where there is one for its device: compute-sanitizer for CUDA, glibc's checks
-of the heap on the CPU."""
+"""A memory checker for a finding's script: compute-sanitizer for CUDA, glibc's checks of the heap on the CPU."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ from fuzzer.language.devices import HOST, Device, device_row
 from fuzzer.workers.obituary import heap_words
 from fuzzer.workers.server import clean_environment
 
-_EXIT_CODES = (0, 1)  # exit codes of a script that could run; the tool hands them on
+_EXIT_CODES = (0, 1)  # exit codes of a script that could run; the tool passes them on
 _TIMEOUT = 300.0  # the tool slows kernels down about tenfold
-# Classes of which a heap that the CPU's kernels corrupt is a likely cause.
+# Classes for which heap corruption by the CPU's kernels is a likely cause.
 _OF_THE_HEAP = ("crashes", "nondeterministic")
-_HEAP_CHECKER = "libc_malloc_debug.so.0"  # of glibc since 2.34; it looks at a block when that is freed
-# Runs a script, its last argument, in eager: torch's own switches have a compile of a full graph raise instead.
+_HEAP_CHECKER = "libc_malloc_debug.so.0"  # of glibc since 2.34; it checks a block when the block is freed
+# Runs a script, its last argument, in eager: torch's own switches would make a compile of a full graph raise.
 _UNCOMPILED = (
     "import runpy, sys, torch; torch.compile = lambda f, **options: f; runpy.run_path(sys.argv.pop(), None, '__main__')"
 )
-EAGER_CORRUPTS = "eager itself corrupts the heap"  # how what is told begins, where eager does that alone
+EAGER_CORRUPTS = "eager itself corrupts the heap"  # start of the result where eager alone does it
 
 
 def memcheck(finding: Finding, seconds: float = _TIMEOUT) -> str:
@@ -63,8 +62,8 @@ def _run(command: Sequence[str], environment: dict[str, str], folder: Path, seco
 
 
 def _sanitize(script: Path, device: Device, seconds: float) -> str:
-    """What the device's own tool says of the script."""
-    # PyTorch's allocator hands out parts of large blocks, between which nothing is out of bounds
+    """The result of the device's own tool on the script."""
+    # PyTorch's allocator cuts tensors from large blocks, within which nothing is out of bounds
     environment = clean_environment() | {device.uncached: "1"}
     done = _run([*device.memcheck, sys.executable, str(script)], environment, script.parent, seconds)
     if done.returncode not in _EXIT_CODES:
@@ -73,19 +72,19 @@ def _sanitize(script: Path, device: Device, seconds: float) -> str:
 
 
 def _heap_environment() -> dict[str, str]:
-    # new memory is zero: what a kernel adds to beside its own then changes, and with it the mark that ends a block
+    # new memory is zero: then a kernel that adds outside its memory changes it, and with it the mark at a block's end
     return clean_environment() | {"LD_PRELOAD": _HEAP_CHECKER, "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "255"}
 
 
 def _checks_heap() -> bool:
-    """Whether glibc's checks of the heap are installed: the loader complains where they are not."""
+    """Whether glibc's checks of the heap are installed: the loader complains if not."""
     done = _run([sys.executable, "-I", "-S", "-c", ""], _heap_environment(), Path(), _TIMEOUT)
     return done.returncode == 0 and not done.stderr
 
 
 def _check_heap(finding: Finding, script: Path, seconds: float) -> str:
-    """What glibc says of the heap of the script, first where nothing is compiled. Of a script that has a child process
-    only that runs: the side that dies."""
+    """The result of glibc's heap checks on the script, first with nothing compiled. If the script has a child process,
+    only the child, the side that dies, runs."""
     of_eager = side_by_class(finding.signature) == EAGER_DIES
     child = ["eager" if of_eager else "compiled"] if finding.signature.verdict in DEADLINES else []
     runs = {EAGER_CORRUPTS: ["-c", _UNCOMPILED, *child, str(script)]}
@@ -103,7 +102,7 @@ def _check_heap(finding: Finding, script: Path, seconds: float) -> str:
 
 
 def summary(output: str) -> str:
-    """What the tool's output says, in one line."""
+    """The tool's output in one line."""
     lines = [line.lstrip("= ").strip() for line in output.splitlines() if line.startswith("=====")]
     total = next((m for line in lines if (m := re.match(r"ERROR SUMMARY: (\d+) errors?", line))), None)
     if total is None:

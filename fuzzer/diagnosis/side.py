@@ -1,7 +1,7 @@
-"""Which side is wrong: the gradients of both are checked against directional derivatives.
+"""Which side is wrong: both sides' gradients are compared with directional derivatives.
 
-Neither side's backward is asked. The forward's own values say what the derivative is (`derivative`), along directions
-in which the two sides differ (`judgement.derivatives`).
+Neither side's backward is trusted. The forward's own values give the derivative (`derivative`), along directions in
+which the two sides differ (`judgement.derivatives`).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from fuzzer.rounding.derivative import Direction, direction
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.replay import Unreplayable
 
-_MOST_TENSORS = 3  # of those that differ
-_RANDOM_DIRECTIONS = 2  # in each of them, beside its worst element and the difference itself
+_MOST_TENSORS = 3  # of the tensors that differ
+_RANDOM_DIRECTIONS = 2  # for each of them, beside its worst element and the difference itself
 
 
 def _directions(check: GradientCheck, judged: TensorVerdict) -> Iterator[tuple[str, Direction, bool]]:
-    """What to move in a leaf whose gradients differ: single elements, all by how they differ, all at random.
+    """Directions in a leaf whose gradients differ: single elements, all elements along the difference, all at random.
 
-    The worst element comes first, then what is at no kink, so that a kink beside it hides nothing.
+    The worst element comes first, then elements at no kink, so that a kink at the worst one hides nothing.
     """
     leaf = judged.name.removesuffix(".grad")
     ref = check.leaves[leaf]
@@ -70,7 +70,7 @@ def _directions(check: GradientCheck, judged: TensorVerdict) -> Iterator[tuple[s
 
 
 def decide(trial: Trial, found: list[TensorVerdict]) -> str:
-    """Who is wrong, and why: one of the constants above, a colon, the reason. Raises Unreplayable."""
+    """The side that is wrong, and why: one of the constants above, a colon, the reason. Raises Unreplayable."""
     gradients = [j for j in found if j.name.endswith(".grad")]
     if all(j.verdict == "rounding-sensitive" for j in found):
         return f"{NEITHER}: both lie within legal rounding"
@@ -94,7 +94,7 @@ def decide(trial: Trial, found: list[TensorVerdict]) -> str:
 
 
 def combine(checks: list[DirectionalCheck], reasons: list[str], draws: str) -> str:
-    """(side: reason) from all directional checks that decide; reasons say why others could not be made."""
+    """(side: reason) from all directional checks that decide; reasons say why others were impossible."""
     sharp = [t for t in checks if t.decides]
     eager, compiled = (
         [t for t in sharp if t.contradicts(value(t))] for value in (lambda t: t.eager, lambda t: t.compiled)
@@ -121,8 +121,8 @@ def _random_step(trial: Trial) -> str:
 
 
 def _decide_by_eager(trial: Trial, found: list[TensorVerdict]) -> str:
-    """Of outputs, and of gradients that autograd was told: eager's own operations in float64 are all that there is to
-    compare with."""
+    """The side by eager's own operations in float64: the only reference for outputs, and for gradients whose autograd
+    formula the user gave."""
     worst = found[0]
     own = trial.targets[worst.name].dtype in (torch.float64, torch.complex128)
     if own and trial.place.reference.device == trial.model.device.type and worst.verdict != "eager-suspect":
@@ -140,7 +140,7 @@ def _decide_by_eager(trial: Trial, found: list[TensorVerdict]) -> str:
 
 
 def side_of(trial: Trial) -> str:
-    """Which side of a trial that ran is wrong, and why."""
+    """The wrong side of a trial that ran, and why."""
     try:
         with torch.no_grad():
             found = list(judge_tensors(trial, list(trial.targets)))
@@ -149,15 +149,15 @@ def side_of(trial: Trial) -> str:
         return f"{UNDECIDED}: the trace cannot be replayed: {error}"
 
 
-# Where exceptions come from, by the innermost of torch's files on their traceback.
+# The origin of an exception, by the innermost of torch's files in its traceback.
 _COMPILERS = ("_inductor", "_dynamo", "_functorch", "fx", "_subclasses", "_decomp", "_refs", "_prims", "_meta",
               "_higher_order_ops", "_guards", "_library", "utils/_sympy")  # fmt: skip
-_COMPILING = ("_dynamo/output_graph", "_inductor/graph", "_functorch/_aot_autograd/graph_c")  # not when code runs
+_COMPILING = ("_dynamo/output_graph", "_inductor/graph", "_functorch/_aot_autograd/graph_c")  # only while compiling
 _FILE = re.compile(r'File "([^"]+)", line \d+, in (\w+)')
 
 
 def who_raised(raised: Raised) -> str:
-    """Whose exception it is that the compiled side raised: the compiler's, that of the code it wrote, a kernel's."""
+    """The origin of the compiled side's exception: the compiler, its generated code, or a kernel."""
     files = _FILE.findall(raised.traceback)
     torchs = [(path.removeprefix("torch/"), name) for path, name in files if path.startswith("torch/")]
     path, name = torchs[-1] if torchs else ("", "")
@@ -172,8 +172,8 @@ def who_raised(raised: Raised) -> str:
 
 
 def told_side(finding: Finding, raised: str, memory: str = "") -> str:
-    """Which side it is where that is no question of numbers; raised: what `who_raised` says; memory: what a memory
-    checker does. "" where it is one."""
+    """The side at fault where numbers do not decide it; "" where they do. raised: the result of `who_raised`; memory:
+    the memory checker's result."""
     if memory.startswith(EAGER_CORRUPTS):
         return f"{EAGER_DIES}: {memory}"
     side, said = side_by_class(finding.signature), finding.detail.partition("\n")[0]

@@ -1,7 +1,7 @@
-"""CHECKS: what the script of a finding looks at, by the oracle that spoke. One without a line has its values compared.
+"""CHECKS: the check in a finding's script, by oracle. An oracle without an entry gets a comparison of values.
 
-A check is lines that follow the definition of `gradients`; they print what they saw and exit 1 while the fault is
-there.
+A check is a list of lines after the definition of `gradients`; they print the evidence and exit 1 while the fault
+exists.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import input_names
 from fuzzer.language.values import TORCH_DTYPES
 
-# A crash is over when the compile is, a hang when it would have been: seconds given to the child process of the script
+# Seconds given to the script's child process: a crash comes by the end of the compile, a hang lasts longer than this
 DEADLINES = {"crashes": 600, "hangs": 180}
-_MOST_PRINTED = 16  # a tensor of at most so many elements is printed whole
+_MOST_PRINTED = 16  # a tensor of at most so many elements is printed in full
 
 
 def check_lines(sides: Sides) -> list[str]:
-    """The lines that look whether the finding's fault is there."""
+    """The lines that test for the finding's fault."""
     signature = sides.finding.signature
     if signature.oracle in _OF_EAGER:
         return CHECKS[signature.oracle].write(sides)
@@ -39,11 +39,11 @@ def check_lines(sides: Sides) -> list[str]:
 
 
 def compares_values(signature: Signature) -> bool:
-    """Whether the check looks at what the two sides computed, and not at whether they ran."""
+    """Whether the check compares the two sides' values, and not only whether they ran."""
     return signature.verdict not in (*DEADLINES, "raises")
 
 
-# ---------------------------------------------------------------- what became of the run
+# ---------------------------------------------------------------- deaths and exceptions
 
 
 def _wait(sides: Sides, indent: str) -> list[str]:
@@ -51,7 +51,7 @@ def _wait(sides: Sides, indent: str) -> list[str]:
 
 
 def _survives(sides: Sides) -> list[str]:
-    """The compiled side runs in a child process, which ends well and in time."""
+    """The compiled side runs in a child process, which must end in time without an error."""
     seconds = DEADLINES[sides.finding.signature.verdict]
     return [
         *_as_child(sides, "compiled", sides.compiled),
@@ -66,12 +66,12 @@ def _survives(sides: Sides) -> list[str]:
 
 
 def _as_child(sides: Sides, name: str, run: str) -> list[str]:
-    """What the script does where it is its own child process."""
+    """The lines for the case that the script is its own child process."""
     return [f'if sys.argv[1:] == ["{name}"]:', f"    {run}", *_wait(sides, "    "), "    sys.exit(0)"]
 
 
 def _eager_survives(sides: Sides) -> list[str]:
-    """Eager runs in a child process, which ends well."""
+    """Eager runs in a child process, which must end without an error."""
     return [
         *_as_child(sides, "eager", sides.eager),
         'code = subprocess.run([sys.executable, __file__, "eager"]).returncode',
@@ -81,7 +81,7 @@ def _eager_survives(sides: Sides) -> list[str]:
 
 
 def _raises_too(sides: Sides) -> list[str]:
-    """What raises in eager raises when compiled."""
+    """If eager raises, compiled code must raise too."""
     return [
         "def raised(run):",
         "    try:",
@@ -95,7 +95,7 @@ def _raises_too(sides: Sides) -> list[str]:
 
 
 def _raises_nothing(sides: Sides) -> list[str]:
-    """The compiled side raises nothing."""
+    """The compiled side must not raise."""
     return [
         f"{sides.eager}  # eager runs",
         "try:",
@@ -112,11 +112,11 @@ def _raises_nothing(sides: Sides) -> list[str]:
 
 
 def _inputs_untouched(sides: Sides) -> list[str]:
-    """The inputs hold what they held; or nothing was written around them."""
+    """The inputs must keep their values; or the memory around them must."""
     if _around(sides.finding.signature):
         return _within_bounds(sides)
     names, written = input_names(sides.program), written_leaves(sides.program)
-    allowed = f" if n not in {written}" if written else ""  # the function itself writes to those
+    allowed = f" if n not in {written}" if written else ""  # the function itself writes to these
     return [
         f"given = {sides.inputs(sides.device)}",
         sides.compiled_on("given"),
@@ -128,7 +128,7 @@ def _inputs_untouched(sides: Sides) -> list[str]:
 
 
 def _within_bounds(sides: Sides) -> list[str]:
-    """Every input lies between two bands of bytes that nothing should change."""
+    """Every input lies between two bands of bytes that must not change."""
     return [
         "bands, given = [], []",
         f"for t in {sides.inputs(sides.device)}:",
@@ -186,7 +186,7 @@ def _finiteness(sides: Sides) -> list[str]:
 
 
 def _limit(sides: Sides) -> int:
-    """What the oracle allowed, in the unit of its detail."""
+    """The oracle's limit, in the unit of its detail."""
     told = re.search(r"at most (\d+)", sides.finding.detail)
     return int(told.group(1)) if told else 0
 
@@ -224,7 +224,8 @@ def _peak_memory(sides: Sides) -> list[str]:
 
 
 def _metadata(sides: Sides) -> list[str]:
-    """None-ness, dtype and shape of the tensor that the finding's detail begins with, or the memory that it owns."""
+    """None-ness, dtype and shape of the tensor named first in the finding's detail, or whether it lies within its
+    memory."""
     name = sides.finding.detail.partition(" ")[0]
     known = [f"{leaf.name}.grad" for leaf in sides.program.leaves] + [o.value for o in sides.program.outputs]
     pick = f'["{name if name in known else known[0]}"]'
@@ -249,7 +250,7 @@ def _metadata(sides: Sides) -> list[str]:
 
 
 def _values(sides: Sides) -> list[str]:
-    """The tensor that differs is compared; every tensor where several do or the finding does not say which."""
+    """Compare the tensor that differs; all tensors where several differ or the finding names none."""
     comparisons = sides.finding.comparisons
     one = comparisons[0] if len(comparisons) == 1 else None
     seen = "parts({})" if sides.complex else "{}"
@@ -271,12 +272,12 @@ def _values(sides: Sides) -> list[str]:
 
 
 def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
-    """`compiled`, `eager` and `exact`, which is eager in float64 where that is possible: one tensor, or all by name."""
+    """Lines that set `compiled`, `eager` and `exact` (eager in float64 where possible): one tensor, or all by name."""
     widened = f"[{_double(sides)} for t in {sides.inputs(sides.base)}]"
     exact = f"gradients({sides.given('eager')}, *{widened})"
     pick = f'["{one.name}"]' + (".cpu()" if sides.moves else "") if one else ""
     whole = seen if one else "{}"
-    # compiled first: then nothing of eager's is in freed memory
+    # compiled first: then freed memory holds no results of eager's
     runs = (("compiled", sides.compiled), ("eager", sides.eager), ("exact", exact))
     text = [f"{name} = {whole.format(call + pick)}" for name, call in runs]
     if sides.draws:
@@ -288,12 +289,12 @@ def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
 
 
 def _quotient(sides: Sides) -> list[str]:
-    """Eager's gradient is compared with a difference quotient of its forward."""
+    """Compare eager's gradient with a difference quotient of its forward."""
     return compare_with_quotient(sides, f"[{_double(sides)} for t in {sides.inputs(sides.base)}]")
 
 
 def _double(sides: Sides) -> str:
-    """An input t in float64. Where gradients are accumulated it must be a leaf."""
+    """An input t in float64. If gradients are accumulated, t must be a leaf."""
     leaf = ".detach()" if ROUTES[sides.program.route.name].script.into_grad else ""
     widen, either = "double()", "t.is_floating_point()"
     if sides.complex:
@@ -303,9 +304,9 @@ def _double(sides: Sides) -> str:
 
 
 def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
-    """`wrong`, elementwise: further off than 16 times the other side's rounding and 64 units of the largest element.
+    """`wrong`, elementwise: an error above 16 times the other side's rounding and 64 units of the largest element.
 
-    returned: it may be a value that is returned without a gradient: integers and bools are not rounded.
+    returned: it may be a value without a gradient: integers and bools are not rounded.
     """
     if sides.finding.signature.verdict == "eager-suspect":
         c, e, r = e, r, c
@@ -325,7 +326,7 @@ def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
 
 
 def _tell(c: Comparison) -> str:
-    """The line that prints the evidence: small tensors whole, of others the element that was worst."""
+    """The line that prints the evidence: small tensors in full, of others the worst element."""
     where = f"[{', '.join(map(str, c.index))}]" if c.index and c.total > _MOST_PRINTED else ""
     labels = (("compiled", "compiled"), ("eager", "eager"), ("float64", "exact"))
     shown = (f"{label} {{{variable}{where}.tolist()}}" for label, variable in labels)
@@ -333,7 +334,7 @@ def _tell(c: Comparison) -> str:
 
 
 def _unit(sides: Sides, e: str) -> str:
-    """The unit in which the check measures: the tensor's own, or the program's coarsest if the fault shows in that."""
+    """The check's unit of measure: the tensor's own, or the program's coarsest if the fault is visible in that."""
     units = {name for name in sides.named | {leaf.dtype for leaf in sides.program.leaves} if name in DIFFERENTIABLE}
     coarse = max(units, key=lambda name: torch.finfo(TORCH_DTYPES[name]).eps, default="f32")
     limit = 64 * torch.finfo(TORCH_DTYPES[coarse]).eps
@@ -354,10 +355,10 @@ def _share(c: Comparison) -> float:
 
 @dataclass(frozen=True)
 class Check:
-    """What a script looks at.
+    """The check of a script.
 
-    write  the lines.
-    title  what the finding's headline says of it; none given: what it says of all findings of the class.
+    write  returns the lines.
+    title  the finding's headline; without it that of all findings of the class.
     """
 
     write: Callable[[Sides], list[str]]
@@ -365,7 +366,7 @@ class Check:
 
 
 _VALUES = Check(_values)
-# What eager does is looked at, whatever the class.
+# Failures of eager have checks of their own, whatever the class.
 _OF_EAGER = ("eager_survives", "errors_agree", "gradients_are_derivatives")
 CHECKS: dict[str, Check] = {
     "metadata_agrees": Check(_metadata),

@@ -1,4 +1,4 @@
-"""What a finding's script was seen to do, and the sentences that say so."""
+"""The result of running a finding's script, and sentences about it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fuzzer.judgement.verdict import BOTH, EAGER
 
 @dataclass(frozen=True)
 class Compared:
-    """A tensor of both sides at the element where they are furthest apart, and what is usually asked of it.
+    """A tensor of both sides at the element where they are furthest apart, and the usual comparisons of it.
 
-    index   () also for one without dimensions.  off, total   elements that differ, and all.
-    close   what torch.testing.assert_close says at its defaults; "" where it passes.
-    same    what torch._dynamo.utils.same says with eager in float64 as its reference.
+    index   () also for a tensor without dimensions.  off, total   elements that differ, and all.
+    close   the message of torch.testing.assert_close at its defaults; "" where it passes.
+    same    the result of torch._dynamo.utils.same with eager in float64 as its reference.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """A script that was run by itself, in a fresh process.
+    """A script's run in a fresh process.
 
     code      its exit status; None where its time ran out.
-    output    what it printed;  error   the last line of its stderr.
+    output    its standard output;  error   the last line of its stderr.
     compared  the tensors that it compares.
-    torch, device   where.
+    torch, device   where it ran.
     """
 
     code: int | None
@@ -46,11 +46,11 @@ class Demonstration:
 
     @property
     def shows(self) -> bool:
-        """Whether the fault was there: a script that died of itself told nothing."""
+        """Whether the fault was there: a script that died of another error shows nothing."""
         return self.code == 1 and bool(self.output.strip())
 
     def told(self) -> str:
-        """What became of it, in a few words."""
+        """The result in a few words."""
         if self.code is None:
             return "ran out of its time"
         why = f" ({self.error})" if self.error and self.code not in (0, 1) else ""
@@ -60,7 +60,7 @@ class Demonstration:
 def expected(c: Compared, side: str, exact: bool = False) -> str:
     """Expected and actual in one sentence, by the side that is wrong (`verdict.COMPILED`, ...).
 
-    exact   where eager is wrong, whether float64 says so; else compiled code is right.
+    exact   where eager is wrong: whether the right value comes from float64; else from compiled code.
     """
     where = f"`{c.name}[{', '.join(map(str, c.index))}]`" if c.index else f"`{c.name}`"
     if side == BOTH:
@@ -73,7 +73,7 @@ def expected(c: Compared, side: str, exact: bool = False) -> str:
 
 
 def comparisons(compared: tuple[Compared, ...], side: str) -> str:
-    """What the usual comparisons say. Where eager is wrong, eager in float64 may be too, and is not asked."""
+    """The results of the usual comparisons. Where eager is wrong, eager in float64 may be wrong too and is left out."""
     fails = [c for c in compared if c.close]
     names = ", ".join(f"`{c.name}`" for c in fails)
     close = f"fails for {names}" if fails else "passes: the difference is smaller than it asks for"

@@ -1,4 +1,4 @@
-"""What a page tells, gathered from a ledger and the folders of its campaigns: plain values, nothing drawn yet."""
+"""The contents of a page, gathered from a ledger and the folders of its campaigns: plain values, no drawing."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page tells.
+    """The contents of a page.
 
-    findings    for each fault by its id the finding that stands for it.
+    findings    for each fault, by its id, its representative finding.
     points      of each campaign that recorded its progress, by its id.
     exercised   in how many programs each pair of operations was;  at_fault: in how many faults' minimal programs.
     scopes      of those findings, the newest by the fault's id.
-    counted     what `exercised` was counted over, in words.
-    one         whether the page is of one campaign; times are then told since its start.
-    changes     what a night changed, which is told first; None: nothing is told of that.
+    counted     the basis of `exercised`, in words.
+    one         whether the page is about one campaign, with times since its start.
+    changes     the changes of a night, which come first; None: no such section.
     """
 
     title: str
@@ -51,22 +51,22 @@ class Contents:
 
     @property
     def open(self) -> list[Fault]:
-        """What is open and torch promises, the most urgent first."""
+        """Open faults that break a promise of torch, the most urgent first."""
         return [f for f in by_promise(self.faults)[0] if f.state.name in OPEN]
 
     @property
     def closed(self) -> list[Fault]:
-        """What is fixed, or no fault."""
+        """Fixed faults, and those that turned out to be none."""
         return [f for f in by_promise(self.faults)[0] if f.state.name not in OPEN]
 
     @property
     def apart(self) -> list[Fault]:
-        """What torch does not promise."""
+        """Faults that break no promise of torch."""
         return by_promise(self.faults)[1]
 
 
 def of_ledger(store: Store, folders: Path = CAMPAIGNS) -> Contents:
-    """A whole ledger; what lies of its campaigns in `folders` is taken in."""
+    """A whole ledger, with the data of its campaigns found in `folders`."""
     faults, findings, campaigns = store.faults(), store.representatives(), store.campaigns()
     exercised = sum((read_pairs(folders / campaign.id) for campaign in campaigns), Counter[Pair]())
     counted = "programs of its campaigns"
@@ -79,7 +79,7 @@ def of_ledger(store: Store, folders: Path = CAMPAIGNS) -> Contents:
 
 
 def of_campaign(store: Store, reference: str, folders: Path = CAMPAIGNS) -> Contents:
-    """One campaign, by its folder or its name: its faults are counted and first seen as it met them.
+    """One campaign, by its folder or its name: faults are counted, and first seen, within this campaign.
 
     Raises UsageError where there is neither folder nor row.
     """
@@ -107,7 +107,7 @@ def _scopes(store: Store, findings: Mapping[str, Finding]) -> dict[str, Scope]:
 
 
 def _points(campaign: CampaignRecord | None, folder: Path) -> list[Point]:
-    """A campaign's progress: all of it from its folder, else what its row holds."""
+    """A campaign's progress: all points from its folder, else those in its row."""
     stored: list[dict[str, Any]] = campaign.totals.get("progress", []) if campaign else []
     return read_points(folder) or [Point(**row) for row in stored]
 
@@ -123,7 +123,7 @@ def _of_faults(faults: Iterable[Fault], findings: Mapping[str, Finding]) -> Coun
 
 
 def moment(text: str) -> datetime.datetime | None:
-    """A time of the ledger, in UTC; None where it is none."""
+    """A time of the ledger, in UTC; None for a malformed text."""
     try:
         read = datetime.datetime.fromisoformat(text[:25])
     except ValueError:

@@ -21,7 +21,7 @@ _INLINE = 64  # tensors of at most this many elements are written as literals
 
 
 def inputs(sides: Sides) -> Iterator[list[str]]:
-    """The function that builds leaves and cotangents, preceded by what it needs."""
+    """The function that builds leaves and cotangents, preceded by its imports and helpers."""
     program = sides.program
     tensors = materialise([replace(leaf, conj=False) for leaf in program.leaves])
     offsets = {leaf.name: leaf.offset for leaf in program.leaves}
@@ -30,12 +30,12 @@ def inputs(sides: Sides) -> Iterator[list[str]]:
         if leaf.base is None:
             expression = _tensor(leaf, tensors[leaf.name], sides)
         else:
-            # left out it would be the base's
+            # by default it would be the base's
             offset = f", {leaf.offset}" if leaf.offset != offsets[leaf.base] else ""
             expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
         rows.append(f"{leaf.name} = {expression}{'.conj()' if leaf.conj else ''}")
     if ROUTES[program.route.name].script.tracked:
-        # after all views are taken, as the trial did
+        # after all views are taken, as in the trial
         rows = [
             row + (".requires_grad_()" if leaf.requires_grad else "")
             for row, leaf in zip(rows, program.leaves, strict=True)
@@ -69,7 +69,7 @@ def _strided(sides: Sides) -> list[str]:
 
 
 def _tensor(t: Leaf | Cotangent, tensor: torch.Tensor, sides: Sides) -> str:
-    """An expression for a tensor of these values in this layout."""
+    """An expression for a tensor with these values and this layout."""
     offset, size = t.offset, extent(t.shape, t.stride, t.offset)
     move = ".to(device)" if sides.moves else ""
     if sides.drawn and (text := _as_people_write(t)):
@@ -86,7 +86,8 @@ def _tensor(t: Leaf | Cotangent, tensor: torch.Tensor, sides: Sides) -> str:
 
 
 def _as_people_write(t: Leaf | Cotangent) -> str:
-    """Normal values by torch.randn, and ones, in a layout of views; "" for others. Normal ones are not the trial's."""
+    """Normal values by torch.randn (other numbers than the trial's), and ones, in a layout made by views; "" for other
+    values."""
     view = None if t.offset else written(t.shape, t.stride)
     make = {"normal": "randn", "ones": "ones"}.get(t.values.name)
     if view is None or make is None or not t.type.differentiable:
@@ -125,7 +126,7 @@ def _literal(tensor: torch.Tensor) -> str:
         return f"torch.full({shape}, {number}, dtype={dtype})"
     numbers = _numbers(tensor.flatten())
     if dtype in (torch.float32, torch.int64, torch.bool):
-        kind = ""  # what torch infers from such a list
+        kind = ""  # the dtype that torch infers from such a list
     return _listed(numbers, shape).replace("KIND", kind)
 
 
@@ -144,7 +145,7 @@ def _numbers(flat: torch.Tensor) -> list[str]:
 
 
 def _listed(numbers: list[str], shape: Shape) -> str:
-    """Numbers as nested lists where a row fits in a line, else as one list that is reshaped."""
+    """Numbers as nested lists if a row fits in a line, else as one list that is reshaped."""
     rows = _rows(numbers, shape)
     if len(rows) <= WIDTH - 30:
         return f"torch.tensor({rows}KIND)"

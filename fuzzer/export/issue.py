@@ -28,10 +28,10 @@ def issue(
     """The draft of an issue in the form of PyTorch's bug reports, as Markdown.
 
     finding   its natural program is the reproducer.
-    fault     what is known of it; its state and issue are told.
-    shown     what the reproducer was seen to do; without it nothing is claimed of it.
-    scripts   the reproducer, and further ones, by file name; without them it is written here.
-    versions  what torch.utils.collect_env says; without it, what the finding was found with.
+    fault     the finding's fault; the draft gives its state and issue.
+    shown     the result of running the reproducer; without it the draft claims no result.
+    scripts   the reproducer, and further scripts, by file name; without them the reproducer is written here.
+    versions  the output of torch.utils.collect_env; without it, the versions of the finding's run.
     scope     which programs beside the natural one fail.
     """
     grown = finding.grown
@@ -65,7 +65,7 @@ _MADE = (
     "Found by a fuzzer, backfuzz: it draws random programs, compares their compiled with their eager gradients, and "
     "shrinks what differs. The program, the numbers and the first form of this text are its output."
 )
-_LABEL = "topic: fuzzer"  # what PyTorch's template asks for
+_LABEL = "topic: fuzzer"  # required by PyTorch's template
 _GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"
 _TRACKER = "https://github.com/pytorch/pytorch/issues"
 
@@ -84,7 +84,7 @@ def issue_title(finding: Finding, shown: Demonstration | None = None) -> str:
 
 
 def search_terms(finding: Finding) -> list[str]:
-    """What to look for in the tracker: each operator with the kind of failure, and what was raised."""
+    """Search terms for the tracker: each operator with the kind of failure, and the exception."""
     exception = raised(finding)
     words = exception[2].strip() if exception else "wrong gradient" if _backward(finding) else "wrong result"
     kind, _, what = cause_of(finding).decided.partition(" ")
@@ -94,7 +94,7 @@ def search_terms(finding: Finding) -> list[str]:
 
 
 _MOST_TERMS = 3
-_SEARCHED = ("operator", "setting", "pass", "memory", "strides", "fusion", "loops")  # kinds of what decides a fault
+_SEARCHED = ("operator", "setting", "pass", "memory", "strides", "fusion", "loops")  # kinds of causes
 
 
 def _backward(finding: Finding) -> bool:
@@ -112,7 +112,7 @@ def _before_posting(finding: Finding, fault: Fault | None) -> str:
 
 
 def description(finding: Finding) -> str:
-    """What is wrong, in one plain sentence."""
+    """The error in one plain sentence."""
     grown = finding.grown
     ops = list(dict.fromkeys(f"`{torch_name(node.op)}`" for node in parse(grown.program).nodes))
     names = ", ".join(ops[:-1]) + (" and " if len(ops) > 1 else "") + ops[-1]
@@ -139,7 +139,8 @@ _METADATA = ("dtype", "shape")
 
 
 def _where(finding: Finding) -> str:
-    """Which backends show it, and which single settings make it vanish: the ablation that the template asks for."""
+    """The backends that reproduce the finding, and the single settings that remove it: the ablation that the template
+    requires."""
     if first_stage(finding) == KERNELS:
         return ""
     seen = {name: said for name, said in finding.stages.items() if ":" not in name and not said.startswith("not run")}
@@ -153,8 +154,8 @@ def _where(finding: Finding) -> str:
 
 
 def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None) -> str:
-    """Where it shows and where it is gone, where more than one release or device was tried; of a fault that several
-    programs show, where this one was seen to."""
+    """The releases and devices where the fault reproduces or is gone, if more than one was tried; for a fault with
+    several programs, those of this program."""
     if fault is None or len(fault.lives_on) + len(fault.gone_on) < 2:
         return ""
     tried = (("shows on", ", ".join(fault.lives_on)), ("not on", ", ".join(fault.gone_on)))
@@ -175,7 +176,8 @@ def _release_and_device(torch: str, device: str) -> str:
 
 
 def _scope(scope: Scope) -> str:
-    """The programs beside the natural one, folded: each that was tried, and the sizes with their ratios."""
+    """The neighbours of the natural program in a folded section: each that was tried, and the sizes with their
+    ratios."""
     where = f"torch {scope.torch}, {scope.device}"
     if scope.stage:
         where += (
@@ -192,7 +194,7 @@ def _scope(scope: Scope) -> str:
 
 
 def _known(fault: Fault | None) -> str:
-    """What people found out about it: its state, and what they searched for."""
+    """People's knowledge of the fault: its state, and their searches."""
     if fault is None:
         return ""
     told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
@@ -204,7 +206,7 @@ def _known(fault: Fault | None) -> str:
 
 
 def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:
-    """Expected and actual, what the usual comparisons say, and what the script prints."""
+    """Expected and actual, the usual comparisons, and the script's output."""
     if shown is None:
         return [one_line(plainly(grown.detail), 1000)]
     eager = grown.signature.verdict == "eager-suspect"
@@ -214,7 +216,7 @@ def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:
 
 
 def _exits(finding: Finding, shown: Demonstration | None) -> str:
-    """What the script is for, and what it was seen to do."""
+    """The purpose of the script, and the result of its run."""
     text = "The script exits 1 while the fault is there and 0 when it is gone."
     if shown is None:
         return f"{text} It was not run when this was written."
@@ -229,7 +231,7 @@ def _place(finding: Finding) -> str:
 
 
 def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
-    """What is known beside the reproducer, folded."""
+    """Evidence beside the reproducer, in folded sections."""
     parts = [
         f"The minimal program, where it shows: {one_line(finding.detail, 1000)}",
         _comparison_table(finding.comparisons),
@@ -251,7 +253,7 @@ def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
     ]
 
 
-# What a draft says first, where it is not the compiled side alone that is wrong.
+# The first words of a draft, where not the compiled side alone is wrong.
 _SIDE_TITLES = {
     EAGER: "Eager is wrong",
     BOTH: "Both sides are wrong",
@@ -260,7 +262,7 @@ _SIDE_TITLES = {
 
 
 def _side(finding: Finding) -> str:
-    """Who is wrong, and the derivative that says so: eager's formulas in float64 may share what is wrong."""
+    """The wrong side, and the derivative that proves it: eager's formulas in float64 may be wrong in the same way."""
     told = _SIDE_TITLES.get(finding.side)
     of = " (of the minimal program, below)" if finding.grown is not finding else ""
     return f"**{told}**{of}{finding.diagnosis['side'].removeprefix(finding.side)}." if told else ""
@@ -296,7 +298,8 @@ def _comparison_table(comparisons: tuple[Comparison, ...]) -> str:
 
 
 def _before(finding: Finding) -> str:
-    """The error of the program that this one was shrunk from: a small error here need not have been small there."""
+    """The error of the program before shrinking: a small error of the minimal program need not have been small
+    there."""
     if not finding.before or finding.original == finding.program:
         return ""
     size = len(parse(finding.original).nodes)
@@ -314,7 +317,7 @@ def _ablation(ablation: dict[str, str]) -> str:
 
 
 def _diagnosis(finding: Finding) -> str:
-    """What is at fault, a row each; what was not run or does not apply is left out."""
+    """The diagnosis, a row for each field; fields that did not run or do not apply are left out."""
     silent = ("not run", "none", "ran out", "failed")
     known = [(name, text) for name, text in finding.diagnosis.items() if not text.startswith(silent)]
     known = [

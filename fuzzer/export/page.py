@@ -1,4 +1,4 @@
-"""The page itself: what was gathered, and its plots, put into `page.html`. Needs Jinja2 (it comes with torch)."""
+"""The page itself: contents and plots, inserted into `page.html`. Needs Jinja2 (it comes with torch)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fuzzer.ledger.listing import devices, short_issue, short_title
 from fuzzer.ledger.releases import numbers, span
 from fuzzer.ledger.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
 
-MOST_SHOWN = 300  # open faults that are shown with program and evidence: some 1.5 MB; the others have a line each
+MOST_SHOWN = 300  # open faults shown with program and evidence, some 1.5 MB; the others have a line each
 _MOST_PAIRS = 60
-# The lines of a diagnosis that a reader needs first; the others are folded.
+# The lines of a diagnosis that readers need first; the others are folded.
 _FIRST = ("side", "culprit", "stage", "vanishes", "settings", "ratio", "elements", "suspect")
 _SILENT = ("not run", "none", "ran out", "failed")
 
 
 def page(contents: Contents, made: str) -> str:
-    """The HTML. made: when it was made and by what, for people."""
+    """The HTML. made: its time and source, for people."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -76,7 +76,7 @@ def _shown(fault: Fault, contents: Contents) -> dict[str, Any]:
 
 
 def _tables(scope: Scope) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-    """(head, rows) of what neighbours show and of the shape table, where there is one."""
+    """(head, rows) of the neighbours' table and, where there is one, of the shape table."""
     found = [(SCOPE_HEAD, scope_rows(scope)), (shape_head(scope), shape_rows(scope))]
     return [(head, rows) for head, rows in found if rows]
 
@@ -85,7 +85,7 @@ _LINES = ("worst element", "compiled", "eager", "float64", "legal rounding", "wr
 
 
 def _transposed(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """A line for each of _LINES, with a column for each tensor: that is as wide as a phone."""
+    """A line for each of _LINES, with a column for each tensor, so that the table fits on a phone."""
     return list(zip(_LINES, *map(_comparison, comparisons), strict=True)) if comparisons else []
 
 
@@ -102,7 +102,7 @@ def _counts(contents: Contents) -> list[tuple[str, int]]:
 
 
 def _matrix(faults: Sequence[Fault]) -> dict[str, Any]:
-    """Where each was tried: a column for each release and device, "shows", "gone" or "" for each fault."""
+    """Where each fault was tried: a column for each release and device, "shows", "gone" or "" for each fault."""
     tried = {place for fault in faults for place in (*fault.lives_on, *fault.gone_on)}
     columns = sorted(tried, key=lambda place: (place.split(" ")[1], numbers(place)))
     rows = [
@@ -130,7 +130,7 @@ def _campaign(campaign: Any) -> dict[str, Any]:
 
 
 def _pairs(contents: Contents) -> dict[str, Any]:
-    """How many pairs there are of each kind, and those of most faults with both counts."""
+    """The number of pairs of each kind, and the pairs with the most faults with both counts."""
     at_fault, exercised = contents.at_fault, contents.exercised
     ordered = sorted(at_fault, key=lambda pair: (-at_fault[pair], exercised.get(pair, 0), pair))
     return {

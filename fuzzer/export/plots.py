@@ -19,20 +19,20 @@ from fuzzer.language.ops import OPS
 from fuzzer.language.pairs import LEAF
 from fuzzer.ledger.progress import Point
 
-# Of the palettes of Paul Tol (https://sronpersonalpages.nl/~pault), which colour-blind readers tell apart.
+# From Paul Tol's palettes (https://sronpersonalpages.nl/~pault), which colour-blind readers can tell apart.
 COLORS = {"crashes": "#332288", "hangs": "#aa4499", "wrong": "#cc3311", "raises": "#ee7733",
           "nondeterministic": "#009988", "eager-suspect": "#0077bb", "nonfinite-differs": "#882255",
           "rounding-sensitive": "#33bbee", "signed-zero": "#117733",
           "costly": "#999933", "unsupported": "#999999"}  # fmt: skip
 _LINES = ("#0077bb", "#cc3311", "#009988", "#ee7733", "#332288", "#999933", "#aa4499", "#117733", "#33bbee", "#999999")
-_SIZE = 4.6, 2.7  # inches: as wide as a phone's screen at the size that text has on it
+_SIZE = 4.6, 2.7  # inches: the width of a phone's screen at a readable size of text
 _STYLE = {"svg.fonttype": "none", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
           "axes.grid": True, "grid.color": "#e3e3e3", "legend.frameon": False, "legend.fontsize": 8}  # fmt: skip
 
 
 def draw(name: str, size: tuple[float, float], *fills: Callable[[Axes], None], paper: bool = False) -> str:
-    """The SVG of one plot, or of several beside each other, the same whenever it is drawn; size: of all, in inches.
-    `name` tells its ids from those of others on the page.  paper: white behind it, for a page of any colour."""
+    """The SVG of one plot, or of several side by side, reproducible byte by byte; size: of all, in inches. `name` keeps
+    its ids different from others on the page.  paper: with a white background, for a page of any colour."""
     style: Any = {**_STYLE, "svg.hashsalt": name}
     with matplotlib.rc_context(style):
         figure = Figure(figsize=size, layout="constrained")
@@ -52,7 +52,7 @@ _NAMESPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org
 
 
 def _times(axes: Axes) -> None:
-    """Dates along x, no longer than they need to be."""
+    """Dates along x, as short as possible."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=3, maxticks=6)
@@ -64,7 +64,7 @@ def _times(axes: Axes) -> None:
 
 
 def discoveries(contents: Contents) -> str:
-    """How many faults were known by when, by class; "" where no time is known."""
+    """The number of known faults over time, by class; "" where no time is known."""
     seen = [(at, fault.verdict) for fault in contents.faults if (at := moment(fault.first_seen))]
     ends = [at for at, _ in seen]
     for campaign in contents.campaigns:
@@ -95,7 +95,7 @@ def discoveries(contents: Contents) -> str:
     return draw("discoveries", _SIZE, fill)
 
 
-_LEAST_TIME = datetime.timedelta(minutes=1)  # along x: one fault makes a plot too
+_LEAST_TIME = datetime.timedelta(minutes=1)  # along x, so that a single fault makes a plot
 
 
 def _name_counts(axes: Axes, name: str) -> None:
@@ -137,7 +137,7 @@ def _speed_of_campaigns(shown: Sequence[tuple[datetime.datetime, float, str]]) -
 def _speed_over_time(points: Sequence[Point]) -> str:
     started = [Point(0.0, 0, {}, {}), *points]
     if len(points) > 1 and 2 * (points[-1].seconds - points[-2].seconds) < points[-2].seconds - started[-3].seconds:
-        points = points[:-1]  # the campaign ended soon after: too short a time for a rate
+        points = points[:-1]  # the campaign ended soon after: too short for a rate
     rates = [(b.seconds / 60, (b.programs - a.programs) / (b.seconds - a.seconds))
              for a, b in zip(started, points, strict=False) if b.seconds > a.seconds]  # fmt: skip
     if not rates:
@@ -156,7 +156,8 @@ def _speed_over_time(points: Sequence[Point]) -> str:
 
 
 def features(contents: Contents) -> tuple[str, str]:
-    """The features seen by when, by family, of the last campaign that recorded them, and which that is; else ""."""
+    """The number of features seen over time, by family, in the last campaign that recorded them, and its name; ""
+    without any."""
     recorded = [(name, points) for name, points in contents.points.items() if any(p.features for p in points)]
     if not recorded:
         return "", ""
@@ -180,7 +181,8 @@ def features(contents: Contents) -> tuple[str, str]:
 
 
 def pairs(contents: Contents) -> str:
-    """By families: in how many programs one made what another reads, and in how many faults; "" without any."""
+    """By families: in how many programs one family made a value that another reads, and in how many faults; "" without
+    any."""
     exercised, at_fault = by_family(contents.exercised), by_family(contents.at_fault)
     if not exercised and not at_fault:
         return ""
@@ -210,7 +212,7 @@ def pairs(contents: Contents) -> str:
 
 
 def by_family(pairs: Any) -> Counter[Pair]:
-    """Counts of pairs of operations as those of their families; one that is no longer known is its own family."""
+    """Counts of pairs of operations, summed by their families; an unknown operation is its own family."""
     counted: Counter[Pair] = Counter()
     for (maker, reader), n in pairs.items():
         counted[_family(maker), _family(reader)] += n

@@ -1,7 +1,7 @@
 """A finding as a standalone script, a pure function of the Finding.
 
-The script imports torch and the standard library only. Its exit code is 1
-while the fault is there, 0 when it is gone and 2 where it could not run (no such device, setting or operation).
+The script imports torch and the standard library only. Its exit code is 1 while the fault exists, 0 when it is gone and
+2 where it could not run (no such device, setting or operation).
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class ExportError(UsageError):
 def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
     """A standalone Python script that shows the finding. Raises ExportError, UnknownOp or UnknownRecipe.
 
-    drawn   normal values are torch.randn's, and layouts are made by views: as people write it, of other numbers.
-    name    what it is called; the finding's id without it, which is another for its natural program.
+    drawn   whether normal values come from torch.randn and layouts from views: as people write them, with other numbers
+            than the trial's.
+    name    the finding's name in the script; by default its id, which differs for its natural program.
     """
     program = _plainly_named(parse(finding.program))
     sides = Sides(finding, program, drawn)
@@ -66,12 +67,12 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
 
 
 def _plainly_named(program: Program) -> Program:
-    """The program under names that cannot meet the script's own."""
+    """The program under names that do not clash with the script's own."""
     names = [leaf.name for leaf in program.leaves] + [name for node in program.nodes for name in node.outs]
     return program if all(re.fullmatch(r"[xv]\d+", name) for name in names) else canonical(program)
 
 
-# An exception that nobody catches would end Python with 1, which says that the fault is there.
+# An uncaught exception would end Python with 1, which means that the fault exists.
 _EXIT_2_ON_ERROR = "sys.excepthook = lambda *error: (sys.__excepthook__(*error), os._exit(2))"
 _PARTS = [
     "def parts(t):  # real and imaginary ones along a last dimension",
@@ -96,7 +97,7 @@ def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
     where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
     told = (
         title(finding) if drawn else f"{headline(finding)}. {plainly(finding.detail)}"
-    )  # which tells the trial's numbers
+    )  # this part holds the trial's numbers
     text = f"backfuzz {name}, {where}: {told}"
     return [
         f"# {one_line(text, WIDTH)}",
@@ -104,7 +105,7 @@ def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
     ]
 
 
-# What a headline says of a finding by its class; by its oracle where `CHECKS` has a title.
+# The headline of a finding by its class; its oracle's in `CHECKS` goes first.
 _TITLES = {
     "raises": "raises, eager does not",
     "crashes": "crash",
@@ -118,7 +119,7 @@ _TITLES = {
 
 
 def headline(finding: Finding) -> str:
-    """A finding in one line: which side, what it does, in which direction."""
+    """A finding in one line: the side, its error, the direction."""
     signature = finding.signature
     backend = "eager" if finding.side == EAGER_DIES else finding.place.get("backend", "inductor")
     wrong = f"wrong {'gradient' if signature.direction == 'backward' else 'result'}"
@@ -140,7 +141,7 @@ def _title(signature: Signature, wrong: str) -> str:
 
 
 def plainly(detail: str) -> str:
-    """What an oracle said, in the words of a reader who does not know of floors and references."""
+    """An oracle's detail in words that need no knowledge of floors and references."""
     return re.sub(r", floor [^;]*", "", detail).replace("the reference's", "eager's")
 
 

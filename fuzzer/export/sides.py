@@ -1,4 +1,4 @@
-"""Sides: where the two sides of a finding ran, and how a script says so."""
+"""The two sides of a finding, and the script's expressions for them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from fuzzer.language.routes import ROUTES
 
 
 class Sides:
-    """A finding's two sides; what the script calls each, and what in its program the script must know of.
+    """A finding's two sides; the script's expression for each, and the facts about the program that the script needs.
 
-    drawn   whether normal values are drawn by torch.randn and layouts are views, as people write them.
-    moves   the type of device that tensors are moved to, if any;  needs  lines before anything runs.
+    drawn   whether normal values come from torch.randn and layouts from views, as people write them.
+    moves   the type of device to which tensors are moved, if any;  needs  lines before anything runs.
     """
 
     def __init__(self, finding: Finding, program: Program, drawn: bool = False):
         self.finding, self.program, self.drawn = finding, program, drawn
         here = finding.place.get("device", "cpu")
         backend, self.device = _side(finding.place.get("backend", "inductor"), here)
-        self.backend = backend.partition(":")[0]  # a script has no stages: what compiles is run as a whole
+        self.backend = backend.partition(":")[0]  # a script has no stages: it runs the whole compiler
         self.against, self.base = _side(finding.place.get("against", "eager"), here)
         self.moves = accelerator((self.device, self.base))
         # as in the trial: TF32 keeps 10 bits of the factors
@@ -51,7 +51,7 @@ class Sides:
         return f'inputs("{device}")' if self.moves else "inputs()"
 
     def given(self, backend: str) -> str:
-        """What `gradients` is given first: the function as this backend runs it, or what compiles it."""
+        """The first argument of `gradients`: the function as this backend runs it, or the backend's compiler."""
         route = self.program.route
         given = ROUTES[route.name].script.given
         if backend in UNCOMPILED:

@@ -1,4 +1,4 @@
-"""The script of a gradient in eager that is no derivative: beside it, a difference quotient of the forward."""
+"""The script for an eager gradient that is no derivative: it compares with a difference quotient of the forward."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from fuzzer.language.program import Output, Program
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import input_names
 
-_STEP = 2.0**-12  # the quotient is then good to some 1e-7 of a smooth derivative
+_STEP = 2.0**-12  # makes the quotient right to about 1e-7 of a smooth derivative
 
 
 def compare_with_quotient(sides: Sides, widened: str) -> list[str]:
-    """The lines: along a random direction of a leaf eager's gradient is what float64 gives by a central difference.
+    """The lines: eager's gradient along a random direction of a leaf must equal float64's central difference.
 
-    The direction is normal, not of signs: a wrong multiple of a gradient whose signed sum is 0 would go unseen.
+    The direction is normal, not of signs: with signs a wrong multiple of a gradient whose signed sum is 0 would go
+    unseen.
 
     widened   the expression of the inputs in float64, in which each is called t.
     """
@@ -46,5 +47,5 @@ def _seeded(program: Program) -> list[Output]:
 
 
 def _first(program: Program) -> int:
-    """The place of the first leaf that requires grad."""
+    """The position of the first leaf that requires grad."""
     return next(i for i, leaf in enumerate(program.leaves) if leaf.requires_grad)

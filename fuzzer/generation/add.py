@@ -1,4 +1,4 @@
-"""A node or a write, drawn and added to a draft where eager takes it."""
+"""A node or a write, generated and added to a draft if eager accepts it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from fuzzer.generation.nodes import draw_node, has_useful_values, run_node, with
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops.spec import OpSpec
 
-# Results that are not finite, huge or all zero, and gradients that would show nothing, are kept in this share: a
-# constant is what passes fold, and NaN and infinities have rules of their own.
+# The share that is kept of results that are not finite, huge or all zero, and of gradients in which no error could be
+# seen: passes fold constants, and NaN and infinities have rules of their own.
 KEPT = 0.1
-OVERWRITTEN = "modified by an inplace operation"  # what autograd says of a saved tensor
+OVERWRITTEN = "modified by an inplace operation"  # part of autograd's message about a saved tensor
 
 
 def add_node(draft: Draft, spec: OpSpec) -> bool:
-    """Draw and run a node of this op; whether it stayed. Raises Rejected where torch refuses it.
+    """Draw and run a node of this op; returns whether the draft kept it. Raises Rejected where torch refuses it.
 
-    An op that takes complex numbers may not take all that its entry says of real ones: then it does not stay.
+    The complex form of an op may not take everything that the op's entry allows for real numbers: then the node is
+    dropped.
     """
     mark = draft.mark()
     try:
@@ -38,19 +39,20 @@ def add_node(draft: Draft, spec: OpSpec) -> bool:
 
 
 def has_eager_gradient(draft: Draft, spec: OpSpec) -> bool:
-    """Whether eager has the gradient of what an op that takes complex numbers has made; of others it is taken to."""
+    """Whether eager has the gradient of an op's complex results; for real ones it is assumed."""
     return not spec.takes_complex or _requires_grad_in_eager(draft) is not None
 
 
 def prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
-    """Often draw a result for an in-place op to write to, and then a view of it, through which it writes."""
+    """Often draw a result for an in-place op to write to, and then a view of that result, through which the op
+    writes."""
     rng = draft.rng
     results = [name for node in draft.nodes for name in node.outs if name not in draft.dead and draft.may_write(name)]
     ordinary = [family for family, specs in groups.items() if not any(spec.effects for spec in specs)]
     if not results and ordinary and rng.random() < 0.75:
         add_node(draft, rng.choice(groups[rng.choice(ordinary)]))
         results = [name for node in draft.nodes[-1:] for name in node.outs if draft.may_write(name)]
-    views = [spec for spec in groups.get("view", ()) if spec.results == 1]  # torch forbids it for views of several
+    views = [spec for spec in groups.get("view", ()) if spec.results == 1]  # torch forbids it for several views
     if results and views and len(draft.nodes) < draft.limits.max_nodes and rng.random() < 0.5:
         draft.anchor = rng.choice(results)
         if add_node(draft, rng.choice(views)):
@@ -58,7 +60,8 @@ def prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
 
 
 def add_write(draft: Draft, spec: OpSpec) -> None:
-    """Draw a node of this in-place op, which stays where eager can still compute all gradients, or may refuse to."""
+    """Draw a node of this in-place op, kept where eager can still compute all gradients, or is allowed to refuse
+    them."""
     mark = draft.mark()
     try:
         stays = len(draft.nodes) < draft.limits.max_nodes and add_node(draft, spec)
@@ -77,7 +80,8 @@ def add_write(draft: Draft, spec: OpSpec) -> None:
 def _requires_grad_in_eager(draft: Draft) -> set[str] | None:
     """The names that require grad in eager; None where an in-place node makes it raise.
 
-    In the forward: a view of several, a partial overlap. In the backward: what it needs has been overwritten.
+    The forward raises on writes to one of several views or to a partial overlap, the backward on an overwritten saved
+    value.
     """
     draft.announced([name for name in draft.types if name.startswith("v") and name not in draft.dead], backward=True)
     leaves = materialise(draft.leaves)
@@ -90,7 +94,7 @@ def _requires_grad_in_eager(draft: Draft) -> set[str] | None:
         if results and wanted:
             ones = [torch.ones_like(t) for t in results.values()]
             torch.autograd.grad(list(results.values()), wanted, ones, allow_unused=True)
-    except Exception as error:  # torch's refusal, of whatever type, is the answer
+    except Exception as error:  # torch's refusal may have any type
         if not (draft.overwrites and OVERWRITTEN in str(error)):
             return None
     return {name for name, t in env.items() if isinstance(t, torch.Tensor) and t.requires_grad}

@@ -1,4 +1,4 @@
-"""A program while it is being drawn: what is bound, the values that it has in eager, and what may be done with them."""
+"""A program while it is being generated: its names, their values in eager, and which uses of them are allowed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from fuzzer.language.program import Cotangent, Leaf, Node, Output, Program, Rout
 
 # "as_strided() is non-compositional ... banned in compile"; unfold is taken to overlap even where it does not
 _UNWRITABLE_VIEWS = ("as_strided", "unfold")
-# Their schemas call the results new memory, which they are not: compiled code sees no write to one through the other.
+# Their schemas call the results new memory, which is wrong: compiled code sees no write to one through the other.
 _DENIED_VIEWS = ("unsafe_split", "unsafe_chunk")
 
 
-# Called with what is about to run in eager, which may take the process with it.
+# Called with a part of the program before it runs in eager, which may kill the process.
 Announce = Callable[[Program], None]
 
 
@@ -30,20 +30,21 @@ class Rejected(ValueError):
 
 @dataclass
 class Draft:
-    """A program being written: what is bound, its real value, and what depends on a leaf that requires grad.
+    """A program being generated: its names, their real values, and which of them depend on a leaf that requires grad.
 
     uses    how often each value is read, counted anew from the last write to its memory.
     dead    names that an in-place node wrote to.
     anchor  the value that the next node's first operand shall be, where it fits.
     target  the value that the node being drawn writes to.
-    overwrites  whether a write may overwrite what eager's backward needs, which then raises;  beside: whether a node
+    overwrites  whether a write may overwrite values that eager's backward needs, which then raises;  beside: whether a
+                node
                 may read the memory that it writes, beside the elements that it writes.
-    may_write_leaves  whether a route was asked for in which in-place ops may write leaves.
+    may_write_leaves  whether a route was requested in which in-place ops may write leaves.
     given   values that the node being drawn shall read, where they fit.
     long    whether a long leaf is still to be drawn;  linear: whether the node being drawn may read one.
     fills   the ops that make tensors of one number everywhere, in place of new leaves.
-    wish    what is asked of the node being drawn;  linked: the values, one of which it is asked to read.
-    announce  called with what is about to run in eager.
+    wish    the request for the node being drawn;  linked: the values, one of which the wish wants it to read.
+    announce  called with a part of the program before it runs in eager.
     """
 
     rng: random.Random
@@ -70,7 +71,7 @@ class Draft:
     announce: Announce | None = None
 
     def announced(self, names: Sequence[str], backward: bool = False) -> None:
-        """Announce what has been drawn, with these values as its results; backward: they are differentiated, too."""
+        """Announce the program so far, with these values as its results; backward: they are differentiated, too."""
         if self.announce is None:
             return
         types = {name: self.types[name] for name in names if backward and name in self.tracked}
@@ -82,7 +83,7 @@ class Draft:
         return len(self.leaves), len(self.nodes), frozenset(self.tracked)
 
     def undo(self, mark: tuple[int, int, frozenset[str]]) -> None:
-        """Forget what was drawn after `mark`; what was written in place since gets its values back."""
+        """Forget everything drawn after `mark`; values that were written in place since then are restored."""
         undone = self.nodes[mark[1] :]
         gone = [leaf.name for leaf in self.leaves[mark[0] :]] + [name for node in undone for name in node.outs]
         del self.leaves[mark[0] :], self.nodes[mark[1] :]
@@ -100,7 +101,7 @@ class Draft:
             self.count(node)
 
     def count(self, node: Node) -> None:
-        """Note what a node reads, and what it makes dead or unread by writing."""
+        """Note the values that a node reads, and those that its write makes dead or unread."""
         for name in node.uses:
             self.uses[name] = self.uses.get(name, 0) + 1
         target = writes(node)
@@ -110,7 +111,7 @@ class Draft:
                 self.uses[name] = 0
 
     def readable(self) -> Iterator[tuple[str, TensorType]]:
-        """The values that an operand may be: what a node writes to it does not read through another operand."""
+        """The values that may be operands: a node that writes a value does not read it through another operand."""
         locked = self.memory(self.target) if self.target else None
         for name, t in self.types.items():
             apart = self.memory(name) != locked or (self.beside and not self.overlap(name, self.target))
@@ -118,7 +119,8 @@ class Draft:
                 yield name, t
 
     def overlap(self, name: str, other: str) -> bool:
-        """Whether two values have an element in one place; taken to where they see their memory as other dtypes."""
+        """Whether two values have an element in the same place; assumed where they read their memory as different
+        dtypes."""
         a, b = self.env[name], self.env[other]
         if self.memory(name) != self.memory(other) or a.element_size() != b.element_size():
             return self.memory(name) == self.memory(other)
@@ -135,7 +137,7 @@ class Draft:
         return self.env[name].untyped_storage()._cdata
 
     def views(self, name: str) -> Iterator[Node]:
-        """The nodes that made this value a view, the last one first."""
+        """The view nodes between this value and its base, the last one first."""
         made = {out: node for node in self.nodes for out in node.outs}
         while name in made and made[name].uses and self.memory(made[name].uses[0]) == self.memory(name):
             yield made[name]
@@ -147,9 +149,9 @@ class Draft:
     def may_write(self, name: str) -> bool:
         """Whether autograd and the compilers let an in-place op write here.
 
-        Not where a leaf requires grad; nor where two leaves share memory, which AOTAutograd refuses ("does not yet
-        handle non-differentiable view input mutations"); nor through views that functionalization refuses; nor into
-        memory of which a view is denied.
+        Not allowed: a leaf that requires grad; two leaves that share memory, which AOTAutograd refuses ("does not yet
+        handle non-differentiable view input mutations"); views that functionalization refuses; memory that has a view
+        which its operator's schema denies.
         """
         if any(node.op in _UNWRITABLE_VIEWS for node in self.views(name)):
             return False

@@ -1,4 +1,4 @@
-"""A program in eager, before anything is compiled: its values, and can a wrong gradient show?"""
+"""A program in eager, before anything is compiled: its values, and whether an error in a gradient could be seen."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def eager_values(program: Program) -> dict[str, torch.Tensor] | None:
     with torch.no_grad(), torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
         try:
             run_each(program, env, lambda node: apply(node, env))
-        except Exception:  # torch's refusal, of whatever type, is the answer
+        except Exception:  # torch's refusal may have any type
             return None
     return env
 
@@ -36,11 +36,11 @@ def eager_values(program: Program) -> dict[str, torch.Tensor] | None:
 def dry_gradients(
     program: Program, change: Callable[[torch.Tensor], torch.Tensor] = torch.Tensor.detach
 ) -> dict[str, torch.Tensor | None] | None:
-    """Eager's gradients, of leaves and cotangents with `change` applied to those that float or are complex; None where
-    eager raises."""
+    """Eager's gradients, with `change` applied to floating and complex leaves and cotangents; None where eager
+    raises."""
     try:
         return eager_gradients(program, change)
-    except Exception:  # torch's refusal, of whatever type, is the answer
+    except Exception:  # torch's refusal may have any type
         return None
 
 
@@ -59,15 +59,15 @@ def eager_gradients(
 
 
 def has_detectable_gradient(program: Program) -> bool:
-    """Whether a wrong gradient could show: the dry run of the backward.
+    """Whether an error in a gradient could be seen, by a dry run of the backward.
 
-    Some element of some gradient must exceed CLEAR times the root mean square difference between the gradient as
-    eager computes it and the same in float64, from the same numbers, where both are finite. Where
-    the program has no float64 form, nonzero is enough.
+    Some element of some gradient must exceed CLEAR times the root mean square difference between eager's gradient and
+    its float64 computation from the same numbers, where both are finite. If the program has no float64 form, one
+    nonzero element is enough.
     """
     own = dry_gradients(program)
     if own is None:
-        return True  # refused: the reference side will say so
+        return True  # refused: the reference side will report it
     drawing = any(OPS[node.op].random for node in program.nodes)  # float64 would draw other numbers
     wide = None if drawing else dry_gradients(program, _to_double)
     for name, gradient in own.items():

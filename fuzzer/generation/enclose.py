@@ -1,4 +1,4 @@
-"""Regions around runs of a program's statements, where eager accepts them and they make a difference."""
+"""Regions around runs of a program's statements, where eager accepts them and they have an effect."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from fuzzer.language.routes import ROUTES
 
 _MOST_ELEMENTS = 1 << 14  # of a result: a Jacobian has as many as both sides multiplied
 _MOST_RUNS = 16  # of a body, for each element or row of its operand
-_TRIES = 3  # of a body, which few runs of statements can be
-# A run of a body's statements -> the region that they stand in, None where they cannot.
+_TRIES = 3  # of a body, since few runs of statements can be one
+# A run of a body's statements -> the region around it, None where it cannot stand in one.
 Enclose = Callable[[tuple[Statement, ...]], Region | None]
 
 
 def draw_regions(program: Program, rng: random.Random, portable: bool = False) -> Program:
-    """Some programs with runs of their statements in regions, which may nest; as it was where none can stand."""
+    """Some programs with runs of their statements in regions, which may nest; unchanged where no region fits."""
     route = ROUTES[program.route.name]
     for kind in route.regions:
-        if kind == BETWEEN:  # with histories of memory
+        if kind == BETWEEN:  # these come with histories of memory
             continue
         if (portable and not REGIONS[kind].portable) or (route.joint and REGIONS[kind].own_backward):
             continue
@@ -47,7 +47,7 @@ def draw_regions(program: Program, rng: random.Random, portable: bool = False) -
 
 
 def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
-    """The program with a region of this kind, or as it was where none of those tried can stand."""
+    """The program with a region of this kind; unchanged where none of the runs tried fits."""
     spec = REGIONS[kind]
     attrs = _draw_attributes(rng, spec)
     types = _eager_types(program)
@@ -84,8 +84,9 @@ def _whole(enclose: Enclose, body: tuple[Statement, ...]) -> tuple[Statement, ..
 def _draw_operands(
     rng: random.Random, kind: str, body: tuple[Statement, ...], types: Mapping[str, TensorType]
 ) -> tuple[str, ...] | None:
-    """Of what a body reads and has a type here, as many as it takes; the first of the type that the last result has
-    without the region, where that is carried on. None where there are too few."""
+    """As many operands as the region takes, from the values that its body reads and that have a type here. If the
+    region carries a value on, the first operand has the type of the body's last result. None where there are too
+    few."""
     spec, (least, most) = REGIONS[kind], REGIONS[kind].operands
     reads = [name for name in outer_reads(body) if name in types and _is_operand(kind, types[name])]
     if len(reads) < least:
@@ -102,14 +103,15 @@ def _draw_operands(
 
 
 def _is_operand(kind: str, t: TensorType) -> bool:
-    """Whether such a value may be an operand of a body: one that is run once an element or a row takes few."""
+    """Whether such a value may be an operand of a body: a body that runs once for each element or row takes few of
+    them."""
     if kind in ("jacrev", "jacfwd"):
         return t.numel <= _MOST_RUNS
     return kind not in ("map", "scan") or not t.rank or t.shape[0] <= _MOST_RUNS
 
 
 def _draw_attributes(rng: random.Random, spec: RegionSpec) -> Attributes:
-    """Each attribute drawn; left out where it is at its default."""
+    """A value for each attribute; those at their default are left out."""
     drawn = [(name, rng.choice(values), values[0]) for name, values in spec.attributes.items()]
     return tuple((name, value) for name, value, default in drawn if name in spec.required or value != default)
 
@@ -119,14 +121,14 @@ def _is_impure(node: Node) -> bool:
 
 
 def _is_unchecked(node: Node) -> bool:
-    """Whether it reads beyond its operands where they do not fit, as those that a body is given may not: undefined in
-    eager, which dies of it."""
+    """Whether a node reads beyond its operands where they do not fit, which may happen to a body's operands: undefined
+    behaviour in eager, which dies of it."""
     return bool(dict(node.attrs).get("unsafe"))
 
 
 def _can_nest(body: tuple[Statement, ...]) -> bool:
-    """Whether every region holds only what may stand in it, and a transformed body one region at most: each transform
-    multiplies the time that the body takes."""
+    """Whether every region holds only statements allowed in it, and a transformed body at most one region: each
+    transform multiplies the time that the body takes."""
     for region in statements(body):
         if isinstance(region, Region):
             held, inner = REGIONS[region.kind].holds, [s.kind for s in statements(region.body) if isinstance(s, Region)]
@@ -136,9 +138,8 @@ def _can_nest(body: tuple[Statement, ...]) -> bool:
 
 
 def changes_no_type(program: Program, region: Region) -> bool:
-    """Whether this region around the whole body changes no type though that is its purpose; then it changes none
-    around a part either, since every statement was tried in it on operands of the types that it has outside.
-    """
+    """Whether this region around the whole body changes no type although that is its purpose. Then it changes none
+    around a part either, since every statement was tried in it on operands of the types that it has outside."""
     plain = all(isinstance(s, Node) for s in program.body)
     if not plain or not REGIONS[region.kind].retypes:
         return False
@@ -149,8 +150,8 @@ def changes_no_type(program: Program, region: Region) -> bool:
 def wrap(
     rng: random.Random, body: tuple[Statement, ...], enclose: Enclose, to_end: bool = False
 ) -> tuple[Statement, ...] | None:
-    """A run of the body's statements in a region; half of the time inside a region that is there already. to_end: half
-    of the other runs reach to the end of the body. None where the run drawn cannot stand in one."""
+    """A run of the body's statements in a region; half of the time inside an existing region. to_end: half of the other
+    runs reach to the end of the body. None where the drawn run cannot stand in a region."""
     inner = [(i, s) for i, s in enumerate(body) if isinstance(s, Region)]
     if inner and rng.random() < 0.5:
         i, outer = rng.choice(inner)
@@ -166,7 +167,7 @@ def _eager_types(program: Program) -> dict[str, TensorType] | None:
     """The type of every result where the program runs in eager; None where it raises."""
     try:
         values = eager_values(program)
-    except UnknownRegion:  # one that gives one result alone
+    except UnknownRegion:  # a region that returns one result alone
         return None
     return values and {name: type_of(values[name]) for node in program.nodes for name in node.outs}
 
@@ -174,8 +175,8 @@ def _eager_types(program: Program) -> dict[str, TensorType] | None:
 def _with_matching_cotangents(enclosed: Program, spec: RegionSpec, before: dict[str, TensorType]) -> Program | None:
     """The enclosed program with each cotangent of its output's dtype and shape.
 
-    None where the region breaks a type, changes none though that is its purpose, or would read anew what was
-    overwritten meanwhile (eager's checkpoint keeps its operands as they are, not as they were).
+    None where the region makes a type illegal, changes none though that is its purpose, or would read a value again
+    that was overwritten meanwhile (eager's checkpoint keeps its operands by reference, not by value).
     """
     if spec.recomputes and any(map(_is_impure, enclosed.nodes)):
         return None
@@ -193,7 +194,7 @@ def _with_matching_cotangents(enclosed: Program, spec: RegionSpec, before: dict[
 
 
 def _is_differentiable(program: Program, types: dict[str, TensorType]) -> bool:
-    """Whether all that the program's regions with a backward of their own read and give is differentiable."""
+    """Whether all operands and results of the program's regions with a backward of their own are differentiable."""
     known = {leaf.name: leaf.type for leaf in program.leaves} | types
     regions = (s for s in statements(program.body) if isinstance(s, Region) and REGIONS[s.kind].own_backward)
     return all(
@@ -204,7 +205,7 @@ def _is_differentiable(program: Program, types: dict[str, TensorType]) -> bool:
 
 
 def _fitted(output: Output, types: dict[str, TensorType]) -> Output:
-    """The output with a cotangent of its type; with the layout that it had where the shape is the same."""
+    """The output with a cotangent of its type, which keeps its layout where the shape is the same."""
     c = output.cotangent
     if c is None or output.value not in types:
         return output

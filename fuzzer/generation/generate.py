@@ -1,8 +1,8 @@
 """(rng, ops, limits) -> Program.
 
-Nodes are drawn one at a time: a family, then an op of it, each as likely; then the op's parameters in table order.
-Every node is run at once, in eager, on the values drawn so far (the dry run), so a program that torch refuses is
-refused here (`Rejected`), and results that would teach nothing (nonfinite, huge, all zero) are mostly drawn again.
+Nodes are drawn one at a time: a family, then an op of the family, each equally likely; then the op's parameters in
+table order. Every node runs at once, in eager, on the values drawn so far (the dry run). So a program that torch
+refuses is refused here (`Rejected`), and useless results (nonfinite, huge, all zero) are mostly drawn again.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from fuzzer.language.program import (
 )
 from fuzzer.language.routes import ROUTES, acts, draw_route
 
-# Half precision has fewer elements to hide a fault in, float64 the least rounding: all four are worth their compile.
+# Half precision has fewer elements in which a fault can hide, float64 the least rounding: all four are worth a compile.
 # Complex ones are drawn only where the limits hold them.
 DTYPE_WEIGHTS = {"f32": 0.45, "f64": 0.2, "bf16": 0.2, "f16": 0.15, "c64": 1.4, "c128": 0.6}
-# A program whose gradients are zero or noise would spend a compile on nothing: it is drawn again, this often.
+# A program whose gradients are zero or noise would waste a compile: it is drawn again, at most so often.
 _MAX_REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
@@ -71,7 +71,7 @@ def generate(
     wishes: Sequence[Wish] = (),
     announce: Announce | None = None,
 ) -> Program:
-    """A program that ran in eager on the CPU. Raises Rejected where torch refused the draw.
+    """A program that ran in eager on the CPU. Raises Rejected where torch refused a drawn node.
 
     `fixed` settings stand in every program, over what is drawn. A portable one means the same on every device: no
     random numbers, no autocast, which has a list of operators for each, no op whose entry says that it does not. Its
@@ -103,7 +103,7 @@ def generate(
 
 
 def drawable(ops: dict[str, OpSpec], routes: Sequence[str], portable: bool) -> dict[str, OpSpec]:
-    """Of these ops those that may be drawn for these routes."""
+    """Those of these ops that may be drawn for these routes."""
     drawing = not portable and any(ROUTES[name].draws for name in routes)
     return {n: s for n, s in ops.items() if (drawing or not s.random) and (s.portable or not portable)}
 
@@ -125,7 +125,7 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
     for _ in range(wanted * 4 + 8):
         if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
             break
-        if len(draft.nodes) >= limits.max_nodes:  # full, and nothing in it carries a gradient
+        if len(draft.nodes) >= limits.max_nodes:  # full, and no node carries a gradient
             draft.undo((0, 0, frozenset()))
         if rng.random() < _REJOINED and _rejoin(draft, groups):
             continue
@@ -133,7 +133,8 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
 
 
 def _rejoin(draft: Draft, groups: dict[str, list[OpSpec]]) -> bool:
-    """Draw a node in which two values meet that were made of one, which may not stay; False where nothing was tried."""
+    """Draw a node in which two values with a common origin meet; the draft may drop it. False where there are no such
+    values."""
     pair = meeting(draft) if len(draft.nodes) < draft.limits.max_nodes else None
     alike = pair is not None and () != draft.types[pair[0]].shape == draft.types[pair[1]].shape
     joiner = joining(draft.rng, groups, alike) if pair else None
@@ -146,7 +147,7 @@ def _rejoin(draft: Draft, groups: dict[str, list[OpSpec]]) -> bool:
 
 
 def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish: Wish | None = None) -> None:
-    """Draw a node of this op, which may not stay. Raises Rejected where torch refuses it."""
+    """Draw a node of this op; the draft may drop it. Raises Rejected where torch refuses it."""
     if not spec.effects:
         draft.wish = wish
         add_node(draft, spec)
@@ -158,7 +159,7 @@ def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish:
 
 
 def _draw_wishes(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
-    """Draw a node for each wish, and for positions, which have no gradient, one that reads them."""
+    """Draw a node for each wish, and for integer positions, which have no gradient, a node that reads them."""
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     for wish in (wish for wish in wishes if wish.op in known):
         before = draft.nodes[-1:]
@@ -172,14 +173,14 @@ def _draw_wishes(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence
 
 
 def _takes_positions(spec: OpSpec) -> list[int]:
-    """The places of an op's operands, not its first, that may be computed integers."""
+    """The places of those of an op's operands, except the first, that may be computed integers."""
     return [i for i, o in enumerate(spec.operands) if i and o.recipe is None and "i64" in o.dtypes]
 
 
 def _draw_wish(
     draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish: Wish, linked: Sequence[str]
 ) -> Node | None:
-    """The node that was drawn for a wish, or for what was left of it; None where none stayed."""
+    """The node drawn for a wish, if need be a relaxed one; None where the draft kept none."""
     for draws in range(WISH_STEPS * _WISHED):
         count, mark = len(draft.nodes), draft.mark()
         draft.linked = tuple(name for name in linked if name not in draft.dead)
@@ -195,10 +196,10 @@ def _draw_wish(
 
 
 def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
-    """End some of the loose results with an op whose backward hands on a cotangent of a particular layout.
+    """End some of the loose results with an op whose backward passes on a cotangent of a particular layout.
 
-    On the autograd route declared layouts do not reach the backward graph (AOTAutograd makes tangents match what it
-    traced): there, stride 0 comes from a sum or mean at the end, a permuted cotangent from a permutation.
+    On the autograd route declared layouts do not reach the backward graph (AOTAutograd makes tangents match the layout
+    it traced): there, stride 0 comes from a sum or mean at the end, a permuted cotangent from a permutation.
     """
     closing = {name: weight for name, weight in CLOSING.items() if name in ops}
     for name in _loose_results(draft) if closing else ():
@@ -216,7 +217,7 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
 
 
 def _loose_results(draft: Draft) -> list[str]:
-    """Results that no node uses, or none since they were written to through another name."""
+    """Results that no node reads, or none since the result was written to through another name."""
     names = [name for node in draft.nodes for name in node.outs]
     return [name for name in names if name not in draft.dead and not draft.uses.get(name)]
 
@@ -251,7 +252,7 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     drawn = dict(compiler_settings.draw_settings(rng, acting)) | dict(fixed)
     leaves = _draw_parameters(rng, draft.leaves) if ROUTES[route.name].module else draft.leaves
     if any(leaf.parameter for leaf in leaves) and rng.random() < 0.5:
-        drawn.setdefault("inductor.freezing", True)  # acts on parameters alone
+        drawn.setdefault("inductor.freezing", True)  # acts on parameters only
     program = Program(
         tuple(leaves),
         tuple(draft.nodes),
@@ -260,8 +261,8 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
     )
     program = without_dead_nodes(program)
     if any(OPS[node.op].random for node in program.nodes):
-        # functorch's settings decide what is recomputed, and so what is drawn again; not so a budget, which is to keep
-        # what was drawn and does not (pytorch #190758)
+        # functorch's settings decide which values are recomputed, and so which random numbers are drawn again. A memory
+        # budget does not, though it should keep drawn values (pytorch #190758)
         kept = ("functorch.activation_memory_budget",)
         harmless = {name: value for name, value in drawn.items() if name in kept or not name.startswith("functorch")}
         drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])
@@ -269,14 +270,14 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
 
 
 def _draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:
-    """In one of five programs each floating leaf is, as likely as not, a parameter."""
+    """In one of five programs each floating leaf is a parameter with probability one half."""
     if rng.random() < 0.8:
         return list(leaves)
     return [replace(leaf, parameter=leaf.type.differentiable and rng.random() < 0.5) for leaf in leaves]
 
 
 def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
-    """A cotangent of an output of this type: dense where the route does not show layouts to the backward."""
+    """A cotangent for an output of this type, dense where the route does not pass layouts on to the backward."""
     rng = draft.rng
     stride, offset = contiguous(t.shape), 0
     if ROUTES[route].shows_layouts and t.shape:
@@ -288,7 +289,7 @@ def draw_cotangent(draft: Draft, t: TensorType, route: str) -> Cotangent:
 
 
 def without_dead_nodes(program: Program) -> Program:
-    """Without the nodes that no output needs. One unused leaf stays: it is part of what is tried."""
+    """The program without nodes that no output needs. One unused leaf stays, since compilers must handle it too."""
     kept, live = needed_by_outputs(program)
     used = live | {leaf.base for leaf in program.leaves if leaf.base is not None}
     extra = [leaf.name for leaf in program.leaves if leaf.name not in used][:1]

@@ -1,9 +1,9 @@
 """Histories of memory: a value, views of it that overlap or do not, and reads and writes through them in any order.
 
-A view shows what was written through another, and what was read before does not; views of views are returned; values
-that share memory are saved for the backward. Functionalization, recomputation and buffers that are used again keep that
-apart. A history may go on once the function has returned: what is written before the backward must not reach what was
-saved for it, or autograd has to say so.
+A view shows writes through another view; a value read before does not change. Views of views are returned; values that
+share memory are saved for the backward. Functionalization, recomputation and reuse of buffers must keep these apart. A
+history may go on after the function has returned: a write before the backward must not reach saved values, or autograd
+must raise.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from fuzzer.language.program import BETWEEN, Attributes, Node, Program, Region, 
 from fuzzer.language.regions import REGIONS, ambient_region
 from fuzzer.language.routes import ROUTES
 
-_LEAST = 4  # elements of the value that has a history: of fewer there are hardly two views
+_LEAST = 4  # elements of the value: fewer allow hardly two views
 _SHORTEST = 4  # nodes of a history
 _VIEWS = 3  # of the value, at most
-_TRIES = 4  # of what torch may refuse
+_TRIES = 4  # where torch may refuse
 _INTO_A_LEAF = 0.25  # the share of histories of a leaf's memory, where leaves may be written
-_OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because what it saved was overwritten
-_MEETING = 0.4  # the share of reads, where there are two names that fit, that read two
-_LATE = 2  # nodes that this may take
+_OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because a saved value was overwritten
+_MEETING = 0.4  # the share of reads that read two names, where two fit
+_LATE = 2  # most nodes of a write before the backward
 _VIEWED = 0.5  # the share of these writes that go through a view
 VIEW, READ, WRITE = "view", "read", "write"
-# What makes the value: ops that do not save it, and where it may be overwritten such as do.
+# Families that make the value: ops that do not save it, and such that do where it may be overwritten.
 _BASES, _SAVING = ("mul_scalar", "neg", "sin", "add", "square"), ("exp", "tanh", "sigmoid", "relu")
-# Half of the time, what views a part, reads one value, reads two.
+# Half of the steps make a view; the others read one value or two.
 _PARTS = ("narrow", "slice", "select", "diagonal")
 _ONE = ("sin", "exp", "square", "sigmoid", "neg", "mul_scalar", "cumsum", "sum", "mean", "softmax")
 _TWO = ("add", "sub", "mul", "div", "maximum")
@@ -49,7 +49,7 @@ Groups = Mapping[str, Sequence[OpSpec]]
 
 
 def draw_history(draft: Draft, groups: Groups) -> None:
-    """Begin an empty draft with a history of one value's memory; nothing where these ops have none."""
+    """Begin an empty draft with a history of one value's memory; does nothing where these ops have none."""
     rng, most = draft.rng, draft.limits.max_nodes
     if most < _SHORTEST or not (groups.get("inplace") and groups.get("view")):
         return
@@ -68,7 +68,7 @@ def draw_history(draft: Draft, groups: Groups) -> None:
 
 
 def _draw_base(draft: Draft, groups: Groups) -> str:
-    """The name of a value that may be written, with some elements; "" where none came of some draws."""
+    """The name of a value that may be written, with some elements; "" where a few draws gave none."""
     rng, known = draft.rng, {spec.name: spec for specs in groups.values() for spec in specs}
     makers = [known[name] for name in (*_BASES, *_SAVING * draft.overwrites) if name in known]
     leaf = draft.may_write_leaves and rng.random() < _INTO_A_LEAF
@@ -86,12 +86,12 @@ def _draw_base(draft: Draft, groups: Groups) -> str:
 
 
 def _draw_step(draft: Draft, groups: Groups, base: str, kind: str) -> bool:
-    """Draw a node that views, reads or writes the memory of a value; whether it stayed."""
+    """Draw a node that views, reads or writes the memory of a value; returns whether the draft kept it."""
     rng, count = draft.rng, len(draft.nodes)
     here = [name for name in draft.sharing(base) if kind != WRITE or draft.may_write(name)]
     if not here:
         return False
-    # first what nothing has read since the last write
+    # first values that nothing has read since the last write
     draft.anchor = name = rng.choices(here, [1.0 if draft.uses.get(name) else 3.0 for name in here])[0]
     shapes = {other: draft.types[other].shape for other in here}
     beside = [other for other in here if other != name and fits(draft, shapes[name], shapes[other])]
@@ -106,7 +106,7 @@ def _draw_step(draft: Draft, groups: Groups, base: str, kind: str) -> bool:
 
 
 def _ops(draft: Draft, groups: Groups, kind: str) -> list[OpSpec]:
-    """The ops of which one makes a step of this kind."""
+    """The ops for a step of this kind."""
     families = {VIEW: ("view",), READ: _READING, WRITE: ("inplace",)}[kind]
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     plain = {VIEW: _PARTS, READ: _TWO if draft.given else _ONE, WRITE: ()}[kind]
@@ -121,14 +121,14 @@ def _admits(draft: Draft, spec: OpSpec, name: str) -> bool:
 
 
 def _takes(spec: OpSpec, d: Draw) -> bool:
-    """Whether what is drawn for may be the op's first operand."""
+    """Whether the operand in `d` may be the op's first operand."""
     first = spec.operands[0]
     plain = first.count is None and first.recipe is None and isinstance(first.dtypes, tuple)
     return plain and first.admits(d, d.x, None)
 
 
 def _added(draft: Draft, spec: OpSpec) -> bool:
-    """Draw a node of this op; whether it stayed."""
+    """Draw a node of this op; returns whether the draft kept it."""
     mark = draft.mark()
     try:
         return add_node(draft, spec)
@@ -138,7 +138,7 @@ def _added(draft: Draft, spec: OpSpec) -> bool:
 
 
 def draw_between(program: Program, rng: random.Random, groups: Groups, most_nodes: int) -> Program:
-    """Some programs with a leaf or an output written between forward and backward; others as they were."""
+    """Some programs with a leaf or an output written between forward and backward; others unchanged."""
     admitted = BETWEEN in ROUTES[program.route.name].regions and ambient_region(program) is None
     if not admitted or len(program.nodes) + _LATE > most_nodes or rng.random() >= REGIONS[BETWEEN].share:
         return program
@@ -160,7 +160,8 @@ def draw_between(program: Program, rng: random.Random, groups: Groups, most_node
 def _written_later(
     program: Program, rng: random.Random, groups: Groups, target: str, values: dict[str, Any]
 ) -> tuple[Node, ...]:
-    """A node that writes this value in place, or views it and writes the view; none where these ops have none."""
+    """A node that writes this value in place, or a view of the value and a write to the view; none where these ops
+    allow none."""
     nodes: list[Node] = []
     count = sum(len(node.outs) for node in program.nodes)
     for family in (*("view",) * (rng.random() < _VIEWED), "inplace"):
@@ -174,7 +175,7 @@ def _written_later(
         try:
             with torch.no_grad():
                 apply(nodes[-1], values)
-        except Exception:  # torch's refusal, of whatever type, is the answer
+        except Exception:  # torch's refusal may have any type
             return ()
     return tuple(nodes)
 
@@ -187,10 +188,10 @@ def _drawn_attributes(spec: OpSpec, d: Draw) -> Attributes:
 
 
 def _check_gradients(program: Program) -> None:
-    """Raise Rejected where eager's backward raises, unless it says that what it saved was overwritten: then the
-    compiled one must, too."""
+    """Raise Rejected where eager's backward raises, unless because a saved value was overwritten: then compiled code
+    must raise, too."""
     try:
         eager_gradients(program)
-    except Exception as error:  # torch's refusal, of whatever type, is the answer
+    except Exception as error:  # torch's refusal may have any type
         if OVERWRITTEN not in str(error):
             raise Rejected(f"{BETWEEN}: {str(error).splitlines()[0]}") from None

@@ -36,7 +36,7 @@ from fuzzer.language.program import (
 from fuzzer.language.values import GENERAL, SPECIAL, fill
 
 _SPECIAL = 0.04  # the share of floating leaves that hold infinities, NaN, zeros of either sign, huge numbers
-_MATRICES = frozenset(("separated", "definite", "near_singular"))  # which torch refuses with infinities or NaN in them
+_MATRICES = frozenset(("separated", "definite", "near_singular"))  # torch refuses infinities and NaN in these
 _CONSTANT = 0.04  # the share of new floating operands that are constants made in the graph
 _USUAL_DTYPE = 0.85  # the share of operands that have the program's own dtype, where they may have it
 _REUSED = 0.6  # the share of operands that are values drawn before where one fits; others are new leaves
@@ -46,7 +46,7 @@ LINEAR = frozenset(
     """activation binary comparison constant copy dropout inplace layout normalisation pointwise reduction scan softmax
     sort ternary view""".split()
 )
-# Beyond this, values overflow within a node or two: float16 ends at 65504.
+# Values beyond this overflow within a node or two: float16 ends at 65504.
 _SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6}
 
 
@@ -63,7 +63,7 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str], divisor: 
         return _draw_integers(rng, dtype, divisor)
     if rng.random() < _SPECIAL and _MATRICES.isdisjoint(suited):
         return Recipe(rng.choice(SPECIAL))
-    # wider dtypes end where no value of a real program comes
+    # no value of a real program reaches the end of wider dtypes
     suited = [name for name in suited if name != "overflow" or dtype == "f16"]
     if suited and rng.random() < 0.92:
         return Recipe(rng.choice(suited))
@@ -73,7 +73,7 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str], divisor: 
 
 
 def _draw_integers(rng: random.Random, dtype: str, divisor: bool) -> Recipe:
-    """Small ones, mostly of both signs; else none on one side of zero, near the end of 8 bits."""
+    """Small integers, mostly of both signs; else 1 to 100, or -100 to -1. divisor: never 0."""
     if rng.random() < 0.6 and not divisor:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     return Recipe("between", (1, 100) if dtype == "u8" or rng.random() < 0.5 else (-100, -1))
@@ -89,10 +89,10 @@ def new_leaf(
     written: bool = False,
     layout: str = "",
 ) -> str:
-    """Add a leaf of this type; sometimes as a view of an existing one with enough storage.
+    """Add a leaf of this type; sometimes as a view of an existing leaf with enough storage.
 
     plain: dense and no view;  fixed: it does not require grad;  written: neither, and it may be written in place;
-    layout: the class of layout that is asked for.
+    layout: the wished class of layout.
     """
     rng = draft.rng
     name = f"x{len(draft.leaves)}"
@@ -131,7 +131,7 @@ def new_leaf(
 
 
 def draw_node(draft: Draft, spec: OpSpec) -> Node:
-    """One node of this op: its parameters in table order."""
+    """One node of this op, its parameters drawn in table order."""
     d, known = Draw(draft.rng, draft.limits if spec.takes_complex else draft.limits.real()), len(draft.leaves)
     draft.linear = spec.family in LINEAR
     args: list[Argument] = []
@@ -181,15 +181,14 @@ def _draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Ar
 
 
 def _take_given(draft: Draft, operand: Operand, d: Draw) -> str:
-    """The first of the values that the node shall read that may stand here; "" where none may."""
+    """The first of the values that the node shall read that fits this operand; "" where none fits."""
     fitting = [n for n in draft.given if operand.recipe is None and operand.admits(d, draft.types[n], None)]
     draft.given = tuple(name for name in draft.given if name not in fitting[:1])
     return fitting[0] if fitting else ""
 
 
 def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
-    """The name of a value such as the draft's wish asks for at this place of an op's operands; "" where it asks for
-    none."""
+    """The name of a value as the draft's wish describes it for this operand; "" where there is no wish for it."""
     wish, rng = draft.wish, draft.rng
     if wish is None or operand.recipe is not None:
         return ""
@@ -200,7 +199,7 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
                 return rng.choice(fitting)
     layout, recipe = wish.layout_at(place), wish.values_at(place)
     dtype = wish.dtype if place == main_operand(OPS[wish.op]) and wish.dtype in operand.admitted(d) else ""
-    # what comes later and has to fit it shall be able to
+    # leave room for later operands that have to fit it
     alike = draft.types[draft.linked[0]].shape if wish.link and place < wish.reads and draft.linked else None
     if not (layout or recipe or dtype or alike):
         return ""
@@ -216,25 +215,25 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
 
 
 def _wished_shape(draft: Draft, operand: Operand, d: Draw, alike: TensorType | None, layout: str) -> Shape:
-    """A shape for an operand: that of a type, where it may stand here; else one that can have this layout, where some
-    draws give one."""
+    """A shape for an operand: that of `alike`, where allowed; else one that can have this layout, if some draws give
+    one."""
     if alike is not None and operand.shape is None and operand.admits(d, alike, None) and can_lie(alike.shape, layout):
         return alike.shape
     for _ in range(TRIES):
         shape = operand.shape(d) if operand.shape is not None else _fresh_shape(draft, operand, d, draft.dtype)
         if can_lie(shape, layout):
             return shape
-    # a row that draws matrices may take stacks of them, which alone can lie so
+    # a row that draws matrices may take stacks of them, and only these can have some layouts
     stacked = (draft.rng.randint(1, 3), draft.rng.randint(2, 3), *shape[-2:])
     t = TensorType(draft.dtype, stacked, contiguous(stacked))
     return stacked if operand.shape is None and can_lie(stacked, layout) and operand.admits(d, t, None) else shape
 
 
 def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
-    """The name of an existing value that may stand here, or of a new leaf."""
+    """The name of an existing value that may be this operand, or of a new leaf."""
     rng = draft.rng
     shape = operand.shape(d) if operand.shape is not None else None
-    if shape is None and draft.given:  # what stands before the values that are to meet has their sizes
+    if shape is None and draft.given:  # operands before the values that are to meet have their sizes
         shape = draft.types[draft.given[0]].shape
     if first and draft.anchor and operand.admits(d, draft.types[draft.anchor], shape):
         return draft.anchor
@@ -278,7 +277,7 @@ def _draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
     rng = draft.rng
     candidates = [name for name, t in draft.readable() if operand.admits(d, t, None) and draft.may_write(name)]
     asked = bool(draft.wish and draft.wish.layout_at(0))
-    own = draft.wish is not None and draft.may_write_leaves and (asked or rng.random() < 0.5)  # a leaf that suits it
+    own = draft.wish is not None and draft.may_write_leaves and (asked or rng.random() < 0.5)  # suits the wish
     if candidates and not own and (draft.anchor in candidates or rng.random() < 0.9 or not draft.may_write_leaves):
         weights = [_preference(draft, name) for name in candidates]
         return draft.anchor if draft.anchor in candidates else rng.choices(candidates, weights)[0]
@@ -290,7 +289,7 @@ def _draw_written(draft: Draft, operand: Operand, d: Draw) -> str:
 
 
 def _preference(draft: Draft, name: str) -> float:
-    """Results that nothing uses yet first, so that programs grow deep; what carries a gradient before what does not."""
+    """Prefers unread results, so that programs grow deep; then values with a gradient to those without."""
     weight = 1.0
     if name.startswith("v"):
         weight *= 4
@@ -323,7 +322,7 @@ def _fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
 
 
 def _put_boundary_values(draft: Draft, drawn: Iterable[tuple[Operand, Argument]], d: Draw, known: int) -> None:
-    """Put the numbers at which the op changes its rule into most leaves that were drawn for it, from `known` on."""
+    """Put the numbers at which the op changes its formula into most leaves that were drawn for it, from `known` on."""
     for operand, name in drawn:
         edges = [x for x in operand.edges(d) if isinstance(x, int | float)] if operand.edges else []
         at = next((i for i, leaf in enumerate(draft.leaves) if i >= known and leaf.name == name), None)
@@ -349,7 +348,7 @@ def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
     with torch.no_grad():
         try:
             apply(node, draft.env)
-        except Exception as error:  # torch's refusal is the answer; every type of it occurs
+        except Exception as error:  # torch's refusal may have any type
             reason = str(error).strip().splitlines() or [type(error).__name__]
             raise Rejected(f"{spec.name}: {reason[0]}") from None
     for name in node.outs:
@@ -360,7 +359,8 @@ def run_node(draft: Draft, node: Node, spec: OpSpec) -> None:
 
 
 def _results_requiring_grad(draft: Draft, node: Node) -> Sequence[str]:
-    """The results that depend on an operand with a gradient: not all of meshgrid's, and not on reshape_as's second."""
+    """The results that depend on an operand with a gradient: not all results of meshgrid do, nor reshape_as on its
+    second operand."""
     if writes(node) or (
         len(node.outs) == 1 and all(u in draft.tracked for u in node.uses if draft.types[u].differentiable)
     ):
@@ -371,15 +371,15 @@ def _results_requiring_grad(draft: Draft, node: Node) -> Sequence[str]:
 
 
 def has_useful_values(draft: Draft, node: Node) -> bool:
-    """Whether the node's floating results are finite, of sane size and not all zero.
+    """Whether the node's floating results are finite, of usual size and not all zero.
 
-    What was read may be none of it: then three of four elements may be like that. Where one factor is zero, the product
-    may be.
+    If an operand is not, three of four result elements need not be either. Where one factor is zero, the product may
+    be.
     """
     recipes = {leaf.values.name for leaf in draft.leaves if leaf.name in node.uses}
     passed_on = any(_extreme(draft.env[u], draft.types[u]) for u in node.uses)
     shown = [name for out in node.outs for name in draft.sharing(out)] if writes(node) else node.outs
-    # what a write through a view changed is seen in its base
+    # a write through a view changes its base
     for name in [name for name in shown if name not in node.outs] or node.outs:
         value = draft.env[name]
         if not draft.types[name].differentiable or value.numel() == 0:
@@ -392,12 +392,12 @@ def has_useful_values(draft: Draft, node: Node) -> bool:
 
 
 def _extreme(value: torch.Tensor, t: TensorType) -> bool:
-    """Whether floating elements are not finite, or so large that they overflow within a node or two."""
+    """Whether a floating element is not finite, or so large that it overflows within a node or two."""
     return t.differentiable and bool(value.numel()) and not float(value.abs().max()) <= _SANE[t.dtype]
 
 
 def within_limits(leaf: Leaf, limits: Limits) -> bool:
-    """Whether a leaf keeps to the limits: an op's own rules for shapes and dtypes may not know them."""
+    """Whether a leaf keeps to the limits, which an op's own rules for shapes and dtypes may not know."""
     return leaf.type.numel <= limits.max_numel * limits.long and (
         leaf.dtype not in FLOATS or leaf.dtype in limits.dtypes
     )

@@ -1,6 +1,6 @@
-"""A value meets what was made of it, or what else was made of the same: residuals, x - x.max(), masks.
+"""Nodes that join values of common origin: residuals, x - x.max(), masks.
 
-Fusion, and the accumulation of the two gradients, then have something to decide.
+Such a node makes the compiler decide about fusion and about the accumulation of the two gradients.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from fuzzer.language.ops.spec import OpSpec
 from fuzzer.language.program import Shape
 
 _PLAIN = ("add", "sub", "mul", "div")
-_OTHERS = ("binary", "ternary", "comparison")  # families of which all but these broadcast
+_OTHERS = ("binary", "ternary", "comparison")  # families; all but these broadcast
 _NARROW = ("dist", "ldexp", "floor_divide")
-_EQUAL = ("cat", "stack")  # of tensors of the same sizes
+_EQUAL = ("cat", "stack")  # families whose operands have equal sizes
 
 
 def meeting(draft: Draft) -> tuple[str, str] | None:
-    """Two live values, of which one depends on the other or both on a third, whose sizes broadcast; the later ones
-    first."""
+    """Two live values whose sizes broadcast, one of which depends on the other or both on a third; later ones first."""
     origins = _origins(draft)
     live = [name for name in draft.types if name not in draft.dead]
     for name in reversed([name for name in live if name.startswith("v")]):
@@ -36,7 +35,8 @@ def meeting(draft: Draft) -> tuple[str, str] | None:
 
 
 def joining(rng: random.Random, groups: Mapping[str, Sequence[OpSpec]], alike: bool) -> OpSpec | None:
-    """An op in which two values meet, half of the time a plain one; `alike`: they have the same sizes, and some."""
+    """An op that joins two values, half of the time a plain one; `alike`: they have the same sizes, at least one
+    dimension."""
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     plain = [known[name] for name in _PLAIN if name in known]
     others = [spec for family in _OTHERS for spec in groups.get(family, ()) if spec.name not in _NARROW]
@@ -47,7 +47,7 @@ def joining(rng: random.Random, groups: Mapping[str, Sequence[OpSpec]], alike: b
 
 
 def _origins(draft: Draft) -> dict[str, set[str]]:
-    """For each name, the leaves and results that it was made of, itself among them."""
+    """For each name, the leaves and results from which it was computed, itself among them."""
     found = {leaf.name: {leaf.name} | ({leaf.base} if leaf.base else set()) for leaf in draft.leaves}
     for node in draft.nodes:
         sources = set[str]().union(*(found[name] for name in node.uses))
@@ -56,7 +56,7 @@ def _origins(draft: Draft) -> dict[str, set[str]]:
 
 
 def fits(draft: Draft, a: Shape, b: Shape) -> bool:
-    """Whether these broadcast to no more elements than a long leaf may have."""
+    """Whether these shapes broadcast to no more elements than a long leaf may have."""
     try:
         together = torch.broadcast_shapes(a, b)
     except RuntimeError:

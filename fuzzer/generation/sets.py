@@ -7,8 +7,8 @@ import difflib
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.ops import OPS
 
-# Ops under one name. core: what most models are made of, each backward formula and layout of a kind once; every op that
-# may close a program is in it.
+# Sets of ops by name. core: the ops of most models, with each kind of backward formula and layout once; every op that
+# may end a program is in it.
 SETS: dict[str, tuple[str, ...]] = {
     "core": (
         "exp", "log", "sigmoid", "tanh", "pow_scalar",

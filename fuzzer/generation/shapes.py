@@ -1,4 +1,4 @@
-"""Shapes and layouts as they are drawn: sizes, strides, offsets."""
+"""Random shapes and layouts: sizes, strides, offsets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def draw_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Sha
 
 
 def _draw_size(rng: random.Random, limits: Limits, others: list[int]) -> int:
-    """Log-uniform; now and then that of another dimension, or what vectors fit into, with one more or one less."""
+    """Log-uniform; sometimes the size of another dimension, or a multiple of a vector's length, one more or one
+    less."""
     kind = rng.random()
     if kind < 0.1 and others:
         return rng.choice(others)
@@ -51,7 +52,7 @@ def _draw_size(rng: random.Random, limits: Limits, others: list[int]) -> int:
 
 
 def draw_long_shape(rng: random.Random, limits: Limits, rank: tuple[int, int]) -> Shape:
-    """A shape of up to three dimensions with one that is long: as many elements as all limits allow between them."""
+    """A shape of up to three dimensions, one of them long: as many elements as all limits allow."""
     room = limits.max_numel * limits.long
     dims = rng.choices((1, 2, 3), (3, 3, 1))[0]
     dims = min(max(dims, rank[0], 1), rank[1], limits.max_rank)
@@ -75,7 +76,7 @@ def draw_layout(rng: random.Random, shape: Shape) -> tuple[Shape, int]:
 
 
 def wished_layout(rng: random.Random, shape: Shape, wanted: str, tries: int) -> tuple[Shape, int]:
-    """A stride and an offset of this class of `classes.LAYOUTS`, where one of so many draws has it."""
+    """A stride and an offset of this class of `classes.LAYOUTS`, if one of so many draws has it."""
     if wanted == CHANNELS_LAST and can_lie(shape, wanted):
         return channels_last(shape), 0
     kind = wanted if wanted in (PERMUTED, GAPS, BROADCAST, OVERLAPPING) else "dense"
@@ -106,7 +107,7 @@ def _layout(rng: random.Random, shape: Shape, kind: str) -> tuple[Shape, int]:
 
 
 def _overlapping_strides(rng: random.Random, shape: Shape) -> Shape:
-    """Strides of windows into a shorter tensor: one dimension steps less far than what lies inside it reaches."""
+    """Strides of windows into a shorter tensor: one dimension steps less far than the dimensions inside it extend."""
     dense = contiguous(shape)
     wide = [i for i, size in enumerate(shape) if size > 1 and dense[i] > 1]
     if not wide:

@@ -19,7 +19,7 @@ from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import FLOATS, Program, Route
 
 _SEEDS = 1 << 16
-_ATTEMPTS = 8  # of a seed; one in twenty is rejected
+_ATTEMPTS = 8  # for a seed; one in twenty is rejected
 
 
 def programs(
@@ -30,9 +30,9 @@ def programs(
     routes: Sequence[str] = (Route().name,),
     dtypes: Sequence[str] = FLOATS,
 ) -> st.SearchStrategy[Program]:
-    """Programs as `generate` draws them, each of which ran in eager on the CPU.
+    """Programs as `generate` makes them, each of which ran in eager on the CPU.
 
-    Hypothesis chooses how large a program may be, and a seed: a failing one is shrunk to few nodes and small sizes, and
+    Hypothesis chooses the size of a program and a seed: a failing program is shrunk to few nodes and small sizes, and
     printed as its text. `backfuzz minimize` shrinks further.
 
     ops     names of the ops to draw from; none means all. Raises ValueError for a name in no table.

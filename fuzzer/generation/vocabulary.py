@@ -1,7 +1,7 @@
-"""The ops that programs are drawn from, complex numbers among their operands where they are asked for.
+"""The ops for generation, with complex operands where the limits allow complex numbers.
 
-Which ops take complex numbers is asked of the running torch: an op does where enough draws of it run in eager,
-forward and backward.
+The running torch decides which ops take complex numbers: an op does where enough draws of it run in eager, forward and
+backward.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.spec import REQUIRED, Limits, OpSpec
 from fuzzer.language.program import COMPLEX, Node
 
-# An op is drawn until so many draws ran, or so many were refused: of nearly every op torch refuses none or all.
+# An op is drawn until so many draws ran, or so many were refused: torch refuses none or all draws of nearly every op.
 _MIN_RAN, _MAX_REFUSED = 3, 6
 
 
 def vocabulary(limits: Limits, names: Sequence[str] = ()) -> dict[str, OpSpec]:
-    """The ops of these names (none: all), such that they take complex operands where the limits have complex dtypes."""
+    """The ops of these names (none: all), in their complex form where the limits have complex dtypes."""
     if set(COMPLEX).isdisjoint(limits.dtypes):
         return {name: OPS[name] for name in names} if names else REAL
     return {name: complex_form(name) for name in names or OPS}
@@ -75,6 +75,6 @@ def _runs(draft: Draft, node: Node) -> bool:
         if results and leaves:
             ones = [torch.ones_like(t) for t in results]
             torch.autograd.grad(results, leaves, ones, allow_unused=True)
-    except Exception:  # torch's refusal, of whatever type, is the answer
+    except Exception:  # torch's refusal may have any type
         return False
     return True

@@ -1,6 +1,6 @@
-"""What a node shall be like, where somebody asks: the op, and the classes of what is drawn for it.
+"""A wish: the op of a node, and the classes of its operands' and attributes' values.
 
-A wish is kept as far as the op's row draws what it asks for; nothing says that it can.
+Generation fulfils a wish as far as the op's row allows; a wish may be impossible.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from fuzzer.language.classes import (
 from fuzzer.language.ops.spec import Attribute, Draw
 from fuzzer.language.program import Shape, Value
 
-TRIES = 40  # of an attribute's or a shape's own rule, which takes microseconds
+TRIES = 40  # draws of an attribute's or a shape's own rule, which takes microseconds
 WISH_STEPS = 5  # of `Wish.relaxed`
 AFTER, BESIDE = "after", "beside"
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What a node is asked to be.
+    """A request for one node.
 
-    dtype       of the op's main operand; "": as it comes.
+    dtype       of the op's main operand; "": any.
     attributes  the class that each shall have, by name.
     operand     the place of the operand to which `layout` (a class of LAYOUTS) and `values` (a recipe's name) belong.
     link        AFTER: operand number `reads` is a result of the node before, where one fits; BESIDE: one of its
@@ -48,7 +48,7 @@ class Wish:
     strict: bool = False
 
     def attribute(self, attribute: Attribute, d: Draw) -> Value:
-        """A value of the class that is asked for, where one of some draws has it."""
+        """A value of the wished class, if some draws give one."""
         wanted = self.attributes.get(attribute.name)
         value = attribute.draw(d)
         for _ in range(TRIES if wanted is not None else 0):
@@ -58,17 +58,16 @@ class Wish:
         return value
 
     def keeps(self, attribute: Attribute, value: Value, d: Draw) -> bool:
-        """Whether a value is what a strict wish asks for."""
+        """Whether a value is of the class that a strict wish requires."""
         wanted = self.attributes.get(attribute.name) if self.strict else None
         return wanted is None or attribute_class(attribute, value, d) == wanted
 
     def asks_for(self, place: int) -> bool:
-        """Whether an operand that may be left out is wanted."""
+        """Whether the wish names an optional operand."""
         return bool(self.layout_at(place) or self.values_at(place) or (self.link and place == self.reads))
 
     def relaxed(self, step: int) -> Wish:
-        """The wish, asking for less with each step: for no recipe, no layout, nothing of the node before, no more than
-        the op."""
+        """The wish with one more requirement dropped at each step: the recipe, the layout, the link, all but the op."""
         if step >= WISH_STEPS - 1:
             return Wish(self.op)
         kept = [self.values, self.layout, self.link]
@@ -76,11 +75,11 @@ class Wish:
         return replace(self, values=values, layout=layout, link=link)
 
     def layout_at(self, place: int) -> str:
-        """The layout that the operand at this place shall have; "": any."""
+        """The wished layout of the operand at this place; "": any."""
         return self.layout if place == self.operand else ""
 
     def values_at(self, place: int) -> str:
-        """The recipe of the operand at this place; "": any."""
+        """The wished recipe of the operand at this place; "": any."""
         return self.values if place == self.operand else ""
 
 

@@ -1,1 +1,1 @@
-"""What was observed, and what oracles say of it."""
+"""Observations of a program, and the verdicts of oracles about them."""

@@ -1,6 +1,6 @@
-"""Whether tensors agree: what lies outside the rounding model's floors, its class, and its worst element.
+"""Whether tensors agree: the elements outside the rounding model's floors, the class, and the worst element.
 
-What is decided here is decided by the model (`fuzzer.rounding`), never by a tolerance.
+The model (`fuzzer.rounding`) decides everything here, never a tolerance.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from fuzzer.language.program import extent
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SECOND_LOOK, Spread, kind
 
-# A deviation counts as rounding-sensitive only this many times beyond what consistent rounding shows: the class is
+# A deviation counts as rounding-sensitive only this many times beyond the spread of consistent rounding: the class is
 # for results that the model calls stable and that are not, not for the edge of a distribution.
 _SENSITIVE_FACTOR = 64.0
-_NOTABLE_UNITS = 16.0  # units of the result between eager and compiled below which nobody asks which model explains it
+_NOTABLE_UNITS = 16.0  # units of the result; smaller differences of eager and compiled are attributed to no model
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class TensorVerdict:
 
 
 def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
-    """(replicas, scale, factor), ever more replicas; the final one only where something may be stored."""
+    """(replicas, scale, factor), ever more replicas; the final look only where a finding may be stored."""
     return (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK) if trial.final else (FIRST_LOOK, SECOND_LOOK)
 
 
 def spread(trial: Trial, look: tuple[int, float, float], consistent: bool = False) -> Spread:
-    """The spread that a look shows, computed once a trial."""
+    """The spread of a look, computed once for a trial."""
     replicas, scale, _ = look
     return trial.once(("spread", replicas, consistent), partial(trial.model.spread, replicas, consistent, scale))
 
@@ -65,7 +65,7 @@ def outside_floor(value: torch.Tensor, reference: torch.Tensor, floor: torch.Ten
 
 
 def as_float64(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The tensor as the model's references are: in float64, on their device, a complex one in parts."""
+    """The tensor in the form of the model's references: in float64, on their device, a complex tensor in parts."""
     return real_parts(tensor.detach()).to(like.device, torch.float64)
 
 
@@ -79,7 +79,7 @@ def judge_tensors(trial: Trial, names: list[str]) -> Iterator[TensorVerdict]:
         if name not in trial.targets or mine[name] is None or theirs[name] is None:
             continue
         if mine[name].shape != theirs[name].shape or not within_storage(theirs[name]):
-            continue  # metadata_agrees tells
+            continue  # metadata_agrees reports it
         judging = partial(_judge_one, trial, name, order.index(name), mine[name], theirs[name])
         found = trial.once(("judged", name), judging)
         if found is not None:
@@ -87,7 +87,7 @@ def judge_tensors(trial: Trial, names: list[str]) -> Iterator[TensorVerdict]:
 
 
 def infinite_for_nan(compiled: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Where opposite infinities met in eager and in the reference, and the compiled side added them up otherwise."""
+    """Where opposite infinities met in eager and in the reference, and the compiled side added in another order."""
     return torch.isinf(compiled) & torch.isnan(eager) & torch.isnan(reference)
 
 
@@ -113,9 +113,10 @@ def _unit(tensor: torch.Tensor) -> float:
 def _sensitive(
     trial: Trial, name: str, i: int, r: torch.Tensor, eager: torch.Tensor, compiled: torch.Tensor, unit: float
 ) -> TensorVerdict | None:
-    """Explained by independent rounding: is it also explained where equal operations round equally?"""
+    """The verdict of an element that independent rounding explains and consistent rounding does not; None where both
+    do."""
     apart = torch.nan_to_num((compiled - eager).abs(), nan=0.0)
-    # a worthwhile difference first: the second model costs as much as the first
+    # only for a notable difference, since the second model costs as much as the first
     if not bool((apart > _NOTABLE_UNITS * unit * eager.abs()).any()):
         return None
     for shown in _coherent(trial):
@@ -127,7 +128,7 @@ def _sensitive(
 
 
 def _coherent(trial: Trial) -> Iterator[Spread]:
-    """Spreads of consistent replicas, ever more of them: first those that the first look had among its own."""
+    """Spreads of consistent replicas, ever more of them, those of the first look first."""
     shown = first_spread(trial).coherent
     assert shown is not None
     yield shown
@@ -148,7 +149,7 @@ def pattern(judged: TensorVerdict) -> str:
 
 
 def worst_element(judged: TensorVerdict) -> Comparison:
-    """The tensor at its worst element (largest excess over the floor)."""
+    """The comparison at a tensor's worst element (largest excess over the floor)."""
     excess = (judged.compiled if judged.verdict != "eager-suspect" else judged.eager) - judged.reference
     excess = torch.nan_to_num(excess.abs() / judged.floor.clamp_min(1e-300), nan=torch.inf) * judged.mask
     excess = torch.where(judged.mask, torch.nan_to_num(excess, nan=torch.inf), torch.full_like(excess, -1.0))
@@ -170,14 +171,15 @@ def worst_element(judged: TensorVerdict) -> Comparison:
     )
 
 
-_CANCELLED = 1e-2  # of the absolute values: a smaller sum is what rounding left over
+_CANCELLED = 1e-2  # of the sum of absolute values: a smaller sum is a remainder of rounding
 
 
 def ratio_text(judged: TensorVerdict) -> str:
-    """How the values compare as a whole: one ratio of all wrong elements to their reference, or that of the sums.
+    """The relation of the values as a whole: the one ratio of all wrong elements to their reference, or that of the
+    sums.
 
-    Of the sums only where it is a fraction of small numbers: a gradient that is 20/13 of what it should be in sum came
-    from 20 rows instead of 13. "" where there is no such ratio.
+    The ratio of the sums is given only where it is a fraction of small numbers: a gradient whose sum is 20/13 of the
+    right one came from 20 rows instead of 13. "" where there is no such ratio.
     """
     c, r = judged.compiled, judged.reference
     if judged.verdict == "eager-suspect":
@@ -192,7 +194,7 @@ def ratio_text(judged: TensorVerdict) -> str:
 
 
 def ratios(judged: TensorVerdict) -> dict[str, float]:
-    """The wrong side over the right one, by what that is of (`verdict.ELEMENTS`, SUMS, WORST), where it is finite."""
+    """The ratios of the wrong side to the right one, by quantity (`verdict.ELEMENTS`, SUMS, WORST), where finite."""
     suspect = judged.verdict == "eager-suspect"
     wrong, right = (judged.eager, judged.reference) if suspect else (judged.compiled, judged.eager)
     worst = worst_element(judged).index
@@ -206,7 +208,7 @@ def ratios(judged: TensorVerdict) -> dict[str, float]:
 
 
 def within_storage(tensor: torch.Tensor) -> bool:
-    """Whether every element lies in the memory that the tensor owns; to read one that does not is undefined."""
+    """Whether every element lies in the memory that the tensor owns; reading an element outside is undefined."""
     if tensor.numel() == 0:  # eager's empty slices may start behind the end
         return True
     reach = extent(tuple(tensor.shape), tensor.stride(), tensor.storage_offset())

@@ -1,8 +1,8 @@
-"""The gradients of a trial against directional derivatives of what its forward computes.
+"""A trial's gradients compared with directional derivatives of its forward.
 
-Neither side's backward is asked: the forward's own values say what the derivative is (`rounding.derivative`), and each
-side must agree with it to within what legal rounding shows there. At a tie or a kink the one-sided derivatives and the
-derivatives nearby span what is legal, eager's own convention included.
+The forward's own values determine the derivative (`rounding.derivative`); neither side's backward is used. Each side
+must agree with the derivative to within legal rounding. At a tie or a kink every value between the one-sided
+derivatives and the derivatives nearby is legal, eager's own convention included.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.trace import Ref, is_rounded
 
-# A derivative must be known to this part of what the sides differ by, and decides a sum over several elements at a kink
-# only where all that is legal there lies as close together.
+# A derivative must be known to this part of the difference between the sides. At a kink it decides a sum over several
+# elements only if all legal values lie as close together.
 SHARP = 0.25
 # Points nearby, as parts of each element's size: a smooth derivative changes 256 times less over the smaller distance.
 _NEAR, _NEARER, _POINTS = 2.0**-20, 2.0**-28, 4
@@ -36,10 +36,10 @@ _AGAIN = 2  # random directions of a leaf, each of which must contradict its gra
 
 @dataclass(frozen=True)
 class DirectionalCheck:
-    """The derivative along one direction, and what the gradients of each side make of it.
+    """The derivative along one direction, and each side's derivative by its gradients.
 
-    low, high        the derivative, or the ends of what is legal at a kink.
-    error            how far off they may be, legal rounding of a gradient included.
+    low, high        the derivative, or the ends of the legal interval at a kink.
+    error            their possible error, legal rounding of a gradient included.
     eager, compiled  the inner product of each side's gradients with the direction.
     """
 
@@ -51,11 +51,11 @@ class DirectionalCheck:
     eager: float
     compiled: float
     kink: bool
-    confirmed: bool  # forward-mode AD says the same
+    confirmed: bool  # forward-mode AD gives the same derivative
 
     @property
     def gap(self) -> float:
-        """What the sides differ by, or one of them from what is legal."""
+        """The difference between the sides, or of one side from the legal interval."""
         beyond = [max(self.low - value, value - self.high) for value in (self.eager, self.compiled)]
         gap = max(abs(self.eager - self.compiled), *beyond)
         return gap if math.isfinite(gap) else math.inf
@@ -73,7 +73,7 @@ class DirectionalCheck:
 
     @property
     def ruling(self) -> str:
-        """What the derivative is, in words."""
+        """The derivative, in words."""
         if self.kink:
             legal = f"{self.where}, a kink or tie, anything from {self.low:.9g} to {self.high:.9g} is legal"
             return f"{legal} (to {self.error:.1g})"
@@ -86,9 +86,10 @@ class DirectionalCheck:
 
 
 class GradientCheck:
-    """The gradients of one trial against directional derivatives. Raises Unreplayable where its trace has no replay.
+    """The gradients of one trial compared with directional derivatives. Raises Unreplayable where its trace has no
+    replay.
 
-    look   whose floors say what rounding amounts to; by default the last.
+    look   its floors give the size of legal rounding; by default the last look.
     """
 
     def __init__(self, trial: Trial, look: tuple[int, float, float] | None = None):
@@ -145,14 +146,15 @@ class GradientCheck:
         return abs(eager - limit.value * self.times) <= limit.error * self.times + self._rounding(along)
 
     def drowned(self, along: Direction) -> float:
-        """What underflow within a backward may lose along the direction."""
+        """The most that underflow within a backward may lose along the direction."""
         kept = {name: torch.finfo(ref.dtype) for name, ref in self._touched(along).items()}
         sizes = {name: float(read(self.trace, along, self.leaves[name]).abs().sum()) for name in kept}
         return sum(size * kept[name].tiny / kept[name].eps for name, size in sizes.items())
 
     def constants(self, along: Direction) -> float:
-        """What constants amount to along the direction: a formula of a backward has them as its dtype holds them, half
-        a unit off each, where the forward has them in float64; a product with one is off though it rounds nothing."""
+        """The effect of rounded constants along the direction. A backward's formula has constants in its dtype, each
+        half a unit off, where the forward has them in float64; so a product with a constant is off though it rounds
+        nothing."""
         steps = [step for step in self.trace.steps if any(map(is_rounded, step.outs))]
         eps = max((torch.finfo(ref.dtype).eps for step in steps for ref in step.outs if is_rounded(ref)), default=0.0)
         total = 0.0
@@ -164,7 +166,7 @@ class GradientCheck:
         return total * len(steps) * eps / 2
 
     def _touched(self, along: Direction) -> dict[str, Ref]:
-        """The leaves that a direction moves."""
+        """The leaves that this direction moves."""
         return {
             name: ref
             for name, ref in self.leaves.items()
@@ -189,7 +191,7 @@ class GradientCheck:
         return total
 
     def _rounding(self, along: Direction) -> float:
-        """What legal rounding of the gradients amounts to along the direction."""
+        """The size of legal rounding of the gradients along the direction."""
         total = 0.0
         for name, ref in self._touched(along).items():
             if f"{name}.grad" in self.floors:
@@ -216,7 +218,8 @@ class GradientCheck:
         return [here, *found], bool(found)
 
     def kinks(self, judged: TensorVerdict) -> torch.Tensor:
-        """Where a gradient by eager's own formulas jumps between here and points nearby, by what the sides differ."""
+        """Where a gradient by eager's own formulas jumps, between here and points nearby, by as much as the sides
+        differ."""
         anywhere = self._anywhere(torch.Generator(self.model.device).manual_seed(0))
         apart = torch.nan_to_num(judged.compiled - judged.eager, nan=torch.inf).abs()
         jumps = torch.zeros_like(judged.mask)
@@ -231,7 +234,7 @@ class GradientCheck:
         return self._sum(along, {f"{name}.grad": named.get(f"{name}.grad") for name in self.leaves})
 
     def _gradients(self, to: Direction, step: float) -> dict[str, torch.Tensor]:
-        """The gradients by eager's own formulas in float64, a step along a direction."""
+        """The gradients by eager's own formulas in float64, one step along a direction."""
         replay = Replay(moved(self.trace, to, step), device=self.model.device).run()
         return {name: replay.value(ref) for name, ref in self.trial.targets.items() if name.endswith(".grad")}
 
@@ -246,19 +249,19 @@ class GradientCheck:
 
 
 class Undecided(ValueError):
-    """Why a derivative does not say who is wrong."""
+    """The derivative does not decide which side is wrong; the message says why."""
 
 
 def whole(parts: torch.Tensor, ref: Ref) -> torch.Tensor:
-    """A leaf's own form of real and imaginary parts that stand along a last dimension."""
+    """The tensor of a leaf from its parts: complex where these stand along a last dimension."""
     return torch.view_as_complex(parts.contiguous()) if ref.dtype.is_complex else parts
 
 
-# ---------------------------------------------------------------- eager on trial
+# ---------------------------------------------------------------- eager under test
 
 
 def own_rule(trial: Trial) -> str:
-    """Why a program's gradients need be no derivatives, or are not asked; "" where they must be."""
+    """Why a program's gradients may differ from derivatives, or are not checked; "" where they must be derivatives."""
     assert trial.trace is not None
     for step in trial.trace.steps:
         if kernel(step).unsorted:
@@ -279,8 +282,8 @@ def own_rule(trial: Trial) -> str:
 
 
 def contradiction(trial: Trial) -> tuple[str, DirectionalCheck] | None:
-    """The first leaf whose gradient in eager is no derivative of the forward, with what contradicts it; None where no
-    leaf is, or where nothing can be said. Raises Unreplayable."""
+    """The first leaf whose gradient in eager is no derivative of the forward, with the check that contradicts it; None
+    where there is no such leaf, or nothing can be decided. Raises Unreplayable."""
     leaves = [leaf.name for leaf in trial.program.leaves if leaf.requires_grad and not leaf.conj]
     leaves = [name for name in leaves if trial.reference.gradients.get(name) is not None]
     if not leaves or own_rule(trial):
@@ -302,14 +305,15 @@ def contradiction(trial: Trial) -> tuple[str, DirectionalCheck] | None:
 
 
 def _random(check: GradientCheck, name: str, generator: torch.Generator) -> Direction:
-    """A direction that moves every element of a leaf, at random to one side or the other."""
+    """A direction that moves every element of a leaf up or down at random."""
     ref = check.leaves[name]
     signs = torch.rand(ref.shape, generator=generator, dtype=torch.float64) - 0.5
     return direction(check.trace, ref, signs.to(check.model.device))
 
 
 def _contradicted(check: GradientCheck, name: str, generator: torch.Generator) -> tuple[str, DirectionalCheck] | None:
-    """What contradicts a leaf's gradient along each random direction, at no kink and by more than underflow."""
+    """The check that contradicts a leaf's gradient along each random direction, at no kink and by more than
+    underflow."""
     found: list[DirectionalCheck] = []
     for _ in range(_AGAIN):
         along = _random(check, name, generator)

@@ -1,6 +1,5 @@
-"""Where rounding decides nothing and values differ all the same: what is finite on one side alone, and zeros whose sign
-something sees.
-"""
+"""Legal differences other than rounding: values that are finite on one side alone, and zeros with another sign that
+the program's results depend on."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import widened
 
-_WAYS = 8  # replicas of one remainder treat range and scalars alike: only (relative) roundings differ among them
-_AS_REFERENCE = (2, 6)  # remainders of those that have the reference's range and scalars
+_WAYS = 8  # replicas of one remainder share range and scalars: only (relative) roundings differ among them
+_AS_REFERENCE = (2, 6)  # remainders whose replicas have the reference's range and scalars
 
 
 def left_to_range(trial: Trial) -> list[torch.Tensor]:
-    """Of each target, where the range in which something is kept decides whether it is finite, and rounding does not:
-    replicas of one way agree about that, those of all ways do not. Raises Unreplayable."""
+    """For each target, where the range of an intermediate decides whether an element is finite, and rounding does not:
+    replicas of one way agree, those of all ways do not. Raises Unreplayable."""
     look = looks(trial)[-1]
     return trial.once(("range", look), lambda: _left_to_range(trial, look))  # type: ignore[no-any-return]
 
@@ -41,7 +40,7 @@ def _finite(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def sees_zero_sign(trial: Trial, name: str) -> bool:
-    """Whether any other result would differ if the zeros of this one had the other sign. Raises Unreplayable."""
+    """Whether any other result would differ if this result's zeros had the other sign. Raises Unreplayable."""
     flipped = Replay(trial.model.trace, _Flipped(trial.targets[name].storage), trial.model.device).run()  # type: ignore[arg-type]
     plain = Replay(trial.model.trace, device=trial.model.device).run()
     others = [ref for other, ref in trial.targets.items() if other != name and ref.dtype.is_floating_point]
@@ -53,7 +52,7 @@ def _differ(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class _Flipped:
-    """A perturbation of a replay: the zeros that are put into one storage have the other sign."""
+    """A perturbation of a replay that flips the sign of zeros written to one storage."""
 
     def __init__(self, storage: int):
         self.storage = storage

@@ -1,4 +1,4 @@
-"""What a program's header says that it shows: `# expect: CLASS`, in a line of its own. Plain values; no torch."""
+"""The class that a program's header expects: `# expect: CLASS`, on a line of its own. Plain values; no torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _BEGINS, _ON = "expect:", "on torch "
 
 
 def expected(program: Program, release: str = "") -> tuple[str, ...]:
-    """The classes that are expected of a program on a release of torch; without a header it agrees. Raises ParseError.
+    """The classes that a program may show on a release of torch; without a header `agree`. Raises ParseError.
 
-    Clauses are separated by commas, and each begins with a class: `wrong`; `wrong there, agree where it is fixed`, of
-    which either may be; `agree, wrong on torch 2.11`, whose second holds on that release (and 2.11.1) in place of the
-    others.
+    Clauses are separated by commas, and each begins with a class: `wrong`; `wrong there, agree where it is fixed`,
+    which allows both; `agree, wrong on torch 2.11`, whose second clause replaces the others on that release (and on
+    2.11.1).
     """
     lines = [(n, line.removeprefix(_BEGINS)) for n, line in enumerate(program.comment, 1) if line.startswith(_BEGINS)]
     number, told = lines[-1] if lines else (1, "agree")
@@ -31,6 +31,5 @@ def expected(program: Program, release: str = "") -> tuple[str, ...]:
 
 
 def as_expected(shown: str, wanted: tuple[str, ...]) -> bool:
-    """Whether a class is one of those that are expected. What is known to be a fault may be one that torch promises
-    nothing of."""
+    """Whether a class is one of the expected ones. A known fault may also show as `unsupported`."""
     return shown in wanted or (shown == UNSUPPORTED and any(name in FINDINGS for name in wanted))

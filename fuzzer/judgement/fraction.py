@@ -1,14 +1,14 @@
-"""A number told with the fraction of small numbers that it is. No torch: ledgers are read without."""
+"""A number as text, with its fraction of small numbers. No torch: ledgers are read without it."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-_MAX_DENOMINATOR = 64  # denominators up to this are told; by chance one number in 400 is within 1e-6 of such a fraction
+_MAX_DENOMINATOR = 64  # largest denominator; by chance one number in 400 is within 1e-6 of such a fraction
 
 
 def fraction(value: float) -> str:
-    """A number, with the fraction of small numbers that it is: 1.53846 (20/13)."""
+    """A number, with the fraction of small numbers that equals it: 1.53846 (20/13)."""
     near = Fraction(value).limit_denominator(_MAX_DENOMINATOR)
     exact = near.denominator > 1 and abs(float(near) - value) <= 1e-6 * abs(value)
     return f"{value:.6g} ({near})" if exact else f"{value:.6g}"

@@ -1,8 +1,8 @@
 """ORACLES: pure functions Trial -> Verdict | None. A new oracle is one function and one line in the list.
 
 The name states the claim. Numeric claims are decided by the rounding model (`fuzzer.rounding`), never by a tolerance.
-A detail that is about one tensor begins with its name. What an exported script looks at stands in
-`fuzzer.export.checks`; for an oracle without a line there it compares values.
+A detail about one tensor begins with its name. `fuzzer.export.checks` holds the check of an exported script for each
+oracle; the default is a comparison of values.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from fuzzer.rounding.trace import is_rounded
 
 @dataclass(frozen=True)
 class Oracle:
-    """A claim about a trial, by the name of its function, and where it is asked.
+    """A claim about a trial, by the name of its function, and the programs for which it is checked.
 
-    claim  the verdict where the claim does not hold, else None.
-    asked  whether it is silent unless a task names it (`Task.also`).
-    share  of a campaign's programs, those on which it is asked though nobody named it: by their number alone.
-    bare   whether it is about the program without its settings: that is run for it too (`Trial.bare`), and what it
-           finds is looked into as a finding of that program.
+    claim  returns the verdict where the claim does not hold, else None.
+    asked  whether it is checked only if a task names it (`Task.also`).
+    share  the share of a campaign's programs, chosen by number, for which it is checked though no task named it.
+    bare   whether it is about the program without its settings: that program then runs too (`Trial.bare`), and the
+           oracle's
+           finding is a finding of that program.
     """
 
     claim: Callable[[Trial], Verdict | None]
@@ -88,14 +89,15 @@ def eager_survives(trial: Trial) -> Verdict | None:
 
 
 def _death(o: Observation) -> tuple[str, str]:
-    """How a worker died: as a pattern, and in words. A corrupt heap is noticed anywhere, and ends in any signal."""
+    """The death of a worker, as a pattern and in words. A corrupt heap may be noticed anywhere, and end in any
+    signal."""
     if o.frame == CORRUPT_HEAP:
         return CORRUPT_HEAP, f"{o.phase or 'judging'}: {o.signal}, {CORRUPT_HEAP}"
     return f"{o.signal} {o.frame}".strip(), f"{o.phase}: {o.signal}{' in ' + o.frame if o.frame else ''}"
 
 
 def errors_agree(trial: Trial) -> Verdict | None:
-    """What eager refuses with an error that torch promises, the other side does not run."""
+    """If eager raises an error that torch promises, the other side raises too."""
     raised, o = trial.reference.raised, trial.reference
     promised = promised_error(raised) if o.outcome == RAISED and raised is not None else ""
     if not promised or raised is None or trial.subject.outcome != RAN:
@@ -105,11 +107,11 @@ def errors_agree(trial: Trial) -> Verdict | None:
 
 
 def compile_does_not_raise(trial: Trial) -> Verdict | None:
-    """What runs on the reference side does not raise on the other, in the forward or the backward."""
+    """If the reference side runs, the other raises neither in the forward nor in the backward."""
     o = trial.subject
     if o.outcome != RAISED or o.raised is None:
         return None
-    # The message's first line names the fault; sizes and addresses in it are accidents.
+    # The message's first line names the fault; the sizes and addresses in it vary.
     pattern = " < ".join((o.raised.kind, *o.raised.frames))
     detail = f"the {o.phase} raised {o.raised.kind}: {o.raised.message.splitlines()[0] if o.raised.message else ''}"
     return Verdict(Signature("compile_does_not_raise", "raises", o.phase, strip_digits(pattern)), detail)
@@ -148,8 +150,8 @@ def _describe(tensor: torch.Tensor | None) -> str:
 
 
 def inputs_untouched(trial: Trial) -> Verdict | None:
-    """Leaves and cotangents hold what they held, but for those that the reference side writes to as well, and nothing
-    was written into the memory around them."""
+    """Leaves and cotangents keep their values, except where the reference side writes to them as well, and the memory
+    around them is unchanged."""
     for name, phase in trial.subject.touched.items():
         if name not in trial.reference.touched and not _may_be_written(trial, name):
             own = name.removeprefix("around ")
@@ -165,8 +167,8 @@ def inputs_untouched(trial: Trial) -> Verdict | None:
 
 
 def _may_be_written(trial: Trial, name: str) -> bool:
-    """Whether the program writes to this leaf what it holds, to within rounding: as celu_ of a number that a GPU takes
-    for zero."""
+    """Whether the program writes a leaf's own values back to it, up to rounding, as celu_ of a number that a GPU
+    flushes to zero."""
     if name not in trial.reference.written or name not in trial.targets:
         return False
     return not list(judge_tensors(trial, [name]))
@@ -217,7 +219,7 @@ def gradients_agree(trial: Trial) -> Verdict | None:
     return _numeric(trial, "gradients_agree", "backward", _gradients(trial), nonfinite=False)
 
 
-# What one side has for what the other has, the compiled one first; the first that is met is the pattern.
+# (compiled, eager) kinds of values that differ; the first pair that occurs is the pattern.
 _ONE_SIDED = ("NaN for finite", "infinite for finite", "finite for NaN", "finite for infinite", "infinite for NaN")
 
 _OTHER_RANGE = "finite on one side alone: it is kept in another range"
@@ -225,8 +227,8 @@ _OTHER_ORDER = "NaN in eager alone: infinities are added in another order"
 
 
 def finiteness_agrees(trial: Trial) -> Verdict | None:
-    """Where range decides and not rounding whether a value is finite, it is finite on both sides or on neither; and
-    what is NaN in eager, for infinities of either sign that met, is not infinite."""
+    """If range and not rounding decides whether a value is finite, it is finite on both sides or on neither. If
+    opposite infinities met in eager, which gives NaN, the compiled value is not infinite."""
     for i, name, eager, compiled in _comparable(trial):
         other = torch.isfinite(eager) != torch.isfinite(compiled)
         other = other & left_to_range(trial)[i] if bool(other.any()) else other
@@ -252,7 +254,8 @@ def finiteness_agrees(trial: Trial) -> Verdict | None:
 
 
 def _comparable(trial: Trial) -> Iterator[tuple[int, str, torch.Tensor, torch.Tensor]]:
-    """The floating tensors that both sides have in one shape: position among the targets, name, and both in float64."""
+    """The floating tensors that both sides have in one shape: position among the targets, name, and both tensors in
+    float64."""
     if trial.subject.outcome != RAN or trial.draws_apart:
         return
     mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
@@ -273,11 +276,11 @@ def seen_zero_signs_agree(trial: Trial) -> Verdict | None:
     return next((verdict for name, verdict in found if sees_zero_sign(trial, name)), None)
 
 
-# ---------------------------------------------------------------- the compiled code run once more; what it cost
+# ---------------------------------------------------------------- a second run of the compiled code; costs
 
 
 def differing_tensors(mine: dict[str, torch.Tensor | None], theirs: dict[str, torch.Tensor | None]) -> list[str]:
-    """The names under which two runs gave other bits."""
+    """The names of the tensors whose bits differ between two runs."""
     return [name for name, tensor in mine.items() if not _same_bits(tensor, theirs[name])]
 
 
@@ -285,19 +288,19 @@ def _same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
     if a is None or b is None:
         return a is b
     if not (within_storage(a) and within_storage(b)):
-        return True  # metadata_agrees tells
+        return True  # metadata_agrees reports it
     return a.dtype == b.dtype and a.shape == b.shape and torch.equal(_bits(a), _bits(b))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.detach().resolve_conj().resolve_neg()
-    # a copy, because one element with a stride of 2 counts as contiguous, and cannot be viewed as bytes
+    # a copy, because a single element with a stride of 2 counts as contiguous but cannot be viewed as bytes
     return plain.clone(memory_format=torch.contiguous_format).flatten().view(torch.uint8)
 
 
 def rerun_is_identical(trial: Trial) -> Verdict | None:
-    """The same compiled code gives the same bits for the same inputs, or differs by rounding where it adds in no set
-    order: with atomics, or by operations of which torch says so."""
+    """The same compiled code gives the same bits for the same inputs, or differs by rounding where its order of
+    addition is not fixed: with atomics, or with operations that torch calls nondeterministic."""
     again = trial.subject.again
     names = differing_tensors(trial.named(trial.subject), trial.named(again)) if again is not None else []
     if again is None or not names:
@@ -314,8 +317,8 @@ def rerun_is_identical(trial: Trial) -> Verdict | None:
     return Verdict(Signature("rerun_is_identical", verdict, _direction(names[-1]), pattern), detail)
 
 
-# CPU seconds. Programs as they are drawn take 1 to 16, on a busy machine; the gradient of cumprod under
-# torch 2.11, one node, took 30 to 40.
+# CPU seconds. Generated programs take 1 to 16, on a busy machine; the gradient of cumprod under torch 2.11, one node,
+# took 30 to 40.
 COMPILE_SECONDS, _COMPILE_SECONDS_EACH = 25.0, 2.0
 
 
@@ -325,7 +328,7 @@ def compile_limit(program: Program) -> float:
 
 
 def compile_is_timely(trial: Trial) -> Verdict | None:
-    """Compiling takes no more CPU time than many times what programs of so many nodes take."""
+    """Compiling takes at most a large multiple of the CPU time usual for programs with as many nodes."""
     if trial.subject.outcome != RAN:
         return None
     spent, nodes, limit = trial.subject.cpu_seconds, len(trial.program.nodes), compile_limit(trial.program)
@@ -339,7 +342,7 @@ MEMORY_BYTES, _MEMORY_FACTOR = 64 * 2**20, 8
 
 
 def memory_is_sane(trial: Trial) -> Verdict | None:
-    """At its peak the compiled code takes no more memory than a multiple of all that eager computes, kept at once."""
+    """At its peak the compiled code takes at most a multiple of the memory of all of eager's values together."""
     again = trial.subject.again
     if trial.trace is None or again is None or again.peak is None:
         return None
@@ -355,11 +358,11 @@ def memory_is_sane(trial: Trial) -> Verdict | None:
     return Verdict(Signature("memory_is_sane", "costly", "", "memory"), detail)
 
 
-# ---------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------- on request
 
 
 def settings_agree(trial: Trial) -> Verdict | None:
-    """What is right under the program's settings is right without them."""
+    """If the compiled code is right under the program's settings, it is right without them."""
     if trial.bare is None:
         return None
     other = trial.with_subject(trial.bare)
@@ -372,15 +375,15 @@ def settings_agree(trial: Trial) -> Verdict | None:
 
 
 def gradients_are_derivatives(trial: Trial) -> Verdict | None:
-    """Eager's gradients are the derivatives of what its forward computes, whatever values the other side has.
+    """Eager's gradients are the derivatives of its forward, whatever values the other side has.
 
-    Not asked where that raised: it may have taken the device's context with it, which the derivatives need.
+    Not checked where the other side raised: that may have broken the device's context, which the derivatives need.
     """
     if trial.subject.outcome != RAN:
         return None
     try:
         found = contradiction(trial)
-    except Unreplayable:  # beside its leaves a program may leave a function's domain
+    except Unreplayable:  # the points around a program's leaves may be outside a function's domain
         return None
     if found is None:
         return None
@@ -390,16 +393,16 @@ def gradients_are_derivatives(trial: Trial) -> Verdict | None:
 
 
 def zero_signs_agree(trial: Trial) -> Verdict | None:
-    """A zero has the sign of eager's, where no rounding could make it anything else."""
+    """A zero has the same sign as eager's, where no rounding could change it."""
     return next((verdict for _, verdict in _other_zero_signs(trial, "zero_signs_agree")), None)
 
 
 def _other_zero_signs(trial: Trial, oracle: str) -> Iterator[tuple[str, Verdict]]:
-    """The tensors that have zeros of another sign, each with what is said of it."""
+    """The tensors with zeros of another sign, each with its verdict."""
     for i, name, eager, compiled in _comparable(trial):
         zeros = (eager == 0) & (compiled == 0)
         other = zeros & (torch.signbit(eager) != torch.signbit(compiled))
-        if not bool(other.any()):  # before floors are asked for
+        if not bool(other.any()):  # cheap, before the floors
             continue
         floor = first_spread(trial).floor(FACTOR)[i]
         zeros, other = zeros & (floor == 0), other & (floor == 0)
@@ -424,16 +427,17 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(rerun_is_identical),
     Oracle(compile_is_timely),
     Oracle(memory_is_sane),
-    # a compile costs as much as all else of a trial, and none of the first 224 findings came by it
+    # a compile costs as much as the rest of a trial, and none of the first 224 findings came from this oracle
     Oracle(settings_agree, asked=True, share=1 / 64, bare=True),
-    Oracle(gradients_are_derivatives, asked=True, share=1 / 16),  # 0.04 to 0.3 CPU seconds; eager alone is on trial
-    Oracle(zero_signs_agree, asked=True),  # torch promises no sign; what shows it is another matter
+    Oracle(gradients_are_derivatives, asked=True, share=1 / 16),  # 0.04 to 0.3 CPU seconds; it tests eager alone
+    Oracle(zero_signs_agree, asked=True),  # torch promises no sign of zero
 )
 ASKED = tuple(oracle.name for oracle in ORACLES if oracle.asked)
 
 
 def asked_by_share(drawn: Callable[[str, float], bool]) -> tuple[str, ...]:
-    """Oracles that are asked of one program though nobody named them; drawn(name, share) says whether this is one."""
+    """Oracles to check for one program though no task named them; drawn(name, share) says whether the program is
+    chosen."""
     return tuple(oracle.name for oracle in ORACLES if oracle.share and drawn(oracle.name, oracle.share))
 
 
@@ -443,14 +447,14 @@ def about_bare(names: Collection[str]) -> bool:
 
 
 def verdicts(trial: Trial) -> list[Verdict]:
-    """What all oracles say, worst class first."""
+    """The verdicts of all oracles, worst class first."""
     wanted = (oracle for oracle in ORACLES if not oracle.asked or oracle.name in trial.also)
     found = [v for oracle in wanted if (v := oracle.claim(trial)) is not None]
     return sorted((_promised(trial, v) for v in found), key=lambda v: CLASSES.index(v.signature.verdict))
 
 
 def _promised(trial: Trial, verdict: Verdict) -> Verdict:
-    """The verdict, of class `unsupported` where torch promises nothing of the compiled program (`promise`)."""
+    """The verdict, with class `unsupported` where torch makes no promise about the compiled program (`promise`)."""
     signature = verdict.signature
     if signature.verdict in ("agree", "eager-suspect") or not why_unsupported(trial.program, signature.pattern):
         return verdict
@@ -458,7 +462,7 @@ def _promised(trial: Trial, verdict: Verdict) -> Verdict:
 
 
 def detectable(trial: Trial) -> tuple[int, int]:
-    """(elements, of all) of the gradients whose finite |r| exceeds 10 times the floor and that are compared."""
+    """(elements, of all) of the compared gradients whose finite reference exceeds 10 times its floor."""
     order = list(trial.targets)
     compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
     floors = first_spread(trial).floor(FACTOR)

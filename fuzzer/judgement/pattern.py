@@ -1,6 +1,6 @@
-"""What a difference looks like: which elements are wrong, and how their values compare to what they should be.
+"""The pattern of a difference: which elements are wrong, and how their values relate to the right ones.
 
-Pure functions of tensors that give one line of text each (`mask_text` some), for people and for the ledger.
+Pure functions of tensors that return one line of text each (`mask_text` several), for people and for the ledger.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fuzzer.judgement.fraction import fraction
 
 # Wrong values are themselves rounded: ratios this close (relative) are one ratio.
 _SAME_RATIO = 1e-3
-_MOST_RATIOS = 3  # more different ones are no pattern
+_MOST_RATIOS = 3  # more different ratios are no pattern
 _MOST_LISTED = 8  # indices of a dimension that are listed one by one
 CANVAS = (16, 64)  # rows and columns of a drawing
 
@@ -22,9 +22,9 @@ CANVAS = (16, 64)  # rows and columns of a drawing
 def elements(mask: torch.Tensor) -> str:
     """Which elements a mask marks: whole, single element, tail, head, rows, stripes, block or scattered.
 
-    A mask that is a choice of indices in each dimension is told dimension by dimension, any other by its number. In a
-    dimension the choice is its tail or head (an interval that touches one end), a row (one index), stripes (indices at
-    a constant step), a block (an interval inside) or a list.
+    A mask that is a product of choices of indices is described dimension by dimension, any other by its number of
+    elements. In a dimension the choice is its tail or head (an interval that touches one end), a row (one index),
+    stripes (indices at a constant step), a block (an interval inside) or a list.
     """
     marked, total = int(mask.sum()), mask.numel()
     if marked == 0:
@@ -70,7 +70,7 @@ def _choice(chosen: list[int], size: int) -> str:
 
 
 def ratio(values: torch.Tensor, expected: torch.Tensor) -> str:
-    """How wrong values compare to the expected ones: all zero, not finite, a factor or an offset shared by all of them.
+    """How wrong values relate to the expected ones: all zero, not finite, a factor or an offset shared by all of them.
 
     values, expected   float64, of one shape: the wrong elements alone, at least one.
     """
@@ -95,7 +95,8 @@ def ratio(values: torch.Tensor, expected: torch.Tensor) -> str:
 
 
 def _clusters(numbers: torch.Tensor) -> list[float]:
-    """The different numbers, ascending, at most one more than `_MOST_RATIOS`; neighbours within SAME_RATIO are one."""
+    """The different numbers, ascending, at most one more than `_MOST_RATIOS`; numbers within SAME_RATIO count as
+    one."""
     found: list[list[float]] = []
     for number in numbers.flatten().sort().values.tolist():
         if found and number - found[-1][0] <= _SAME_RATIO * max(abs(number), abs(found[-1][0])):
@@ -110,7 +111,7 @@ def _clusters(numbers: torch.Tensor) -> list[float]:
 def mask_text(mask: torch.Tensor) -> str:
     """The mask as rows of characters, # wrong and . right: its last dimension across, all others down.
 
-    What is larger than the canvas is shrunk; a character is then wrong where anything that it stands for is.
+    A mask larger than the canvas is shrunk; a character is then wrong where any of its elements is.
     """
     flat = mask.reshape(-1, mask.shape[-1] if mask.dim() else 1)
     for dim, most in enumerate(CANVAS):

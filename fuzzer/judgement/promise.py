@@ -1,11 +1,11 @@
-"""What torch promises, and what not: a difference there is `unsupported`, whatever it looks like.
+"""torch's promises and their limits: a difference without a promise is `unsupported`, however it looks.
 
-Not promised are five kinds: settings that exist for torch's own tests (`Setting.promised`), internal operators (a
-torch function whose name begins with an underscore), control flow that torch calls a prototype, where it raises,
-autograd saying that what was written before the backward is what the compiled graph saved and eager's did not, and
-dynamo saying that it does not trace with dynamic sizes what holds both directions, which is a call of
-`torch.func.vjp`, or Python that autograd's graph of an eager forward calls (a checkpoint's).
-Of what eager raises some errors are promised.
+torch makes no promise in five cases. Settings that exist for torch's own tests (`Setting.promised`). Internal operators
+(a torch function whose name begins with an underscore). Control flow that torch calls a prototype, where it raises.
+Autograd's complaint about a write before the backward to a value that the compiled graph saved and eager's did not.
+dynamo's refusal to trace, with dynamic sizes, a call that holds both directions: `torch.func.vjp`, or Python that
+autograd's graph of an eager forward calls (a checkpoint's).
+Some of eager's errors are promised.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import SETTINGS
 
-# What raises where the Function of a compiled graph unpacks what it saved (torch 2.11 to 2.15): it was overwritten.
+# The exception of a compiled graph's Function when a saved value was overwritten (torch 2.11 to 2.15).
 _SAVED = r"RuntimeError < (_compiled_backward < )?backward < apply"
 
 
 def why_unsupported(program: Program, pattern: str) -> str:
-    """Why torch promises nothing of a program that differs with this pattern; "" where it does.
+    """Why torch makes no promise about a program that differs with this pattern; "" where it does.
 
     "setting NAME", "operator NAME", "region NAME", "what a compiled graph saves", "route NAME with dynamic sizes",
     "route NAME over an eager forward".
@@ -51,8 +51,8 @@ def why_unsupported(program: Program, pattern: str) -> str:
     return ""
 
 
-# Errors that are torch's own protection from wrong numbers: type, what it says, its name here. Whatever else eager
-# refuses (a dtype that a kernel lacks, say) a compiler is free to run.
+# Errors by which torch protects from wrong numbers: type, message, its name here. A compiler may run everything else
+# that eager refuses (a dtype that a kernel lacks, say).
 _ERRORS = (
     ("RuntimeError", r"modified by an inplace operation", "a saved tensor is modified in place"),
     ("RuntimeError", r"leaf Variable that requires grad", "a leaf that requires grad is modified in place"),
@@ -62,7 +62,7 @@ _ERRORS = (
 
 
 def promised_error(raised: Raised) -> str:
-    """What an exception of eager's says, where torch promises that it is raised; "" where it does not."""
+    """The name of an exception of eager's that torch promises to raise; "" for any other."""
     for kind, words, name in _ERRORS:
         if re.fullmatch(kind, raised.kind) and re.search(words, raised.message):
             return name

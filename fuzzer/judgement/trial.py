@@ -1,4 +1,4 @@
-"""A program, the place where it ran and what was observed there: Place, Subject, Observation, Trial."""
+"""A program, the place where it ran and the observations made there: Place, Subject, Observation, Trial."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _AS_STRIDED = ("functorch.view_replay_for_aliased_outputs", False)
 class Subject:
     """One side of a comparison: a torch.compile backend, a stage of one, or one of UNCOMPILED, on a device.
 
-    backend   "inductor"; a stage of it is "inductor:ir" (`execution.stages`), what compiles and where that stops.
-    threads   that torch's CPU operators may use (`torch.set_num_threads`); only the side on trial may have more than 1.
+    backend   "inductor"; or "inductor:ir" (`fuzzer.stages`): the compiler, and the stage at which it stops.
+    threads   that torch's CPU operators may use (`torch.set_num_threads`); only the side under test may have more than
+              1.
     """
 
     backend: str = "inductor"
@@ -43,7 +44,7 @@ class Subject:
 
     @property
     def stage(self) -> str:
-        """The stage at which the backend stops; "" where it builds."""
+        """The stage at which the backend stops; "" for a full compile."""
         return self.backend.partition(":")[2]
 
     def at(self, stage: str) -> Subject:
@@ -65,24 +66,24 @@ def parse_subject(text: str, device: str) -> Subject:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a trial runs: the reference side (eager unless compared otherwise) and the subject on trial."""
+    """Where a trial runs: the reference side (eager by default) and the subject, the side under test."""
 
     reference: Subject = Subject("eager", "cpu")
     subject: Subject = Subject("inductor", "cpu")
 
     def at(self, stage: str) -> Place:
-        """With the subject stopped at this stage."""
+        """The same place with the subject stopped at this stage."""
         return replace(self, subject=self.subject.at(stage))
 
     @property
     def devices(self) -> list[str]:
-        """Of both sides."""
+        """The devices of both sides."""
         return [self.reference.device, self.subject.device]
 
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception: its type, message, the innermost torch functions of its traceback, and that itself, whose paths
+    """An exception: its type, message, the innermost torch functions of its traceback, and the traceback, whose paths
     begin at their package."""
 
     kind: str
@@ -93,19 +94,19 @@ class Raised:
 
 @dataclass
 class Observation:
-    """What one run left behind. Tensors stay on the device that made them; gradients by leaf name, None kept.
+    """The record of one run. Tensors stay on the device that made them; gradients by leaf name, None kept.
 
     outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
-    written  what the leaves that the program may write to hold in the end, by name.
-    touched  leaves and cotangents (`x0`, `c1`) whose storage does not hold what it held before, or in whose guard bands
-             something was written (`around x0`), with the phase in which that was first seen.
-    again    the same compiled code run once more on the same inputs; None where that was not done.
+    written  the final values of the leaves that the program may write to, by name.
+    touched  leaves and cotangents (`x0`, `c1`) whose storage has changed, or in whose guard bands something was written
+             (`around x0`), with the phase in which that was first seen.
+    again    a second run of the same compiled code on the same inputs; None where there was none.
     cpu_seconds  of the run, compiling included: this process and its children.
-    peak     bytes of memory taken at the run's peak beyond what was in use before; None where it was not measured.
-    atomics  whether generated code adds with atomics, in no set order; None where no code was seen.
-    admitted  where `again` differs: what torch says of that (`execution.pipeline`); "" where it says nothing.
-    fired    planted faults that changed what was compiled (scripts/benches/rare.py).
-    built    why the program was built although a stage was on trial (`execution.stages`); "" where it was not.
+    peak     bytes of memory at the run's peak beyond those in use before; None where not measured.
+    atomics  whether generated code adds with atomics, in no fixed order; None where no code was seen.
+    admitted  where `again` differs: torch's own statement that it may (`trial.steps`); "" where there is none.
+    fired    planted faults that changed the compiled code (scripts/benches/rare.py).
+    built    why the program was compiled in full although a stage was requested (`fuzzer.stages`); "" where it was not.
     """
 
     outcome: str
@@ -130,13 +131,13 @@ class Observation:
 
 @dataclass
 class Trial:
-    """A program, the place where it ran, and what was observed there.
+    """A program, the place where it ran, and the observations made there.
 
     reference  the reference side's observation, with its trace and the Refs of outputs then gradients.
     subject    the observation of the compiled run.
     final      whether a verdict must survive the rounding model's final look, or the second is enough (a suspect).
-    also       names of oracles that speak only where they are asked (`oracles.ASKED`).
-    bare       the observation of a compiled run without the program's settings, where an oracle asked is about that.
+    also       names of oracles that are checked only on request (`oracles.ASKED`).
+    bare       the observation of a compiled run without the program's settings, for a requested oracle that needs it.
     """
 
     program: Program
@@ -151,7 +152,7 @@ class Trial:
     known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """compute() the first time, then what it gave: oracles share what they derive from one trial."""
+        """compute() the first time, afterwards its stored result: oracles share what they derive from one trial."""
         if key not in self.known:
             self.known[key] = compute()
         return self.known[key]
@@ -170,15 +171,16 @@ class Trial:
 
     @functools.cached_property
     def draws_apart(self) -> bool:
-        """Whether eager draws random numbers where compiled code may draw others: an operator that was given its
-        samples draws them itself where a shrunk program leaves them out. Then no numbers compare."""
+        """Whether eager draws random numbers where compiled code may draw others: an operator takes its random samples
+        as an operand, and draws them itself if a shrunk program leaves them out. Then no numbers can be compared."""
         from fuzzer.language.settings import SAME_DRAWS
 
         assert self.trace is not None
         return SAME_DRAWS not in self.program.settings and any(step.recorded for step in self.trace.steps)
 
     def with_subject(self, other: Observation) -> Trial:
-        """The same trial with another observation on trial; what is known of the reference alone is kept."""
+        """The same trial with another observation of the subject; results that depend on the reference alone are
+        kept."""
         known = {key: v for key, v in self.known.items() if not (isinstance(key, tuple) and key[0] == "judged")}
         trial = replace(self, subject=other, known=known)
         trial.__dict__["model"] = self.model

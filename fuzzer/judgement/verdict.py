@@ -1,4 +1,4 @@
-"""Verdict, Signature, Finding: what an oracle says, what must be preserved, and what is stored.
+"""Verdict (an oracle's result), Signature (preserved by the minimizer), Finding (stored in the ledger).
 
 Plain values; no torch.
 """
@@ -10,29 +10,29 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 
-# Worst first: a trial's class is the first of these that any oracle gave it.
+# Worst first: a trial's class is the first of these among its verdicts.
 CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "nonfinite-differs",
            "rounding-sensitive", "signed-zero", "costly", "unsupported", "agree", "rejected")  # fmt: skip
-UNSUPPORTED = "unsupported"  # torch promises nothing there (`promise`): listed apart, and not minimized by a campaign
+UNSUPPORTED = "unsupported"  # torch makes no promise (`promise`): listed apart, and not minimized by a campaign
 # The classes that are stored as findings once verified.
 FINDINGS = CLASSES[: CLASSES.index("agree")]
 
 # Which side is wrong (`diagnosis.side`): the first words of a diagnosis' line `side`.
 COMPILED, EAGER, BOTH = "compiled wrong", "eager wrong", "both wrong"
 CHOICE, NEITHER, UNDECIDED = "subgradient choice", "neither wrong", "undecided"
-# The same where it is no question of numbers: eager ran, and did what it always does.
+# The side where numbers do not decide: eager ran, as it always does.
 RAISES, DIES, HANGS, DIFFERS = "compiled raises", "compiled dies", "compiled hangs", "compiled differs"
 EAGER_DIES, EAGER_RAISES = "eager dies", "eager alone raises"
 _SIDES = {"raises": RAISES, "crashes": DIES, "hangs": HANGS, "nondeterministic": DIFFERS, "costly": DIFFERS}
-UNASKED = "not diagnosed"  # where numbers differ, and nobody has asked which are wrong
-OF_EAGER = "eager alone: "  # how the pattern of what eager does, and the compiled side does not, begins
-NO_DERIVATIVE = "no derivative"  # the pattern of a gradient of eager's that its own forward contradicts
-CORRUPT_HEAP = "a corrupt heap"  # the pattern of a death in which malloc or free noticed what was written elsewhere
+UNASKED = "not diagnosed"  # numbers differ, and no diagnosis has decided which are wrong
+OF_EAGER = "eager alone: "  # begins the pattern of a failure of eager that the compiled side does not share
+NO_DERIVATIVE = "no derivative"  # the pattern of an eager gradient that contradicts its own forward
+CORRUPT_HEAP = "a corrupt heap"  # the pattern of a death where malloc or free noticed a write made elsewhere
 VALUES = ("all-zero", "constant-ratio", "scattered", "other", "nonfinite")  # patterns of wrong numbers
 
 
 def side_by_class(signature: Signature) -> str:
-    """Which side it is where that is no question of numbers; "" where it is one."""
+    """The side at fault where numbers do not decide; "" where they do."""
     if signature.pattern.startswith(OF_EAGER):
         return EAGER_DIES if signature.verdict == "crashes" else EAGER_RAISES
     if signature.pattern == NO_DERIVATIVE:
@@ -44,22 +44,24 @@ def side_by_class(signature: Signature) -> str:
     return RAISES if signature.verdict == UNSUPPORTED else DIFFERS
 
 
-# What a ratio of wrong to right numbers is of: all wrong elements, which share it; a tensor's sums; its worst element.
+# The quantities of which a ratio of wrong to right numbers is taken: all wrong elements, which share it; a tensor's
+# sums; its worst element.
 ELEMENTS, SUMS, WORST = "elements", "sums", "worst element"
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The provisional dedupe key, and what the minimizer preserves. Never op names, shapes, dtypes or leaf numbers.
+    """The provisional dedupe key, which the minimizer preserves. Never op names, shapes, dtypes or leaf numbers.
 
     oracle     the name of the oracle function.
     verdict    one of CLASSES.
     direction  "forward", "backward" or "".
     pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
-               innermost torch functions for exceptions; signal and top native frame for deaths, or CORRUPT_HEAP.
-               OF_EAGER and what that is, where it is eager that dies or raises.
+               innermost
+               torch functions for exceptions; signal and top native frame for deaths, or CORRUPT_HEAP. OF_EAGER and the
+               same, where eager dies or raises.
 
-    A verdict of class `agree` notes something that is legal and worth counting.
+    A verdict of class `agree` records a legal difference that is worth counting.
     """
 
     oracle: str
@@ -84,30 +86,30 @@ _MAY_BECOME = dict.fromkeys(_IRREGULAR, (*_IRREGULAR, "constant-ratio", "all-zer
 
 
 def follows(target: Signature, shown: Signature) -> bool:
-    """Whether a signature counts as the target: equal, or of a pattern that the target's may shrink to. Of a corrupt
-    heap oracle and direction say only where it was noticed."""
+    """Whether a signature counts as the target: equal, or with a pattern to which the target's may shrink. For a
+    corrupt heap oracle and direction may differ: they say only where it was noticed."""
     if target.pattern.endswith(CORRUPT_HEAP) and shown.pattern.endswith(CORRUPT_HEAP):
         return True
     if (target.oracle, target.direction) != (shown.oracle, shown.direction):
         return False
     if target.verdict != shown.verdict and UNSUPPORTED not in (target.verdict, shown.verdict):
-        return False  # `unsupported` says what a difference is worth, not what it is
+        return False  # `unsupported` classifies the promise, not the difference
     return shown.pattern == target.pattern or shown.pattern in _MAY_BECOME.get(target.pattern, ())
 
 
 def strip_digits(text: str) -> str:
-    """Exception texts vary in sizes, addresses and counters: every run of digits becomes '#'."""
+    """The text with every run of digits replaced by '#': sizes, addresses and counters in messages vary."""
     return re.sub(r"0x[0-9a-f]+|\d+", "#", text)
 
 
 def without_paths(text: str) -> str:
-    """Paths of this machine, shortened to the file's name."""
+    """The text with paths of this machine shortened to the file's name."""
     return re.sub(r"(?<![\w./~-])~?(?:/[\w.@+~-]+)+/([\w.@+~-]+)", r"\1", text)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One tensor at its worst element: the three numbers a maintainer wants to see.
+    """One tensor at its worst element.
 
     name     "x0.grad" or "v1" (an output).
     index    position of the worst element.
@@ -128,14 +130,15 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """How many floors the worse side lies from float64; infinite for a floor of 0 and for what is not finite."""
+        """The worse side's distance from float64, in floors; infinite for a floor of 0 and for values that are not
+        finite."""
         off = max(abs(self.compiled - self.float64), abs(self.eager - self.float64))
         return off / self.floor if math.isfinite(off) and self.floor > 0 else math.inf
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an oracle found: the signature, one line for people, and the numbers behind it."""
+    """The result of an oracle: the signature, one line for people, and the numbers behind it."""
 
     signature: Signature
     detail: str
@@ -147,7 +150,7 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing is said against what was compiled."""
+        """Whether the verdict is no complaint about the compiled side."""
         return self.signature.verdict == "agree"
 
     @property
@@ -158,7 +161,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Natural:
-    """A minimal program grown into what a person would write, and what it shows: as the fields of `Finding`."""
+    """A minimal program grown into one that a person would write, and its results in the fields of `Finding`."""
 
     program: str
     signature: Signature
@@ -175,11 +178,11 @@ class Finding:
     reproduced   runs in fresh processes that showed the signature again, of `runs`.
     stages       backend -> class, in pipeline order (`diagnosis.ablation.STAGES`).
     ablation     "setting=value" -> class under that single change; the program's own settings set back one at a time.
-    before       what the oracle said of the original program: its error is not the minimal one's.
-    diagnosis    what is at fault, a line each by name (`diagnose.FIELDS`); a piece that was not run says why.
+    before       the oracle's numbers for the original program, whose error is not the minimal program's.
+    diagnosis    the cause, a line each by name (`diagnose.FIELDS`); a part that did not run says why.
     attachments  longer texts by file name: graphs with strides, generated code, drawings of the wrong elements.
-    unsupported  why torch promises nothing here (`promise.why_unsupported`); "" where it does.
-    natural      the program that people are shown; the minimal one where nothing is more natural; None: not grown yet.
+    unsupported  why torch makes no promise here (`promise.why_unsupported`); "" where it does.
+    natural      the program for people; the minimal one where none is more natural; None: not grown yet.
     """
 
     signature: Signature
@@ -203,7 +206,7 @@ class Finding:
 
     @property
     def grown(self) -> Finding:
-        """The same of the natural program; the finding itself where that is the minimal one."""
+        """The finding with its natural program in place of the minimal one; itself where they are the same."""
         if self.natural is None or self.natural.program == self.program:
             return self
         n = self.natural
@@ -213,13 +216,13 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """The class that is shown: that of the signature, or `unsupported`."""
+        """The finding's class: the signature's, or `unsupported`."""
         return UNSUPPORTED if self.unsupported else self.signature.verdict
 
     @property
     def side(self) -> str:
-        """Which side is wrong, raised or died, or that none is told: the first words of the diagnosis' line, else what
-        the class alone says. Never ""."""
+        """Which side is wrong, raised or died, or that this is unknown: the first words of the diagnosis' line, else
+        the class's own side. Never ""."""
         told = self.diagnosis.get("side", "")
         said = told.partition(":")[0]
         if said not in ("", "none", "not run"):

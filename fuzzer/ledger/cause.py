@@ -1,8 +1,8 @@
-"""What decides a variant, as marks: two variants share a fault where they share a mark.
+"""The cause of a variant, as marks: variants that share a mark belong to one fault.
 
-A mark says where the difference begins, what decides it there and what kind of difference it is. Marks come from
-evidence alone: the diagnosis' experiments first, then the minimal program, of which nothing can be left out. What
-people wrote is not read.
+A mark names the stage at which the difference begins, the operator, setting or pass that is the cause there, and the
+kind of difference. Marks come from evidence alone: the diagnosis' experiments first, then the minimal program, from
+which nothing can be removed. People's notes are not read.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from fuzzer.ledger.diagnosed import decided_before, diagnosed_by
 from fuzzer.ledger.kernel import is_composite, kernel
 from fuzzer.ledger.switches import SWITCHES, convicting, gone
 
-# How a finding's table names its single changes (`Finding.ablation`).
+# The names of single changes in a finding's table (`Finding.ablation`).
 LEFT, RESET = " left to ATen", " at its default"
-DEMANDED = ("inductor.fallback_random", "triton.config")  # settings that every program of its kind has
-KERNELS = "eager"  # the stage of what needs no compiler
+DEMANDED = ("inductor.fallback_random", "triton.config")  # settings without which no such program can run
+KERNELS = "eager"  # the stage of faults that need no compiler
 _TRACED = ("aot_eager", "aot_eager_decomp_partition")
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What decides one variant.
+    """The cause of one variant.
 
     stage    where the difference begins: a stage of the compiler, KERNELS, or a backend that replaces kernels.
-    decided  what decides it there, by experiment: "operator NAME", "setting NAME", "pass NAME" and so on; "" where the
-             experiments tell no more than the stage.
+    decided  the cause at that stage, by experiment: "operator NAME", "setting NAME", "pass NAME" and so on; "" where
+             the
+             experiments name nothing more exact than the stage.
     kind     raises, numbers, nonfinite, float32 (float64 computed in it), wider dtype and so on.
-    marks    of variants that share one, the cause is the same.
-    probes   marks of a program that holds more than it may need: its cause is that of a variant with such a mark.
+    marks    variants that share one have the same cause.
+    probes   marks of a program that may hold more than it needs: it has the cause of a variant with such a mark.
     """
 
     stage: str
@@ -49,16 +50,16 @@ class Cause:
 
 
 def cause_of(finding: Finding) -> Cause:
-    """What decides a finding, from what is stored of it."""
+    """The cause of a finding, from its stored evidence."""
     program, stage, kind = parse(finding.program), first_stage(finding), kind_of(finding)
     decided = decided_by(finding, program, stage, kind)
     marks, probes = set[str](), set[str]()
     if not decided:
         marks, probes = _by_program(finding, program, stage, kind)
-    elif decided.startswith(("setting", "route")):  # so much of its own that all numbers that come of it are one kind
+    elif decided.startswith(("setting", "route")):  # exact enough that all wrong numbers under it are one kind
         marks = {f"{decided}: {'raises' if kind == 'raises' else 'differs'}"}
     else:
-        if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: anything may come of it
+        if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: any error may follow
             kind = f"raises {finding.signature.pattern.split(' ')[0]}"
         marks = {f"{stage}: {decided}: {kind}", f"{stage}: {decided}: {_body(program)}"}
         if decided in _NEW:
@@ -70,21 +71,22 @@ def cause_of(finding: Finding) -> Cause:
 
 
 def _by_version(decided: str, marks: set[str], probes: set[str]) -> tuple[set[str], set[str]]:
-    """The same, where the switches were asked: an operator is proved to be at fault. It joins what an older diagnosis
-    laid to it, which may be of something that only shows there, and that is no tie to what was found to do so."""
+    """The same marks and probes, for a diagnosis that ran the switches: it has proved an operator to be the cause. An
+    older diagnosis may have blamed that operator for another fault; such a mark stays a probe and ties nothing to this
+    one."""
     proved = {f"proved {mark}" for mark in marks | (probes if not decided else set())}
     if decided.startswith("operator"):
         return proved, probes | marks
     return marks, probes | (proved if not decided else set())
 
 
-# What only switches decide. Of a pass, precision and layout the bisector said the same.
+# Causes that only switches can find. For a pass, precision and layout the bisector's words were the same.
 _NEW = {s.decided for s in SWITCHES if s.kind not in ("fp fusion", "pass", "precision", "layout")}
 
 
 def _before_switches(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
-    """(marks, probes) by which variants are found whose diagnosis asked no switches (`diagnosed.DIAGNOSER` 1): that of
-    an operator which was left to ATen is no cause of this one, but may be what they have."""
+    """(marks, probes) that match variants diagnosed without switches (`diagnosed.DIAGNOSER` 1). For those, an operator
+    that was left to ATen counted as the cause; here it does not, but those variants may have this cause."""
     names = [name.removesuffix(LEFT) for name in vanishing(finding) if name.endswith(LEFT)]
     decided = {*(f"operator {kernel(name)}" for name in names), *filter(None, [decided_before(finding)])}
     if decided:
@@ -93,7 +95,7 @@ def _before_switches(finding: Finding, program: Program, stage: str, kind: str) 
 
 
 def _body(program: Program) -> str:
-    """Leaves and ops, as text: the same by another route is the same program."""
+    """Leaves and ops as text: the route is left out, since the same body by another route is the same program."""
     leaves = [f"{leaf.dtype}{list(leaf.shape)}{list(leaf.stride)}" for leaf in program.leaves]
     return f"{' '.join(leaves)} {' '.join(node.op for node in program.nodes)}"
 
@@ -108,12 +110,12 @@ def group(causes: Iterable[tuple[str, Cause]]) -> list[list[str]]:
     return [[name for name, _ in g] for g in groups]
 
 
-# ---------------------------------------------------------------- where and what
+# ---------------------------------------------------------------- stage and kind
 
 
 def first_stage(finding: Finding) -> str:
-    """Where the difference begins: the first backend from which on all differ. inductor's own stages count as inductor:
-    not all findings were asked at them."""
+    """Where the difference begins: the first backend from which on all differ. inductor's own stages count as inductor,
+    since not all findings were run at them."""
     if finding.signature.verdict == "eager-suspect" or finding.side in (EAGER, EAGER_DIES):
         return KERNELS
     found = finding.place.get("backend", "inductor")
@@ -126,17 +128,17 @@ def first_stage(finding: Finding) -> str:
 
 
 def raised(finding: Finding) -> re.Match[str] | None:
-    """(exception, the first words of what it says) where the compiled side raised."""
+    """(exception, the first words of its message) where the compiled side raised."""
     return re.match(r"the \w* ?raised (\w+): ?([^.;:,\[(]*)", finding.detail)
 
 
 NUMBERS = tuple(pattern for pattern in VALUES if pattern != "nonfinite")
-# Regions in which statements are run as they are; any other hooks, maps or differentiates them.
+# Regions that run their statements as they are; any other region hooks, maps or differentiates its statements.
 _CONTEXTS = ("autocast", "no_autocast", "ambient_autocast", "checkpoint", "no_grad")
 
 
 def kind_of(finding: Finding) -> str:
-    """The kind of difference, loosely."""
+    """The kind of difference, in broad classes."""
     pattern = finding.signature.pattern
     if raised(finding):
         return "raises"
@@ -150,7 +152,7 @@ def kind_of(finding: Finding) -> str:
 
 
 def _dtypes(detail: str) -> str:
-    """Which way the dtype of a result is another."""
+    """How the dtype of a result changed."""
     widths = [int(bits) for bits in re.findall(r"is b?(?:float|complex)(\d+)", detail)]
     return "dtype" if len(widths) != 2 else "wider dtype" if widths[0] > widths[1] else "narrower dtype"
 
@@ -160,7 +162,7 @@ _FLOAT64_FLOOR = 1e-12  # relative: floors of float64 lie 4 digits below, those 
 
 
 def _in_float32(c: Comparison) -> bool:
-    """Whether an element of float64, as its floor says, is off by no more than float32's unit."""
+    """Whether an element of float64, as its floor shows, is off by no more than float32's unit."""
     size = abs(c.float64)
     return 0 < c.floor < _FLOAT64_FLOOR * size and abs(c.compiled - c.eager) <= _FLOAT32_UNIT * size
 
@@ -169,7 +171,8 @@ def _in_float32(c: Comparison) -> bool:
 
 
 def decided_by(finding: Finding, program: Program, stage: str, kind: str) -> str:
-    """What decides the difference where it begins, the most telling experiment first; "" where none tells."""
+    """The cause of the difference at the stage where it begins, by the most exact experiment; "" where none names
+    one."""
     reason, _, what = finding.unsupported.partition(" ")
     own = [name for name, _ in program.settings if name not in DEMANDED]
     if reason and reason != "operator":
@@ -178,7 +181,7 @@ def decided_by(finding: Finding, program: Program, stage: str, kind: str) -> str
         return ""
     if reason:
         return f"operator {kernel(what.rpartition('.')[2])}"
-    if own:  # a minimal program needs all that it sets
+    if own:  # a minimal program needs each of its settings
         return f"setting {' '.join(own)}"
     casting = ("autocast", "ambient_autocast")
     if "dtype" in kind and any(isinstance(s, Region) and s.kind in casting for s in program.body):
@@ -203,17 +206,17 @@ def _by_bisection(finding: Finding, stage: str) -> str:
 
 
 def vanishing(finding: Finding) -> list[str]:
-    """The single changes under which a finding is gone."""
+    """The single changes that make a finding's difference vanish."""
     return [name for name, seen in finding.ablation.items() if gone(seen)]
 
 
 def _passes() -> list[str]:
-    """Changes that switch one pass off, and no more than that."""
+    """Changes that switch off one pass and nothing else."""
     return [switch.name for switch in SWITCHES if switch.kind in ("pass", "layout")]
 
 
 def _bisected(finding: Finding) -> tuple[str, str]:
-    """(subsystem, what of it) that the bisector ended on: a lowering's node and a decomposition's overload by op."""
+    """(subsystem, part of it) at which the bisector ended; a lowering's node and a decomposition's overload by op."""
     told = re.match(r"\w+: (\w+), number \d+, ([^;]*)", finding.diagnosis.get("bisector", ""))
     subsystem, info = told.groups() if told else ("", "")
     if subsystem == "decomposition":
@@ -226,18 +229,18 @@ def _bisected(finding: Finding) -> tuple[str, str]:
 
 
 def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
-    """(marks, probes) where experiments tell no more than the stage: the kernels of the minimal program, and what
-    differentiates or hooks them, without which it would show nothing."""
+    """(marks, probes) where experiments name only the stage: the kernels of the minimal program, and the regions that
+    hook or differentiate them, since the program would agree without them."""
     names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *transforms(program)]))
     stages, kinds = [stage], [kind]
     if stage == KERNELS:
         stages = [f"{stage}@{device}" for device in _devices(finding)]
     elif re.search(r"expected size \d+==\d+, stride \d+==\d+", finding.detail):
-        # Strides other than a fake kernel promised: only inductor's code looks, so that says nothing of the stage, and
-        # what it refuses would be wrong numbers.
+        # Strides other than a fake kernel promised: only inductor's code checks them, so the stage means nothing, and
+        # where inductor raises, other code would return wrong numbers.
         stages, kinds = [*_TRACED, "inductor"], ["raises", "numbers"]
     telling = [name for name in names if name not in PLAIN_OPS]
-    if stage in _TRACED and not telling:  # any op does it: what it does must be the same
+    if stage in _TRACED and not telling:  # any op can trigger it: the region must be the same
         kinds = [finding.signature.pattern]
     each, whole = (
         {f"{s}: operator {name}: {k}" for s in stages for name in some for k in kinds}
@@ -251,7 +254,7 @@ def _devices(finding: Finding) -> list[str]:
     subject = finding.place.get("device", "cpu")
     reference = finding.place.get("against", "").partition("@")[2] or subject
     sides = {EAGER: {reference}, COMPILED: {subject}}
-    # replays, which both sides are held against, run on the CPU
+    # a comparison of replays is made on the CPU
     return sorted(sides.get(finding.side, {subject, reference, "cpu"}))
 
 
@@ -259,12 +262,13 @@ _WRAPPERS = ("TorchRuntimeError", "Unsupported", "LoweringException", "Accelerat
 
 
 def transforms(program: Program) -> list[str]:
-    """The kinds of its regions that hook, map or differentiate what stands in them."""
+    """The kinds of the program's regions that hook, map or differentiate their statements."""
     return [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind not in _CONTEXTS]
 
 
 def _by_words(finding: Finding, stage: str) -> set[str]:
-    """What a tracer says names the rule that was broken, whatever the operator; an assertion's words do not."""
+    """Marks from a tracer's message: it names the broken rule, whatever the operator. An assertion's message does
+    not."""
     said = raised(finding) if stage in _TRACED else None
     if said is None or not said[2] or said[1] in ("AssertionError", *_WRAPPERS):
         return set()

@@ -1,4 +1,4 @@
-"""What became of a ledger's faults between two moments: which are new, which moved, which came back."""
+"""The faults of a ledger that changed between two readings: new ones, ones with another state, ones that came back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fuzzer.ledger.listing import lives, short_title, urgency
 
 @dataclass(frozen=True)
 class Changes:
-    """What two readings of a ledger tell apart; each the most urgent first.
+    """The differences between two readings of a ledger; of each kind the most urgent fault first.
 
-    came_back   was fixed, and is open.  moved   has another state than the one that stands beside it.
+    came_back   was fixed, and is open.  moved   each fault with its state before.
     new         was not in the first reading.
     """
 
@@ -24,12 +24,12 @@ class Changes:
 
     @property
     def bad(self) -> bool:
-        """Whether a person should look: something is there that was not there before."""
+        """Whether a person should look: a fault is new or came back."""
         return bool(self.came_back or self.new)
 
 
 def changes(before: Sequence[Fault], after: Sequence[Fault]) -> Changes:
-    """What is different in the second reading of a ledger. Faults that became one with another are not told."""
+    """The differences of the second reading from the first. Faults that were united with another are not reported."""
     known = {fault.id: fault.state for fault in before}
     there = sorted(after, key=urgency)
     came_back = [f for f in there if f.state.name in OPEN and f.id in known and known[f.id].name == "fixed"]
@@ -38,7 +38,7 @@ def changes(before: Sequence[Fault], after: Sequence[Fault]) -> Changes:
 
 
 def change_lines(told: Changes) -> Iterator[str]:
-    """Changes for people: a heading for each kind that there is, and a line for each fault."""
+    """Changes for people: a heading for each kind that occurs, and a line for each fault."""
     if told.came_back:
         yield "came back:"
         yield from (f"  {_line(fault)}" for fault in told.came_back)
@@ -58,6 +58,6 @@ def _line(fault: Fault) -> str:
 
 
 def encode_changes(told: Changes) -> dict[str, Any]:
-    """Changes as JSON has them: the faults' ids, of what moved the states too."""
+    """Changes as JSON: the faults' ids, and for moved faults both states."""
     moved = [{"fault": fault.id, "from": str(before), "to": str(fault.state)} for before, fault in told.moved]
     return {"came_back": [f.id for f in told.came_back], "new": [f.id for f in told.new], "moved": moved}

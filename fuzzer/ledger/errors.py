@@ -1,4 +1,4 @@
-"""What a ledger refuses: every error is a `StoreError` whose message is one line for people."""
+"""The errors of a ledger: every one is a `StoreError` whose message is one line for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fuzzer.language.errors import UsageError
 
 
 class StoreError(UsageError):
-    """A store that cannot do what was asked; the message is one line for people."""
+    """A store cannot do the requested operation; the message is one line for people."""
 
 
 class MissingStore(StoreError):
@@ -24,7 +24,7 @@ class LockedStore(StoreError):
 
 
 class CorruptStore(StoreError):
-    """The file is damaged, or no store of ours."""
+    """The file is damaged, or is not one of our stores."""
 
 
 class NewerStore(StoreError):
@@ -44,7 +44,8 @@ class AmbiguousFinding(StoreError):
 
 
 class UnverifiedFinding(StoreError):
-    """A finding that did not reproduce in every one of at least `rows.LEAST_RUNS` runs, or that says nonsense."""
+    """A finding that did not reproduce in every one of at least `rows.LEAST_RUNS` runs, or whose fields contradict each
+    other."""
 
 
 _EXPLANATIONS: dict[int, tuple[type[StoreError], str]] = {
@@ -63,7 +64,7 @@ _EXPLANATIONS: dict[int, tuple[type[StoreError], str]] = {
 
 @contextmanager
 def row_errors(path: Path) -> Iterator[None]:
-    """Turn what rows that hold something else raise when they are read into a `StoreError`."""
+    """Turn the exceptions of reading malformed rows into a `StoreError`."""
     try:
         yield
     except StoreError:
@@ -74,11 +75,11 @@ def row_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into a `StoreError` that says what to do."""
+    """Turn SQLite's errors into a `StoreError` whose message names a remedy."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # extended codes keep theirs below
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF  # without the extended part
         kind, advice = _EXPLANATIONS.get(code, (CorruptStore, "cannot be used"))
         raise kind(f"{path} {advice} ({error})") from error
     except json.JSONDecodeError as error:

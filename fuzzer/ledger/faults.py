@@ -1,6 +1,6 @@
-"""Faults in the ledger: how variants come to share one, its state and history, and where it lives.
+"""Faults in the ledger: which variants share one, its state and history, and where it lives.
 
-Functions of an open database, within the caller's transaction; `store.Store` is what others use.
+These are functions of an open database, within the caller's transaction; other modules use `store.Store`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SEARCHED = "searched the tracker for: "  # in a fault's history
 
 @dataclass(frozen=True)
 class State:
-    """What a person says of a fault: one of STATES, and what belongs to it.
+    """A person's judgement of a fault: one of STATES, and its details.
 
-    issue     URLs, with spaces between them.  note   a reason, or what else is to be told.
+    issue     URLs, with spaces between them.  note   a reason, or other remarks.
     fixed_in  the first release without it.
     """
 
@@ -49,10 +49,10 @@ class Fault:
     """A cause in torch, as far as the ledger knows it.
 
     verdict      the worst class of its variants.  side, stage, decided   of its diagnosis (`cause.Cause`).
-    first_seen   when it was met first;  occurrences   how many programs showed it;  variants   how many minimal ones.
-    lives_on     "RELEASE DEVICE" where it showed when it was last looked at;  gone_on   where it did not;
-    unsaid       where neither could be told, and why: "2.13.0 cpu: shows something else: crashes".
-    history      (time, what, who), oldest first.
+    first_seen   the time of its first occurrence;  occurrences   programs that showed it;  variants   minimal programs.
+    lives_on     "RELEASE DEVICE" where it reproduced in the newest run there;  gone_on   where it did not;
+    unsaid       where the newest run decided neither, and why: "2.13.0 cpu: shows something else: crashes".
+    history      (time, event, person), oldest first.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Fault:
 
     @property
     def searched(self) -> tuple[str, ...]:
-        """What was looked for in the tracker, oldest first."""
+        """The searches of the tracker for this fault, oldest first."""
         return tuple(what.removeprefix(SEARCHED) for _, what, _ in self.history if what.startswith(SEARCHED))
 
 
@@ -87,14 +87,15 @@ def encode_fault(fault: Fault) -> dict[str, Any]:
 
 
 def enter(db: Database, finding: Finding, campaign: str | None = None) -> str:
-    """Count a finding's program as an occurrence and put the variant, which is stored, into its fault: the id."""
+    """Count a finding's program as an occurrence, and put its stored variant into a fault. Returns the fault's id."""
     fault = assign(db, finding)
     note_occurrence(db, fault, finding, campaign)
     return fault
 
 
 def assign(db: Database, finding: Finding) -> str:
-    """The fault of a stored variant by what is known of it now; what it was in is left if nothing else ties it."""
+    """The fault of a stored variant by its present evidence; its former fault is left if nothing else ties it to that
+    one."""
     cause = cause_of(finding)
     (own,) = one(db, "select fault from variant where id = ?", finding.id)
     fault = join(db, finding.id, finding.created, cause.marks, cause.probes)
@@ -104,7 +105,7 @@ def assign(db: Database, finding: Finding) -> str:
 
 
 def set_diagnosis(db: Database, finding: Finding, told: Finding) -> None:
-    """Store of a known variant what was diagnosed of it; what is known then may tell that its fault is another."""
+    """Store the new diagnosis (`told`) of a known variant, which may move the variant to another fault."""
     held = {name: getattr(told, name) for name in DIAGNOSED}
     changes = ", ".join(f"{name} = ?" for name in held)
     db.conn.execute(f"update variant set {changes} where id = ?", [*to_row(held).values(), finding.id])
@@ -112,14 +113,14 @@ def set_diagnosis(db: Database, finding: Finding, told: Finding) -> None:
 
 
 def alike(db: Database, finding: Finding) -> str | None:
-    """The fault that has this variant, or that it would join by what is known of it; None where none does."""
+    """The fault that has this variant, or that the variant would join by its evidence; None where there is none."""
     own = db.conn.execute("select fault from variant where id = ?", [finding.id]).fetchone()
     cause = cause_of(finding)
     return next(iter([*(own or ()), *_alike(db, cause.marks, cause.probes)]), None)
 
 
 def join(db: Database, variant: str, time: str, marks: Collection[str], probes: Collection[str]) -> str:
-    """Give a stored variant its marks and the fault that these tie it to; the faults' titles are not looked at."""
+    """Give a stored variant its marks, and the fault to which these tie it; the faults' titles are not updated."""
     own, campaign = one(db, "select fault, campaign from variant where id = ?", variant)
     db.conn.execute("delete from mark where variant = ?", [variant])
     alike = _alike(db, marks, probes)
@@ -136,14 +137,14 @@ def join(db: Database, variant: str, time: str, marks: Collection[str], probes: 
 
 
 def _note_where_met(db: Database, fault: str, variant: str) -> None:
-    """A fault lives where programs showed its variant."""
+    """Note that a fault lives wherever programs showed its variant."""
     met = "select torch, device, max(created) from occurrence where variant = ? group by torch, device"
     for torch, device, time in db.conn.execute(met, [variant]).fetchall():
         note_life(db, fault, torch, device, SHOWS, time)
 
 
 def _alike(db: Database, marks: Collection[str], probes: Collection[str]) -> list[str]:
-    """The faults of variants that share these, oldest first."""
+    """The faults of variants that share these marks, oldest first."""
     found = "select fault from mark join variant on variant.id = mark.variant where mark in"
     return [
         name
@@ -172,9 +173,9 @@ def _new_fault(db: Database, variant: str, time: str, campaign: str) -> str:
 
 
 def _unite(db: Database, faults: list[str], time: str) -> str:
-    """One fault of several that a variant ties together: the one that a person has looked at, else the oldest.
+    """Make one fault of several that a variant ties together: the one with a state set by a person, else the oldest.
 
-    Two that people gave different states stay two.
+    Two faults to which people gave different states stay two.
     """
     told = [f for f in faults if one(db, "select state from fault where id = ?", f) != ("new",)]
     keep = (told or faults)[0]
@@ -203,8 +204,8 @@ def _absorb(db: Database, keep: str, other: str) -> None:
 
 
 def refresh(db: Database, fault: str) -> None:
-    """Class, side, stage and what decides it, of the variant that stands for it, the title of its natural program; no
-    such fault: nothing."""
+    """Update a fault's class, side, stage and cause from the variant that represents it, and its title from that
+    variant's natural program. Does nothing where no such fault exists."""
     if one(db, "select count(*) from fault where id = ?", fault) == (0,):
         return
     finding = representative(db, fault)
@@ -223,8 +224,8 @@ _RANKED = (
 
 
 def representative(db: Database, fault: str) -> Finding:
-    """The simplest variant of a fault: of those of the worst class, first of those that still show, the one with the
-    shortest program."""
+    """The variant that represents a fault: among those of the worst class, and of these preferably one that still
+    reproduces, the one with the shortest program."""
     return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[4])
 
 
@@ -235,13 +236,13 @@ def variants(db: Database, fault: str) -> list[Finding]:
 
 
 def representatives(db: Database) -> dict[str, Finding]:
-    """The simplest variant of each fault, by the fault's id."""
+    """The representative of each fault, by the fault's id."""
     ranked = sorted(db.conn.execute(f"{_RANKED} from variant"), key=_rank, reverse=True)
     return {fault: _variant(db, name) for fault, name in {row[5]: row[4] for row in ranked}.items()}
 
 
 def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What rows of _RANKED are ordered by, the simplest first."""
+    """The sort key of a row of _RANKED, the simplest variant first."""
     return CLASSES.index(row[0]), *row[1:5]
 
 
@@ -250,7 +251,7 @@ def _variant(db: Database, name: str) -> Finding:
 
 
 def met_in(db: Database, campaign: str) -> dict[str, tuple[int, str]]:
-    """How many programs of a campaign showed each fault, and when the first did."""
+    """For each fault that programs of a campaign showed: how many did, and when the first did."""
     counted = "select fault, sum(times), min(created) from occurrence where campaign = ? group by fault"
     return {fault: (times, first) for fault, times, first in db.conn.execute(counted, [campaign])}
 
@@ -259,12 +260,12 @@ def met_in(db: Database, campaign: str) -> dict[str, tuple[int, str]]:
 
 
 def release(torch: str) -> str:
-    """A version of torch without what it was built for."""
+    """A version of torch without its build: `2.13.0+cu130` gives `2.13.0`."""
     return torch.split("+")[0]
 
 
 def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | None = None) -> None:
-    """Count one program that showed a fault: that of a finding. The same program of a campaign counts once more."""
+    """Count one program, a finding's, that showed a fault. In another run of the same campaign it counts again."""
     torch, device = release(finding.place.get("torch", "")), finding.place.get("device", "").split(":")[0]
     campaign = finding.campaign if campaign is None else campaign
     name = hashlib.sha256(f"{finding.id} {campaign} {finding.created} {finding.original}".encode()).hexdigest()[:16]
@@ -277,8 +278,8 @@ def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | 
 
 
 def note_life(db: Database, fault: str, torch: str, device: str, shows: str, time: str) -> None:
-    """Whether a fault showed on a release and device; the newest answer counts, and why there is none only where there
-    is none."""
+    """Note whether a fault reproduced on a release and device. The newest answer counts; a reason for having no answer
+    is kept only while there is none."""
     db.conn.execute(
         "insert into life values (?, ?, ?, ?, ?) on conflict (fault, torch, device) do update "
         "set shows = excluded.shows, seen = excluded.seen where case when excluded.shows in ('shows', 'gone') "
@@ -288,7 +289,7 @@ def note_life(db: Database, fault: str, torch: str, device: str, shows: str, tim
 
 
 def set_state(db: Database, fault: str, state: State, time: str, who: str) -> None:
-    """Set what a person says of a fault, and remember that."""
+    """Set a person's judgement of a fault, and add it to the fault's history."""
     before = state_of(db, fault)
     if before == state:
         return
@@ -309,7 +310,7 @@ def remember(db: Database, fault: str, time: str, what: str, who: str) -> None:
 
 
 def one(db: Database, question: str, *values: Any) -> tuple[Any, ...]:
-    """The one row that answers."""
+    """The one row of a query's result."""
     found: tuple[Any, ...] = db.conn.execute(question, list(values)).fetchone()
     return found
 

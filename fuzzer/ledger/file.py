@@ -13,13 +13,13 @@ from sqlite_utils import Database
 from fuzzer.ledger import schema
 from fuzzer.ledger.errors import CorruptStore, NewerStore
 
-BUSY_SECONDS = 5.0  # a campaign holds the write lock for milliseconds; longer means another program keeps it
-_APPLICATION_ID = 0x62667A7A  # "bfzz" in SQLite's application_id: tells our files from any other database
+BUSY_SECONDS = 5.0  # a campaign holds the write lock for milliseconds; any longer and another program has it
+_APPLICATION_ID = 0x62667A7A  # "bfzz" in SQLite's application_id, which marks our files
 
 
 def connect(path: Path) -> Database:
-    """The database in this file, which is made where there is none."""
-    # no implicit transactions: those of `transaction` are the only ones, and DDL takes part in them
+    """The database in this file; a missing file is created."""
+    # no implicit transactions: only those of `transaction`, and DDL takes part in them
     return Database(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None))
 
 
@@ -53,7 +53,7 @@ def _pragma(db: Database, name: str) -> int:
 
 
 def migrated_copy(db: Database, path: Path) -> Database:
-    """The database of the newest schema, in memory; the file is closed and stays as it is."""
+    """A copy of the database in memory, with the newest schema; the file is closed and stays as it is."""
     copy = Database(sqlite3.connect(":memory:", isolation_level=None))
     db.conn.backup(copy.conn)
     db.conn.close()

@@ -1,8 +1,9 @@
-"""The formula behind a table of ratios: 20/13 = n / (n - k). Searched among few simple ones, and claimed seldom.
+"""The formula behind a table of ratios: 20/13 = n / (n - k). The search covers few simple formulas and claims one
+seldom.
 
-A formula is a quotient of two terms, and a term is 1, a number of the table, one more or less than it, or the sum, the
-difference or the product of two. The simplest that fits every row is the one; none is claimed of fewer than four
-different ratios, which some formula fits by chance.
+A formula is a quotient of two terms. A term is 1, a number of the table, one more or less than it, or the sum,
+difference or product of two. The simplest formula that fits every row is claimed; with fewer than four different
+ratios none is, since some formula fits those by chance.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Numbers = Mapping[str, int]
-Row = tuple[Numbers, float]  # the numbers at hand, and the ratio
+Row = tuple[Numbers, float]  # the numbers of a row by name, and its ratio
 
-LEAST = 4  # different ratios
+LEAST = 4  # fewer different ratios fit some formula by chance
 # Sums of f32 elements that cancel to a hundredth are off by some 1e-5; fractions of sizes below 100 differ by 1e-4.
 _TOLERANCE = 2e-5
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A quotient of two terms over named numbers, and the values that it gives for the rows it was searched for."""
+    """A quotient of two terms over named numbers, and its values for the rows of the search."""
 
     text: str
     names: tuple[str, ...]
@@ -40,7 +41,7 @@ _LETTERS = "nkmpqrstuvwxyz" + string.ascii_uppercase
 
 @dataclass(frozen=True)
 class _Term:
-    """A template over letters, the columns it takes, what it gives for each row, and how simple it is."""
+    """A template over letters, the columns it takes, its value for each row, and its complexity."""
 
     text: str
     columns: tuple[str, ...]
@@ -52,8 +53,8 @@ class _Term:
 
 
 def fit(rows: Sequence[Row]) -> Formula | None:
-    """The simplest formula that gives every row's ratio, which is not 0; None where there is none, or too little to
-    tell."""
+    """The simplest formula that gives every row's ratio, none of which is 0; None where there is none, or too few
+    ratios."""
     if len({f"{ratio:.4g}" for _, ratio in rows}) < LEAST:
         return None
     terms, ratios = list(_terms([numbers for numbers, _ in rows])), [ratio for _, ratio in rows]
@@ -65,7 +66,7 @@ def fit(rows: Sequence[Row]) -> Formula | None:
 
 
 def _fitting(terms: Sequence[_Term], ratios: Sequence[float]) -> Iterator[tuple[int, int, int]]:
-    """(how simple, dividend, divisor) of all quotients of terms that fit. The first row leaves few divisors to try."""
+    """(complexity, dividend, divisor) of all quotients of terms that fit. The first row leaves few divisors to try."""
     divisors = sorted((term.values[0], i) for i, term in enumerate(terms))
     for i, over in enumerate(terms):
         wanted = over.values[0] / ratios[0]
@@ -117,10 +118,11 @@ def _formula(over: _Term, under: _Term, values: tuple[float, ...]) -> Formula:
 
 
 def condition(inside: Sequence[Numbers], outside: Sequence[Numbers]) -> str:
-    """What all rows inside have and none outside, of one number or of two: `n >= 5`, `k != n`; "" where there is none.
+    """A condition on one number or two that all rows inside meet and none outside: `n >= 5`, `k != n`; "" where there
+    is none.
 
-    Nothing is said where there are no rows on one side; of a threshold only where both of its neighbours were tried, of
-    two numbers only where there are several rows on both sides.
+    Both sides need rows. A threshold is claimed only where both numbers next to it were tried; a relation of two
+    numbers only where both sides have several rows.
     """
     if not inside or not outside:
         return ""

@@ -1,11 +1,11 @@
-"""The kernel behind an operator's names: an overload of ATen's, a node of a graph, an op of a program."""
+"""The kernel behind an operator's names: an overload of ATen, a node of a graph, an op of a program."""
 
 from __future__ import annotations
 
 import functools
 import re
 
-# Names of torch's that one kernel of ATen computes.
+# Names in torch of operators that one ATen kernel computes.
 _ONE = (
     (r"\w*fft(_[cr]2[cr])?", "fft"),
     (r"conv|conv_transpose", "convolution"),
@@ -23,9 +23,9 @@ _BEHIND = (
 
 @functools.cache
 def kernel(op: str) -> str:
-    """What an operator computes, in one word, whatever its name.
+    """The kernel that an operator computes, in one word, whatever the operator's name.
 
-    An operator, its derivative, its writing form, its internal form and its form for other ranks are one:
+    An operator has one word with its derivative, its in-place form, its internal form and its form for other ranks:
     `aten.avg_pool2d_backward.default` and `avg_pool3d` both give avg_pool.
     """
     name, before = re.sub(_OVERLOAD, r"\2", op), ""
@@ -37,8 +37,9 @@ def kernel(op: str) -> str:
 
 
 def is_composite(op: str) -> bool:
-    """Whether an op of programs is made of others, whose derivatives are its own: a kernel instead of it has none."""
-    from fuzzer.language.ops import OPS  # needs torch, which a ledger that is only read does not
+    """Whether torch composes an op of others and differentiates those: a kernel in place of the whole op has no
+    derivative."""
+    from fuzzer.language.ops import OPS  # needs torch, which reading a ledger does not
     from fuzzer.language.private import is_composite as composite
 
     return op in OPS and composite(OPS[op].source)

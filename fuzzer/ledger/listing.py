@@ -1,4 +1,4 @@
-"""How faults are listed: what comes first, what stands apart, and the short names of what is told of them."""
+"""How faults are listed: their order, those without torch's promise apart, and short forms of their fields."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from fuzzer.ledger.faults import OPEN, STATES, Fault
 
 
 def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
-    """What torch promises, and what it does not."""
+    """The faults that break a promise of torch, and those that break none."""
     return [f for f in faults if f.verdict != UNSUPPORTED], [f for f in faults if f.verdict == UNSUPPORTED]
 
 
 def urgency(fault: Fault) -> tuple[bool, int, int, int]:
-    """What a person should look at first: what is open, the worst class, what nobody has looked at and then what nobody
-    has reported, what was met most often."""
+    """The sort key of a fault, the most urgent first: open ones, the worst class, those nobody has judged and then
+    those nobody has reported, the most frequent."""
     state = fault.state.name
     return state not in OPEN, CLASSES.index(fault.verdict), STATES.index(state), -fault.occurrences
 
 
 def devices(fault: Fault) -> list[str]:
-    """The devices on which it was seen to live."""
+    """The devices on which a fault lived at some time."""
     return sorted({place.split(" ")[1] for place in (*fault.lives_on, *fault.gone_on)})
 
 
 def lives(fault: Fault) -> list[str]:
-    """Where it lives and where it is gone, a line each device: "cpu 2.11 2.13, not 2.15"."""
+    """Where a fault lives and where it is gone, a line for each device: "cpu 2.11 2.13, not 2.15"."""
     lines = []
     for device in devices(fault):
         shows, gone = (
@@ -42,7 +42,7 @@ def lives(fault: Fault) -> list[str]:
 
 
 def short_side(fault: Fault) -> str:
-    """Who is wrong, in a word, or why nobody can say: where eager is held against eager, eager."""
+    """The side at fault in a word, or why it is undecided; where eager was compared with eager, eager."""
     if fault.stage == KERNELS and (fault.side == UNASKED or fault.side.startswith(("compiled ", "eager "))):
         return "eager"
     return re.sub(" (wrong|differs|raises|dies|hangs)$", "", fault.side)

@@ -1,4 +1,4 @@
-"""Two ledgers become one: what another holds enters this one. Done twice it changes nothing."""
+"""Merge another ledger into this one. A second merge of the same ledger changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fuzzer.ledger.rows import decode, from_row
 
 @dataclass(frozen=True)
 class Merged:
-    """What was new: faults, variants, occurrences (programs) and campaigns."""
+    """The numbers of new faults, variants, occurrences (programs) and campaigns."""
 
     faults: int
     variants: int
@@ -25,11 +25,11 @@ class Merged:
 
 
 def merge(db: Database, other: Database) -> Merged:
-    """Take over what another ledger holds, within the caller's transaction.
+    """Take over the contents of another ledger, within the caller's transaction.
 
-    A variant joins the fault that its marks tie it to. States that people set there hold where nobody set one here;
-    where both did, ours stays and the history tells theirs. Where both counted a program, the larger count holds. Where
-    both diagnosed a finding, the newer version of the diagnosis does.
+    A variant joins the fault to which its marks tie it. A state set there holds where nobody set one here; where both
+    did, ours stays and the history holds theirs. Where both counted a program, the larger count holds. Where both
+    diagnosed a finding, the newer version of the diagnosis holds.
     """
     before = _counts(db)
     for row in _rows(other, "select * from campaign"):
@@ -81,7 +81,8 @@ def _counts(db: Database) -> list[int]:
 
 
 def _take_diagnosis(db: Database, theirs: dict[str, Any]) -> None:
-    """Of a finding that both hold, the diagnosis of the newer version of the diagnoser; of the same version ours."""
+    """For a finding in both ledgers take the diagnosis of the newer version of the diagnoser; of the same version
+    ours."""
     [mine] = _rows(db, "select * from variant where id = ?", theirs["id"])
     if mine["diagnosis"] == theirs["diagnosis"]:
         return
@@ -92,7 +93,7 @@ def _take_diagnosis(db: Database, theirs: dict[str, Any]) -> None:
 
 
 def _our_faults(db: Database, other: Database) -> dict[str, str]:
-    """Our fault of each of theirs: that of its oldest variant."""
+    """For each fault of theirs, our fault of its oldest variant."""
     found: dict[str, str] = {}
     mine = dict(db.conn.execute("select id, fault from variant").fetchall())
     for variant, fault in other.conn.execute("select id, fault from variant order by created desc, id desc"):
@@ -118,7 +119,7 @@ def _take_occurrences(db: Database, other: Database, ours: dict[str, str]) -> No
 
 
 def _take_history(db: Database, other: Database, theirs: str, mine: str) -> None:
-    """What they know of a fault: since when, where it lives, what people said of it."""
+    """Take over a fault's first time, where it lives, and its history."""
     created = faults.one(other, "select created from fault where id = ?", theirs)
     db.conn.execute("update fault set created = ?1 where id = ?2 and created > ?1", [*created, mine])
     lives = other.conn.execute("select torch, device, shows, seen from life where fault = ?", [theirs]).fetchall()

@@ -1,7 +1,7 @@
-"""How a campaign went on, read back: its moments, and the pairs of operations that its programs held.
+"""The progress of a campaign, read from its folder, and the pairs of operations in its programs.
 
 progress.jsonl   a line (`Point`) from time to time
-pairs.json       "MAKER > READER" -> in how many programs
+pairs.json       "MAKER > READER" -> number of programs that hold the pair
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PROGRESS_FILE, PAIRS_FILE = "progress.jsonl", "pairs.json"
 
 @dataclass(frozen=True)
 class Point:
-    """What was done by a moment of a campaign.
+    """The counts of a campaign at one moment.
 
     seconds    since it began.  programs   that ran.
-    new        new findings, by class.  features   that were seen, by family.
+    new        new findings, by class.  features   seen so far, by family.
     """
 
     seconds: float
@@ -30,7 +30,7 @@ class Point:
 
 
 def read_points(folder: Path) -> list[Point]:
-    """The points of a campaign's folder; a last line that was cut off is left out."""
+    """The points in a campaign's folder; a last line that was cut off is left out."""
     try:
         lines = (folder / PROGRESS_FILE).read_text().splitlines(keepends=True)
     except OSError:
@@ -39,7 +39,7 @@ def read_points(folder: Path) -> list[Point]:
 
 
 def read_pairs(folder: Path) -> Counter[tuple[str, str]]:
-    """In how many programs of a campaign's folder each pair was; empty where the campaign did not end."""
+    """How many programs of a campaign held each pair; empty where the campaign did not end."""
     try:
         counted = json.loads((folder / PAIRS_FILE).read_text())
     except OSError:

@@ -1,4 +1,4 @@
-"""Which variants are wanted, as SQL."""
+"""Filters of variants, as SQL."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Filters of variants; what is "" admits all.
+    """Filters of variants; "" admits all.
 
-    verdict   the class that is shown.  state   of the fault.  op   in the program.  torch, device   where it was found;
-    a release may be shortened.  lives_on   a release where the fault shows.  text   words in what is stored of a
-    variant or in its fault's title: all of them, each may be the beginning of one.  fault, id   ids.
+    verdict   the class.  state   of the fault.  op   in the program.  torch, device   where it was found; a release may
+              be
+    shortened.  lives_on   a release where the fault reproduces.  text   words that all must occur in the stored variant
+                or
+    its fault's title, each as the beginning of a word.  fault, id   ids.
     """
 
     verdict: str = ""

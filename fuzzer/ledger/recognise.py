@@ -1,7 +1,8 @@
-"""Is a suspect a known fault? Asked before it is minimized, of its signature, its ops and the answers of experiments.
+"""Recognise a suspect as a known fault before it is minimized, by its signature, its ops and the results of
+experiments.
 
-Nothing runs here. An experiment has the name that a diagnosis gives it (`Finding.ablation`), or is a stage; its answer
-is the class that the suspect then shows.
+Nothing runs here. An experiment has its name in a diagnosis (`Finding.ablation`), or is a stage; its result is the
+class that the suspect shows under it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from fuzzer.ledger.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of, transfo
 from fuzzer.ledger.kernel import kernel
 from fuzzer.ledger.switches import AGREE, SWITCHES
 
-STAGE = "stage "  # before the name of a stage, as the name of an experiment
-MOST_QUESTIONS = 2  # of one fault
-MOST_FAULTS = 3  # that a suspect is held against
+STAGE = "stage "  # prefix of an experiment that is a stage
+MOST_QUESTIONS = 2  # for one fault
+MOST_FAULTS = 3  # with which a suspect is compared
 
 
 @dataclass(frozen=True)
 class Question:
-    """An experiment, and whether the suspect must agree under it."""
+    """An experiment, and whether the suspect must agree (show no difference) under it."""
 
     name: str
     agrees: bool
@@ -31,11 +32,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Known:
-    """Variants of a fault that the same experiments tell, as a suspect is held against them.
+    """The variants of a fault that one set of experiments identifies, for comparison with suspects.
 
     signatures  of the variants.  kernels   of each variant's program.
-    questions   what tells the variants from others, the most telling first; each must be answered as expected.
-    telling     whether one of them is about what decides the fault, and not its stage alone.
+    questions   experiments that separate the variants from others, the most telling first; each must end as expected.
+    telling     whether one of them tests the fault's cause, and not only its stage.
     """
 
     fault: str
@@ -45,8 +46,8 @@ class Known:
     telling: bool
 
     def shown_by(self, signature: Signature) -> bool:
-        """Whether a suspect of this signature can be the fault; where no experiment tells, of its oracle too, and of
-        its pattern where nothing is asked but whether it shows before the last stage."""
+        """Whether a suspect with this signature can be the fault. Where no experiment tests the cause, the oracle must
+        be the same; where nothing is tested but a stage before the last, the pattern too."""
         if self.telling:
             return any(_like(own, signature) for own in self.signatures)
         same = [own for own in self.signatures if own.oracle == signature.oracle]
@@ -55,12 +56,12 @@ class Known:
         return any(_like(own, signature) for own in same)
 
     def held_by(self, kernels: Collection[str]) -> bool:
-        """Whether a program with these kernels holds all of some variant's."""
+        """Whether a program with these kernels holds all kernels of some variant."""
         return any(own <= set(kernels) for own in self.kernels)
 
 
 def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
-    """A fault of these variants: one Known for each set of experiments that tells some of them."""
+    """A fault as `Known`s: one for each set of experiments that identifies some of its variants."""
     told: dict[tuple[Question, ...], list[Finding]] = {}
     for variant in variants:
         told.setdefault(tuple((_decisive(variant) + _stages(variant))[:MOST_QUESTIONS]), []).append(variant)
@@ -78,8 +79,8 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
 
 
 def kernels_of(text: str) -> set[str]:
-    """The kernels of a program's ops, and what hooks or transforms them; a `mode` chooses among several (interpolate's,
-    grid_sample's)."""
+    """The kernels of a program's ops, and the regions that hook or transform them; a `mode` chooses among several
+    kernels (interpolate, grid_sample)."""
     program = parse(text)
     return {*(_called(node) for node in program.nodes), *transforms(program)}
 
@@ -91,7 +92,7 @@ def _called(node: Node) -> str:
 
 
 def _decisive(finding: Finding) -> list[Question]:
-    """A single change that makes the difference vanish and is about what decides it."""
+    """A single change that removes the difference and tests the finding's cause."""
     decided = cause_of(finding).decided
     kind, _, what = decided.partition(" ")
     about: dict[str, Callable[[str], bool]] = {
@@ -106,7 +107,8 @@ def _decisive(finding: Finding) -> list[Question]:
 
 
 def _stages(finding: Finding) -> list[Question]:
-    """The stage where the difference begins shows it, the one before does not; inductor's own stages count as one."""
+    """The suspect differs at the stage where the difference begins, and agrees at the one before; inductor's own stages
+    count as one."""
     stage, names = cause_of(finding).stage, [name for name in finding.stages if ":" not in name]
     if stage == KERNELS or stage not in names:
         return []
@@ -116,7 +118,7 @@ def _stages(finding: Finding) -> list[Question]:
 
 
 def _like(own: Signature, shown: Signature) -> bool:
-    """Whether two signatures may be of one fault: wrong numbers are alike, whatever their pattern and direction."""
+    """Whether two signatures may belong to one fault: all wrong numbers may, whatever their pattern and direction."""
     if own.oracle != shown.oracle or (UNSUPPORTED in (own.verdict, shown.verdict) and own.verdict != shown.verdict):
         return own.pattern in NUMBERS and shown.pattern in NUMBERS and own.verdict == shown.verdict
     return own.pattern == shown.pattern or (own.pattern in NUMBERS and shown.pattern in NUMBERS)
@@ -125,7 +127,8 @@ def _like(own: Signature, shown: Signature) -> bool:
 def candidates(signature: Signature, kernels: Collection[str], known: Iterable[Known]) -> list[Known]:
     """The faults that a suspect may be, the likeliest first, at most `MOST_FAULTS`.
 
-    Its program holds all kernels of some variant, or it shows one's very signature, which is not just wrong numbers.
+    Either its program holds all kernels of some variant, or its signature equals a variant's and is not just wrong
+    numbers.
     """
     likely = [
         k
@@ -142,8 +145,9 @@ def recognise(
 ) -> str | None:
     """The fault that explains a suspect whose program has these kernels; None where none does.
 
-    answer   runs the experiment of this name on the suspect and tells its class; "" where it cannot be run, which
-             explains nothing. No name is asked twice.
+    answer   runs the experiment of this name on the suspect and returns the class; "" where the experiment cannot be
+             run,
+             which explains nothing. It is called at most once for each name.
     """
     told: dict[str, str] = {}
 

@@ -10,18 +10,19 @@ from fuzzer.ledger.faults import Fault
 
 @dataclass(frozen=True)
 class Span:
-    """Over the releases that were tried: the first and the last that show a fault, and the first without it after."""
+    """Among the releases that were tried: the first and the last with a fault, and the first without it after the
+    last."""
 
     first_bad: str = ""
     last_bad: str = ""
     fixed_in: str = ""
 
 
-_BEFORE = {"dev": 0, "a": 1, "b": 2, "rc": 3}  # what comes before a release, oldest first
+_BEFORE = {"dev": 0, "a": 1, "b": 2, "rc": 3}  # suffixes of pre-releases, oldest first
 
 
 def numbers(release: str) -> tuple[int, ...]:
-    """A release as numbers, to be ordered by. A nightly build (`2.14.0.dev20261122`) comes before its release."""
+    """A release as a sort key. A nightly build (`2.14.0.dev20261122`) comes before its release."""
     found = re.match(r"(\d+(?:\.\d+)*)(?:\.?(dev|a|b|rc)(\d*))?", release)
     if found is None:
         return ()
@@ -30,7 +31,7 @@ def numbers(release: str) -> tuple[int, ...]:
 
 
 def span(fault: Fault, device: str) -> Span:
-    """Where a fault lives on one device."""
+    """The releases on which a fault lives, for one device."""
     bad, good = (
         sorted((place.split(" ")[0] for place in places if place.split(" ")[1] == device), key=numbers)
         for places in (fault.lives_on, fault.gone_on)

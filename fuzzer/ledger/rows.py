@@ -32,7 +32,7 @@ def encode(finding: Finding) -> dict[str, Any]:
 
 
 def encode_natural(natural: Natural | None) -> dict[str, Any] | None:
-    """A natural program and what it shows, as plain values."""
+    """A natural program and its results, as plain values."""
     if natural is None:
         return None
     plain = [_plain(asdict(comparison)) for comparison in natural.comparisons]
@@ -80,12 +80,13 @@ def _comparison(fields: dict[str, Any]) -> Comparison:
 
 
 def to_row(fields: dict[str, Any]) -> dict[str, Any]:
-    # orders are kept: stages stand in pipeline order
+    # the order of keys is kept: stages stand in pipeline order
     return {key: json.dumps(v) if key in _JSON_COLUMNS else v for key, v in fields.items()}
 
 
 def from_row(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row holds; texts without characters that a terminal obeys, since others may have written them."""
+    """A row as values of a finding; texts without characters that a terminal obeys, since others may have written
+    them."""
     return {key: _harmless(json.loads(v) if key in _JSON_COLUMNS else v) for key, v in row.items()}
 
 

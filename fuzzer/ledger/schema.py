@@ -15,11 +15,11 @@ from fuzzer.ledger.faults import refresh
 from fuzzer.ledger.upgrade import fill_faults, join_anew
 
 Migration = Callable[[Database], None]
-MIGRATIONS: list[Migration] = []  # in order; the schema version of a file is the number of those it has seen
+MIGRATIONS: list[Migration] = []  # in order; the schema version of a file is the number of migrations it has had
 
 
 def _migration(step: Migration) -> Migration:
-    """Append a step to `MIGRATIONS`. A step that was released is never edited: a new one is added."""
+    """Append a step to `MIGRATIONS`. A released step is never edited: a new one is added."""
     MIGRATIONS.append(step)
     return step
 
@@ -78,7 +78,8 @@ def _add_diagnosis(db: Database) -> None:
 
 @_migration
 def _add_faults(db: Database) -> None:
-    """Three levels: an occurrence is a program that differed, a variant a minimal one, a fault their cause."""
+    """Three levels: an occurrence is a program that differed, a variant is a minimal program, a fault is their
+    cause."""
     for statement in (*_TABLES, *_full_text("variant", _SEARCHED), *_full_text("fault", ("title", "issue", "note"))):
         db.conn.execute(statement)
     fill_faults(db)
@@ -90,7 +91,7 @@ def _add_faults(db: Database) -> None:
 
 @_migration
 def _add_natural(db: Database) -> None:
-    """Beside a minimal program the one that people are shown; JSON, null where none was grown."""
+    """Beside the minimal program the natural one, which people are shown; JSON, null where none was found."""
     db.conn.execute("alter table variant add column natural text not null default 'null'")
     db.conn.execute("drop view variants")
     db.conn.execute(_VARIANTS_WITH_NATURAL)
@@ -98,14 +99,14 @@ def _add_natural(db: Database) -> None:
 
 @_migration
 def _make_campaigns_readable(db: Database) -> None:
-    """Columns of their own for what people ask of a campaign's totals and place, which are long JSON."""
+    """Separate columns for often read fields of a campaign's totals and place, which are long JSON."""
     db.conn.execute("drop view campaigns")
     db.conn.execute(_READABLE_CAMPAIGNS)
 
 
 @_migration
 def _join_anew(db: Database) -> None:
-    """A lost gradient is that of a replaced composite only where the program has one."""
+    """Join the variants again: a lost gradient belongs to a replaced composite only where the program has one."""
     join_anew(db)
 
 
@@ -118,7 +119,7 @@ def _add_scopes(db: Database) -> None:
 
 @_migration
 def _tell_every_side(db: Database) -> None:
-    """A side of each fault, be it that nobody asked."""
+    """Give each fault a side, even if the side was never decided."""
     for (name,) in db.conn.execute("select id from fault").fetchall():
         refresh(db, name)
 
@@ -147,7 +148,7 @@ _TABLES = (
         fixed_in text not null default '',
         note text not null default '',
         created text not null)""",
-    # what decides a variant (`cause.Cause`); probe: a mark of a program that may hold more than it needs
+    # the cause of a variant (`cause.Cause`); probe: a mark of a program that may hold more than it needs
     "create table mark (mark text not null, variant text not null, probe integer not null, "
     "primary key (mark, variant)) without rowid",
     "create index mark_variant on mark (variant)",
@@ -164,7 +165,7 @@ _TABLES = (
         times integer not null default 1) without rowid""",
     "create index occurrence_fault on occurrence (fault, times)",
     "create index occurrence_variant on occurrence (variant, times)",
-    # shows: whether the fault showed on a release and device, when that was last looked at
+    # shows: whether the fault reproduced on a release and device in the newest run there
     "create table life (fault text not null, torch text not null, device text not null, shows text not null, "
     "seen text not null, primary key (fault, torch, device)) without rowid",
     "create table history (fault text not null, time text not null, what text not null, who text not null, "
@@ -175,7 +176,7 @@ _SEARCHED = ("id", "fault", "oracle", "class", "pattern", "detail", "program", "
 
 
 def _full_text(table: str, columns: tuple[str, ...]) -> list[str]:
-    """What `sqlite-utils enable-fts --create-triggers` makes, within the migration's transaction."""
+    """The statements of `sqlite-utils enable-fts --create-triggers`, to run within the migration's transaction."""
     names = ", ".join(f'"{c}"' for c in columns)
     old, new = (", ".join(f'{which}."{c}"' for c in columns) for which in ("old", "new"))
     delete = f"insert into {table}_fts ({table}_fts, rowid, {names}) values ('delete', old.rowid, {old});"

@@ -1,4 +1,5 @@
-"""The scope of a fault: which neighbours of its program show it, and by how much. Plain values, and their words."""
+"""The scope of a fault: which neighbours of its program reproduce it, and how large the error is. Plain values and
+text."""
 
 from __future__ import annotations
 
@@ -20,16 +21,17 @@ PROGRAM = "program"  # the axis of the fault's own program, which is the first r
 
 @dataclass(frozen=True)
 class Row:
-    """A neighbour and what it showed.
+    """A neighbour and its result.
 
-    axis, value  what was changed (`minimizer.neighbours`).
-    outcome      FAILS, AGREES, OTHER, UNSAID;  why  the last two's reason.
-    error        the largest relative error that a reader sees; infinite where the right number is 0 or one is not
+    axis, value  the change (`minimizer.neighbours`).
+    outcome      FAILS, AGREES, OTHER, UNSAID;  why  the reason for the last two.
+    error        the largest relative error that a reader sees; infinite where the right number is 0 or either number is
+                 not
                  finite, NaN where nothing was compared.
     eager, compiled   the worst element.
-    ratios       wrong side / right side, by what it is of (ELEMENTS, ...).
+    ratios       wrong side / right side, by the quantity compared (ELEMENTS, ...).
     numbers      sizes and attributes of the program, by name.
-    built        whether code was built; else a stage before that told.
+    built        whether the result is that of a full compile; else a stage before the code decided.
     """
 
     axis: str
@@ -46,7 +48,7 @@ class Row:
 
     @property
     def compared(self) -> bool:
-        """Whether it fails by numbers, which are known."""
+        """Whether the neighbour fails with known numbers on both sides."""
         return self.outcome == FAILS and not math.isnan(self.error)
 
 
@@ -54,7 +56,7 @@ class Row:
 class Scope:
     """The neighbours of a finding's natural program, measured once.
 
-    torch, device   where.  stage  of the compiler that was asked; "" where all was built.
+    torch, device   where they ran.  stage  the compiler's stage that judged them; "" where all were compiled in full.
     rows            the program itself, then axis by axis.
     """
 
@@ -71,17 +73,18 @@ class Scope:
 
     @property
     def shapes(self) -> tuple[Row, ...]:
-        """Those of the shape table that fail: the program itself, and what its numbers make of it."""
+        """The failing rows of the shape table: the program itself, and those with other numbers."""
         return tuple(row for row in self.along(PROGRAM, *_SHAPES) if row.outcome == FAILS)
 
     @property
     def told_by(self) -> str:
-        """What the table's ratios are of: the first kind that a formula fits, else the first that most rows have."""
+        """The quantity whose ratios the table shows: the first that a formula fits, else the first that most rows
+        have."""
         return self._told[0]
 
     @property
     def formula(self) -> Formula | None:
-        """What gives the ratios of all rows where the wrong side is not zero; None where none is claimed."""
+        """The formula for the ratios of all rows where the wrong side is not zero; None where none is claimed."""
         return self._told[1]
 
     @cached_property
@@ -101,8 +104,8 @@ class Scope:
 
     @property
     def summary(self) -> str:
-        """In one line: `fails in f32 and f64; any layout of 4 tried; the wrong sum is the right one times n / (n - k),
-        n = x0.shape[1], k = end; zero where start = 0`."""
+        """The scope in one line: `fails in f32 and f64; any layout of 4 tried; the wrong sum is the right one times n /
+        (n - k), n = x0.shape[1], k = end; zero where start = 0`."""
         parts = [_dtypes(self), *_sizes(self), *(_any(self, axis) for axis in ("layout", "route", "setting", "device"))]
         return "; ".join([*filter(None, parts), *_ratios(self)])
 
@@ -119,7 +122,7 @@ def _said(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
 
 
 def _dtypes(scope: Scope) -> str:
-    """The dtypes in which it shows, the program's own first, and those in which it does not."""
+    """The dtypes in which the fault reproduces, the program's own first, and those in which it does not."""
     own = {leaf.dtype for leaf in parse(scope.rows[0].program).leaves if leaf.dtype in DIFFERENTIABLE}
     fails, agrees = _said(scope.along("dtype"))
     fails = [*sorted(own), *fails] if len(own) == 1 else fails
@@ -127,7 +130,7 @@ def _dtypes(scope: Scope) -> str:
 
 
 def _any(scope: Scope, axis: str) -> str:
-    """`any layout`, or those in which it does not show."""
+    """`any layout`, or the layouts in which the fault does not reproduce."""
     fails, agrees = _said(scope.along(axis))
     if agrees:
         return _NOT[axis].format(listed(agrees))
@@ -143,7 +146,7 @@ _NOT = {
 
 
 def _sizes(scope: Scope) -> list[str]:
-    """Which sizes and attributes show it."""
+    """The sizes and attributes with which the fault reproduces."""
     rows = scope.along(PROGRAM, *_SHAPES)
     fails, agrees = ([row.numbers for row in rows if row.outcome == said] for said in (FAILS, AGREES))
     if len(rows) < 2:
@@ -157,7 +160,7 @@ def _sizes(scope: Scope) -> list[str]:
 
 
 def _ratios(scope: Scope) -> list[str]:
-    """What the wrong numbers are, as a multiple of the right ones."""
+    """The wrong numbers as a multiple of the right ones."""
     kind, rows = scope.told_by, scope.shapes
     zero, others = ([r.numbers for r in rows if (r.ratios.get(kind) == 0) is said] for said in (True, False))
     told = [f"{_MULTIPLE[kind]} times {scope.formula}"] if scope.formula is not None else []
@@ -183,7 +186,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def scope_rows(scope: Scope) -> list[tuple[str, ...]]:
-    """A row for each neighbour under SCOPE_HEAD; where a stage was asked, what was built is marked."""
+    """A row for each neighbour under SCOPE_HEAD; where a stage judged the others, full compiles are marked."""
     return [
         (
             row.axis,
@@ -203,20 +206,20 @@ def _number(value: float) -> str:
 
 
 def error_text(error: float) -> str:
-    """A relative error for people; 0 is one that the usual comparison lets pass."""
+    """A relative error for people; 0 is an error within the usual tolerances."""
     return "infinite" if math.isinf(error) else f"{error:.3g}" if error else "passes assert_close"
 
 
 def shape_head(scope: Scope) -> tuple[str, ...]:
-    """The columns of the shape table: the numbers that vary, the ratio, what the formula gives."""
+    """The columns of the shape table: the numbers that vary, the ratio, the formula's value."""
     formula = (scope.formula.text,) if scope.formula else ()
     of = {ELEMENTS: "", SUMS: " (sums)", WORST: " (worst element)"}[scope.told_by]
     return (*_varied(scope.shapes), f"wrong / right{of}", *formula)
 
 
 def shape_rows(scope: Scope) -> list[tuple[str, ...]]:
-    """A row for each size and attribute that fails, under `shape_head`, those that are zero last; none where fewer than
-    two ratios are known."""
+    """A row for each size and attribute that fails, under `shape_head`, zero results last; no rows where fewer than two
+    ratios are known."""
     kind, formula, names = scope.told_by, scope.formula, _varied(scope.shapes)
     rows = sorted((row for row in scope.shapes if kind in row.ratios), key=lambda row: row.ratios[kind] == 0)
     if len(rows) < _LEAST_SHAPES:

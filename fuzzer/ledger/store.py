@@ -1,8 +1,8 @@
-"""The ledger: faults, their variants and occurrences, and the campaigns that met them, in one SQLite file.
+"""The ledger: faults, their variants and occurrences, and the campaigns that found them, in one SQLite file.
 
 The file is tracked in git, so it is written only when something is added or changed: a store that is opened, read and
-closed stays byte-identical, and a missing one is created by the first write. One writer at a time, default journal
-mode. Every error is a `StoreError` whose message is one line for people; none of them loses what is stored.
+closed stays byte-identical, and the first write creates a missing one. One writer at a time, default journal mode.
+Every error is a `StoreError` whose message is one line for people; none of them loses stored data.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from fuzzer.ledger.scope import Scope, decode_scope, encode_scope
 
 @dataclass(frozen=True)
 class CampaignRecord:
-    """One run of `backfuzz fuzz`. `totals` is the JSON object of its last line, and its progress; `seconds` is its wall
-    time."""
+    """One run of `backfuzz fuzz`. `totals` is the JSON object of the run's last line, and its progress; `seconds` is
+    wall time."""
 
     id: str
     command: str
@@ -57,7 +57,7 @@ class Store:
     def __init__(self, path: Path, db: Database | None, current: bool = True):
         self.path = path
         self._db = db
-        self._current = current  # else what is open is a copy in memory, of the newest schema
+        self._current = current  # else `db` is a copy in memory with the newest schema
 
     def __enter__(self) -> Store:
         return self
@@ -73,7 +73,8 @@ class Store:
     # ------------------------------------------------------------ variants
 
     def add(self, finding: Finding) -> bool:
-        """Store a verified finding and join it to its fault. False if its id was known: it is counted once more."""
+        """Store a verified finding and join it to its fault. False if its id was known: then one more occurrence is
+        counted."""
         require_verified(finding)
         with self._writing() as db:
             known = faults.one(db, "select count(*), max(fault) from variant where id = ?", finding.id)
@@ -85,7 +86,7 @@ class Store:
             return not known[0]
 
     def get(self, prefix: str) -> Finding:
-        """The finding with this id, or whose id alone begins like this; of a fault's id its simplest variant."""
+        """The finding whose id is this, or alone begins with it; for a fault's id the fault's simplest variant."""
         prefix = self._meant(prefix)
         with self._reading() as db:
             if prefix.startswith("F") and db is not None:
@@ -95,7 +96,7 @@ class Store:
             return decode(from_row(read_rows(db, Wanted(id=name))[0]))
 
     def fault_of(self, prefix: str) -> Fault:
-        """The fault of a finding, or with this id of its own."""
+        """The fault with this id, or the fault of the finding with this id."""
         prefix = self._meant(prefix)
         if prefix.startswith("F"):
             return self.fault(prefix)
@@ -112,19 +113,19 @@ class Store:
             return int(faults.one(db, "select coalesce(sum(times), 0) from occurrence where variant = ?", name)[0])
 
     def list(self, wanted: Wanted = Wanted()) -> list[Finding]:  # noqa: B008 (frozen)
-        """The findings that are wanted, oldest first; all by default."""
+        """The findings that these filters admit, oldest first; all by default."""
         with self._reading() as db:
             return [decode(from_row(row)) for row in read_rows(db, wanted)] if db is not None else []
 
     def rows(self, wanted: Wanted, columns: str) -> Iterator[dict[str, Any]]:
-        """Some columns of the findings that are wanted, as they are stored: for long lists."""
+        """Some columns, as stored, of the findings that these filters admit: for long lists."""
         with self._reading() as db:
             yield from read_rows(db, wanted, columns) if db is not None else []
 
     def set_diagnosis(self, finding: Finding) -> bool:
-        """Store stages, ablation, diagnosis and attachments of a known finding. False if they were as they are.
+        """Store stages, ablation, diagnosis and attachments of a known finding. False if nothing changed.
 
-        What is known then may tell that its fault is another.
+        The new evidence may move the finding to another fault.
         """
         known = self.get(finding.id)
         changed = replace(known, **{name: getattr(finding, name) for name in DIAGNOSED})
@@ -135,7 +136,7 @@ class Store:
         return True
 
     def set_natural(self, finding: Finding) -> bool:
-        """Store the natural program of a known finding. False if it was as it is."""
+        """Store the natural program of a known finding. False if it is the stored one."""
         known = self.get(finding.id)
         if repr(known.natural) == repr(finding.natural):  # nan differs from itself
             return False
@@ -145,14 +146,14 @@ class Store:
         return True
 
     def set_scope(self, scope: Scope) -> None:
-        """Store what neighbours of a known finding showed, in place of what was stored for that release and device."""
+        """Store the scope of a known finding, in place of the one stored for that release and device."""
         name = self.get(scope.finding).id
         values = [name, scope.torch, scope.device, scope.created, json.dumps(encode_scope(scope))]
         with self._writing() as db:
             db.conn.execute("insert or replace into scope values (?, ?, ?, ?, ?)", values)
 
     def scopes(self, prefix: str) -> tuple[Scope, ...]:
-        """What neighbours of a finding showed, the newest first; of a fault's id those of all its findings."""
+        """The scopes of a finding, the newest first; for a fault's id those of all its findings."""
         with self._reading() as db:
             if db is None:
                 return ()
@@ -177,18 +178,18 @@ class Store:
             return tuple(faults.read_faults(db)) if db is not None else ()
 
     def fault(self, prefix: str) -> Fault:
-        """The fault with this id, or whose id alone begins like this."""
+        """The fault whose id is this, or alone begins with it."""
         with self._reading() as db:
             name = self._find(db, "fault", self._meant(prefix), "F[0-9a-f]{0,7}")
         return next(fault for fault in self.faults() if fault.id == name)
 
     def fault_alike(self, finding: Finding) -> str | None:
-        """The id of the fault that has this finding, or that it would join; None where there is none."""
+        """The id of the fault that has this finding, or that the finding would join; None where there is none."""
         with self._reading() as db:
             return faults.alike(db, finding) if db is not None else None
 
     def known_faults(self) -> tuple[Known, ...]:
-        """All faults as a suspect is held against them (`recognise`)."""
+        """All faults in the form with which suspects are compared (`recognise`)."""
         held: dict[str, list[Finding]] = {}
         with row_errors(self.path):
             for row in self.rows(Wanted(), "*"):
@@ -201,17 +202,18 @@ class Store:
             return tuple(faults.variants(db, fault)) if db is not None else ()
 
     def representatives(self) -> dict[str, Finding]:
-        """The finding that stands for each fault, by the fault's id: the simplest."""
+        """The finding that represents each fault, by the fault's id: the simplest."""
         with self._reading() as db:
             return faults.representatives(db) if db is not None else {}
 
     def met_in(self, campaign: str) -> dict[str, tuple[int, str]]:
-        """How many programs of a campaign showed each fault, and when the first did, by the fault's id."""
+        """For each fault that programs of a campaign showed, by id: how many did, and when the first did."""
         with self._reading() as db:
             return faults.met_in(db, campaign) if db is not None else {}
 
     def triage(self, prefix: str, state: State, time: str, who: str, searched: str = "") -> Fault:
-        """Set the state of a fault, or of a finding's fault, and note what was searched for; the fault as it is now."""
+        """Set the state of a fault, or of a finding's fault, and note a search of the tracker. Returns the changed
+        fault."""
         if state.name not in STATES:
             raise StoreError(f"unknown state {state.name!r}; known are {', '.join(STATES)}")
         fault = self.fault_of(prefix)
@@ -223,12 +225,13 @@ class Store:
         return self.fault(fault.id)
 
     def note_life(self, fault: str, torch: str, device: str, shows: str, time: str) -> None:
-        """Whether a fault showed on a release and device when it was run there: faults.SHOWS, GONE, or why not."""
+        """Note the result of a run of the fault on a release and device: faults.SHOWS, GONE, or a reason for
+        neither."""
         with self._writing() as db:
             faults.note_life(db, fault, faults.release(torch), device, shows, time)
 
     def merge(self, other: Store) -> Merged:
-        """Take over what another ledger holds; what was new. Twice changes nothing."""
+        """Take over the contents of another ledger. Returns the counts of new rows; a second merge adds nothing."""
         with other._reading() as theirs:
             if theirs is None:
                 return Merged(0, 0, 0, 0)
@@ -251,8 +254,8 @@ class Store:
     # ------------------------------------------------------------ the file
 
     def _meant(self, reference: str) -> str:
-        """An id as it is stored, however its letters were written: a fault's begins with F, and f does where no
-        finding begins like that."""
+        """The stored spelling of an id, whatever its case: a fault's begins with F, and so does f where no finding's id
+        begins with the reference."""
         name = reference.lower()
         if not re.fullmatch("f[0-9a-f]{0,7}", name):
             return name if re.fullmatch("[0-9a-f]+", name) else reference
@@ -261,7 +264,7 @@ class Store:
         return name if found and not reference.startswith("F") else f"F{name[1:]}"
 
     def _find(self, db: Database | None, table: str, prefix: str, ids: str) -> str:
-        """The only id of a table that begins like this."""
+        """The only id of a table that begins with this prefix."""
         kind = "finding" if table == "variant" else table
         if not re.fullmatch(ids, prefix):
             raise UnknownFinding(
@@ -298,7 +301,7 @@ class Store:
 def open_store(path: str | Path, create: bool = True) -> Store:
     """The store in this file. A missing file is `MissingStore` without `create`, else made by the first write.
 
-    A file of an older schema is read as if it were new, and brought up to date by the first write, in one transaction.
+    A file of an older schema reads as one of the newest; the first write updates the file in one transaction.
     """
     path = Path(path)
     if not path.exists():

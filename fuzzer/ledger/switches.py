@@ -1,8 +1,8 @@
-"""What a diagnosis can switch off, one thing at a time, and which of them convicts.
+"""The compiler features that a diagnosis can switch off, one at a time, and which of them is the cause.
 
-An operator that is left to ATen takes its memory, its place in a kernel and its passes with it: that the difference is
-gone then is no proof against the operator. So what is shared by operators is switched off first, and what makes the
-difference vanish there is at fault; the operator is where it shows.
+Leaving an operator to ATen also removes its memory, its place in a kernel and its passes. So a difference that vanishes
+then is no proof against the operator. Features shared by operators are therefore switched off first: if the difference
+vanishes, that feature is the cause, and the operator is only where it shows.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from fuzzer.language.program import Value
 
 AGREE = "agree"
-GONE = "gone: "  # before the class of another difference, which the change itself brings
+GONE = "gone: "  # prefix of the class of another difference, which the change itself causes
 
 
 @dataclass(frozen=True)
 class Switch:
-    """One thing that a compiler does and that can be left out.
+    """One feature of the compiler that can be left out.
 
-    kind     of what is at fault where this decides: DECIDED says how a cause calls it.
-    does     what is left out, in a person's words.
-    stage    the first at which that acts: a difference that is there before is none of its making.
-    setting  and the value that turns it off;  part  what is left out where torch has none (`private.without_part`).
+    kind     of the cause that this switch proves; DECIDED gives its word in a `Cause`.
+    does     the feature that is left out, in a person's words.
+    stage    the first at which the feature acts: it does not cause a difference that exists before.
+    setting  and the value that turns the feature off;  part  the function to leave out where torch has no setting
+             (`private.without_part`).
     code     of the devices where it acts: "cpp", "triton"; "" for all.
-    apart    whether what comes after its stage needs it, so that the built program cannot be asked.
+    apart    whether later stages need the feature, so that a full compile cannot run without it.
     """
 
     kind: str
@@ -39,15 +40,15 @@ class Switch:
 
     @property
     def name(self) -> str:
-        """As the table of single changes calls it (`Finding.ablation`)."""
+        """The switch's name in the table of single changes (`Finding.ablation`)."""
         return f"{self.part} off" if self.part else f"{self.setting}={self.value}"
 
     @property
     def decided(self) -> str:
-        """What decides a difference that this makes vanish, as a cause says it (`cause.Cause`)."""
+        """The cause, as in `cause.Cause`, of a difference that this switch removes."""
         if self.kind == "pass":
             return f"pass {self.name}"
-        if self.kind in ("precision", "layout"):  # as the bisector calls them
+        if self.kind in ("precision", "layout"):  # the bisector's words
             return f"pass {self.setting.replace('.', '_')}"
         return (
             self.kind if self.kind in ("fp fusion", "functionalization") else f"{self.kind} {self.part or self.setting}"
@@ -63,7 +64,7 @@ def _pass(does: str, key: str, code: str = "") -> Switch:
     return Switch("pass", does, _GRAPH, f"inductor.{key}", code=code)
 
 
-# The most telling first: what the first of these that vanishes turns off is at fault.
+# The most telling first: the first of these that removes the difference is the cause.
 SWITCHES: tuple[Switch, ...] = (
     Switch(FP_FUSION, "a product and a sum rounded once", _CODE,
            "inductor.cpp.enable_floating_point_contract_flag", "off", code="cpp"),
@@ -102,7 +103,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("loops", "reductions split in two", _IR, "inductor.split_reductions", code="triton"),
 )  # fmt: skip
 
-# A group of passes: which of them is at fault is the bisector's to say.
+# A group of passes: the bisector finds which of them is the cause.
 GROUPS: tuple[Switch, ...] = (Switch("passes", "all patterns", _GRAPH, "inductor.pattern_matcher"),)
 
 
@@ -112,6 +113,6 @@ def gone(seen: str) -> bool:
 
 
 def convicting(outcomes: Mapping[str, str], tell: tuple[Switch, ...] = SWITCHES) -> list[Switch]:
-    """The switches, all of the most telling kind, with which the difference is gone."""
+    """The switches of the most telling kind among those that remove the difference."""
     found = [switch for switch in tell if gone(outcomes.get(switch.name, ""))]
     return [switch for switch in found if switch.kind == found[0].kind]

@@ -1,4 +1,4 @@
-"""A fault's title: torch's operator names, what is wrong, and whether anything says so ("silent")."""
+"""A fault's title: torch's operator names, the kind of error, and whether the error is silent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fuzzer.language.text import parse
 from fuzzer.ledger.cause import DEMANDED, KERNELS, NUMBERS, first_stage, raised
 
 _MOST_OPS = 3
-# What is wrong where nothing raises, by the pattern of the difference.
+# The kind of error where nothing raises, by the pattern of the difference.
 _SILENT = {
     **dict.fromkeys(NUMBERS, "wrong {what} of {ops}"),
     "all-zero": "zero {what} of {ops}",
@@ -19,7 +19,7 @@ _SILENT = {
     **dict.fromkeys(("dtype", "shape", "storage"), "another {pattern} of the {what} of {ops}"),
     **dict.fromkeys(("leaf", "cotangent"), "the {what} of {ops} overwrites memory that is not its own"),
 }
-# What torch calls the regions that take operators into something of its own.
+# torch's names for the regions that transform operators.
 _WITHIN = {
     "hook": "Tensor.register_hook",
     "function": "torch.autograd.Function",
@@ -31,8 +31,8 @@ _WITHIN = {
 
 
 def title(finding: Finding) -> str:
-    """One line, such as "silent: wrong gradient of torch.slice_scatter + torch.sum"; "eager: " stands before what no
-    compiler does."""
+    """One line, such as "silent: wrong gradient of torch.slice_scatter + torch.sum"; "eager: " stands before errors
+    without a compiler."""
     program, signature = parse(finding.program), finding.signature
     names = list(dict.fromkeys(name for node in program.nodes for name in _shown_names(node.op)))
     ops = " + ".join(names[:_MOST_OPS]) + (" ..." if len(names) > _MOST_OPS else "")
@@ -48,19 +48,19 @@ def title(finding: Finding) -> str:
 
 
 def _whose(finding: Finding) -> str:
-    """Whose fault it is, where that is not the compiler."""
+    """The side at fault, where that is not the compiler."""
     if gems(finding):
         return "FlagGems: "
     return "eager: " if first_stage(finding) == KERNELS else ""
 
 
 def gems(finding: Finding) -> bool:
-    """Whether what is on trial are FlagGems' kernels."""
+    """Whether the finding is about FlagGems' kernels."""
     return finding.place.get("backend", "").startswith("flag_gems")
 
 
 def _wrong(finding: Finding) -> str:
-    """What is wrong, with places for what, pattern and ops."""
+    """The kind of error, as a template with places for the wrong quantity, the pattern and the ops."""
     signature = finding.signature
     if exception := raised(finding):
         return f"{signature.direction or 'call'} of {{ops}} raises {exception[1]}"
@@ -76,7 +76,7 @@ def _wrong(finding: Finding) -> str:
 
 
 def _pattern(finding: Finding) -> str:
-    """The pattern of the side that is wrong: a signature tells that of the side on trial."""
+    """The pattern of the wrong side; a signature has the pattern of the side under test."""
     wrong_eager = finding.side == EAGER or finding.signature.verdict == "eager-suspect"
     if not wrong_eager or finding.signature.pattern not in VALUES:
         return finding.signature.pattern
@@ -87,15 +87,15 @@ def _pattern(finding: Finding) -> str:
 
 
 def _shown_names(op: str) -> list[str]:
-    """What torch calls an op, and what makes real numbers of its complex ones."""
-    from fuzzer.language.ops import OPS  # needs torch, which a ledger that is only read does not
+    """torch's name for an op, and for the op that makes real numbers of its complex results."""
+    from fuzzer.language.ops import OPS  # needs torch, which reading a ledger does not
 
     names = (OPS[op].source, *OPS[op].then) if op in OPS else (op,)
-    return [name for name in names if name != "torch.resolve_conj"]  # which makes no difference to numbers
+    return [name for name in names if name != "torch.resolve_conj"]  # it does not change numbers
 
 
 def torch_name(op: str) -> str:
-    """What torch calls an op."""
-    from fuzzer.language.ops import OPS  # needs torch, which a ledger that is only read does not
+    """torch's name for an op."""
+    from fuzzer.language.ops import OPS  # needs torch, which reading a ledger does not
 
     return OPS[op].source if op in OPS else op

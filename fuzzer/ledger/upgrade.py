@@ -1,6 +1,6 @@
-"""What a ledger of findings alone becomes: variants, by their causes in faults, with the states that notes told.
+"""The upgrade of a ledger of findings alone: variants, faults by their causes, and the states given in notes.
 
-Called by migrations; the columns that the first reads are gone afterwards.
+Migrations call these functions; the columns that the first one reads are gone afterwards.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PYTORCH = "https://github.com/pytorch/pytorch"
 
 def fill_faults(db: Database) -> None:
     """Put every variant into a fault, oldest first, with one occurrence; take states over from notes."""
-    from fuzzer.judgement.promise import why_unsupported  # needs torch, which a ledger of today does not
+    from fuzzer.judgement.promise import why_unsupported  # needs torch, which a ledger of the newest schema does not
 
     cursor = db.conn.execute("select * from variant order by created, id")
     names = [column[0] for column in cursor.description]
@@ -41,13 +41,13 @@ def fill_faults(db: Database) -> None:
 
 
 def join_anew(db: Database) -> None:
-    """Put every variant, oldest first, into the fault that the rule of today gives it."""
+    """Put every variant, oldest first, into the fault that the present rule gives."""
     for (name,) in db.conn.execute("select id from variant order by created, id").fetchall():
         faults.assign(db, decode(from_row(read_rows(db, Wanted(id=name))[0])))
 
 
 def _take_over(db: Database, row: dict[str, Any]) -> None:
-    """Known by its note: the fault is known, with the issues that the note names."""
+    """Take over the note of a finding: its fault is known, with the issues that the note names."""
     if not row["note"].startswith(_KNOWN):
         return
     (fault,) = db.conn.execute("select fault from variant where id = ?", [row["id"]]).fetchone()
@@ -58,6 +58,6 @@ def _take_over(db: Database, row: dict[str, Any]) -> None:
 
 def _urls(note: str) -> list[str]:
     """The issues and pull requests of pytorch that a note names."""
-    told = re.split(r"(?=FlagGems)", note)[0]  # numbers behind another project's name are its own
+    told = re.split(r"(?=FlagGems)", note)[0]  # numbers behind another project's name are that project's
     pulls = re.findall(r"pull requests? (\d+)", told)
     return [f"{_PYTORCH}/issues/{n}" for n in re.findall(r"#(\d+)", told)] + [f"{_PYTORCH}/pull/{n}" for n in pulls]

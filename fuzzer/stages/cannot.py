@@ -1,4 +1,4 @@
-"""How a stage says no: `Faulty` is its verdict on the compiler, `Cannot` says that it has none."""
+"""The exceptions of a stage: `Faulty` is its verdict on the compiler, `Cannot` means that it reaches none."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections.abc import Iterator
 
 
 class Faulty(RuntimeError):
-    """What the compiler made is at fault by itself: an access outside its buffer, lanes that cannot run in any
-    order."""
+    """The compiler's output is wrong by itself: an access outside its buffer, or lanes whose order changes the
+    result."""
 
 
 class Cannot(NotImplementedError):
-    """The stage cannot run this: the program is built instead."""
+    """The stage cannot run this program, which is then compiled in full."""
 
 
 @contextlib.contextmanager
 def own_work(reasons: list[str]) -> Iterator[None]:
-    """The stage's own work, in the midst of the compiler's: whatever is raised within, but its verdict, is a reason why
-    the stage cannot, and is noted as one."""
+    """Wrap the stage's own work, in the midst of the compiler's: any exception but Faulty is noted as a reason why the
+    stage cannot run the program."""
     try:
         yield
     except Faulty:
         raise
-    except Exception as error:  # ours, or of something that only the stage called: no outcome of the program
+    except Exception as error:  # raised by our code or a function that only the stage called: not the program's outcome
         reasons.append(reason(error))
         raise Cannot(reasons[-1]) from error
 
 
 def reason(error: Exception) -> str:
-    """Why a stage cannot, in one line: a few words, then what they are about."""
+    """Why a stage cannot run, in one line: a few words, then their object."""
     told = next(iter(str(error).splitlines()), "")
     return told if isinstance(error, Cannot) else f"{type(error).__name__}: {told}"

@@ -1,11 +1,11 @@
-"""What each elementwise operation of inductor's loops computes, by eager's own function for it.
+"""The elementwise operations of inductor's loops, each computed by the eager function for it.
 
-Values have the dtype in which inductor computes: half precision is float32, everything else as it is. inductor promotes
-nothing by itself; where operands differ in dtype, C++ and Triton promote as torch does.
+Values have the dtype in which inductor computes: float32 for half precision, every other dtype itself. inductor
+promotes nothing by itself; where operands differ in dtype, C++ and Triton promote as torch does.
 
 Private API, tried on torch 2.11.0, 2.13.0 and 2.15.0: the names of operations in torch._inductor.ops_handler, whose
-docstrings say what each computes. An operation that is not named here is one that the stage cannot run; those that draw
-random numbers are not, since eager draws others.
+docstrings define each. A stage cannot run an operation that is not named here. Operations that draw random numbers are
+left out, since eager draws other numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fuzzer.stages.cannot import Cannot
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """In which inductor computes with elements of a dtype."""
+    """The dtype in which inductor computes with elements of this dtype."""
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
 
 
@@ -41,7 +41,7 @@ def _polygamma(order: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
     return torch.polygamma(int(order), a)
 
 
-# Under the name that they have in torch, or in torch.special.
+# Under the names that they have in torch or in torch.special.
 _OF_TORCH = """
     abs exp exp2 expm1 sqrt rsqrt relu minimum maximum cos sin tan cosh sinh tanh acos acosh asin asinh atan atan2 atanh
     copysign erf erfc erfinv hypot log log10 log1p log2 ldexp lgamma digamma nextafter neg reciprocal sigmoid sign
@@ -75,7 +75,7 @@ _OWN: dict[str, Callable[..., Any]] = {
     "frexp": lambda a: tuple(torch.frexp(a)),
     "where": lambda condition, a, b: torch.where(condition.bool(), a, b),
     "polygamma": _polygamma,
-    "fmaximum": lambda a, b: torch.where(a < b, b, a),  # since 2.15; what it says of NaN is the code's to choose
+    "fmaximum": lambda a, b: torch.where(a < b, b, a),  # since 2.15; generated code may choose the result for NaN
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: getattr(torch, name) for name in _OF_TORCH.split()},
@@ -85,7 +85,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def elementwise(name: str) -> Callable[..., Any]:
-    """The function of tensors that an operation is. Raises Cannot."""
+    """The function of tensors that computes this operation. Raises Cannot."""
     found = _FUNCTIONS.get(name)
     if found is None:
         raise Cannot(f"operation: {name}")
@@ -103,8 +103,8 @@ def _as_last(value: torch.Tensor, dims: int) -> torch.Tensor:
 
 
 def _position(name: str, value: torch.Tensor, index: torch.Tensor | None = None) -> torch.Tensor:
-    """Of the first extreme element, NaN being the most extreme, as inductor's own comparison says. index: where each
-    element stands in the tensor, when the loops run through it in another order (since torch 2.11 on a GPU,
+    """The position of the first extreme element, NaN being the most extreme, as in inductor's own comparison. index:
+    each element's position in the tensor, when the loops run through it in another order (since torch 2.11 on a GPU,
     since 2.13 on the CPU too)."""
     value = value.to(torch.uint8) if value.dtype == torch.bool else value
     at = getattr(torch, name)(value, -1)
@@ -132,7 +132,7 @@ def _softmax(value: torch.Tensor) -> Tensors:
     return most, (value - most.unsqueeze(-1)).exp().sum(-1)
 
 
-# Of values in the dtype that is accumulated in, along the last dimension.
+# By reduction: functions of values in the accumulating dtype, along the last dimension.
 _REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": lambda value: value.sum(-1, dtype=value.dtype),
     "prod": lambda value: value.prod(-1, dtype=value.dtype),
@@ -162,8 +162,8 @@ def reduced(kind: str, dtype: torch.dtype, values: Tensors, dims: int) -> Tensor
 
 
 def scanned(combine: Callable[[Tensors, Tensors], Tensors], values: Tensors, dims: int) -> Tensors:
-    """An inclusive scan over the last `dims` dimensions, by doubling: the results are combined in another order than
-    one after another, which an associative function allows."""
+    """An inclusive scan over the last `dims` dimensions, by doubling: results are combined in another order than one
+    after another, which is legal for an associative function."""
     flat, shapes = tuple(_as_last(value, dims) for value in values), [value.shape for value in values]
     step = 1
     while step < flat[0].shape[-1]:
@@ -174,7 +174,7 @@ def scanned(combine: Callable[[Tensors, Tensors], Tensors], values: Tensors, dim
 
 
 def sorted_together(values: Tensors, dims: int, descending: bool) -> Tensors:
-    """The first value sorted over the last `dims` dimensions, stably, and the others in its order."""
+    """The first value sorted over the last `dims` dimensions, stably, and the others permuted like it."""
     flat = [_as_last(value, dims) for value in values]
     order = torch.sort(flat[0], dim=-1, stable=True, descending=descending).indices
     return tuple(v.gather(-1, order).reshape(value.shape) for v, value in zip(flat, values, strict=True))

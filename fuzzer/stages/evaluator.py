@@ -1,8 +1,8 @@
 """One node of a loop nest, evaluated for all its iterations at once: V.ops over tensors.
 
-Each value is a tensor that broadcasts over the node's iterations, one dimension a loop. What a kernel would do in
-memory is checked here: that loads and stores lie in their buffers, that indices read from data are in range, that no
-two iterations store different values into one element.
+Each value is a tensor that broadcasts over the node's iterations, one dimension a loop. Memory accesses are checked
+here: loads and stores lie in their buffers, indices read from data are in range, no two iterations store different
+values into one element.
 
 Private API, tried on torch 2.11.0, 2.13.0 and 2.15.0: torch._inductor.ops_handler.{OpsHandler's methods,
 DefaultHandler}, torch._inductor.virtualized.OpsValue, torch._inductor.loop_body.LoopBody.{vars, sizes}.
@@ -26,14 +26,14 @@ from fuzzer.stages.elementwise import compute_dtype, elementwise, reduced, scann
 from fuzzer.stages.index import Expressions, row_major
 from fuzzer.stages.lanes import Access, Element, Lanes
 
-_FROM_DATA = "from_data"  # starts the symbols whose values were loaded
+_FROM_DATA = "from_data"  # prefix of the symbols whose values were loaded
 
 
 @dataclass(frozen=True)
 class Memory:
-    """A buffer as a kernel sees it: all that it can reach from its address, flat.
+    """A buffer as a kernel sees it: all memory that it can reach from the buffer's address, flat.
 
-    shared   whether the kernel that runs may touch it twice and stores to it, so that lanes are compared.
+    shared   whether the running kernel stores to it and may touch it a second time, so that lanes are compared.
     """
 
     flat: torch.Tensor
@@ -45,7 +45,7 @@ class Memory:
 
 
 def reachable(tensor: torch.Tensor) -> torch.Tensor:
-    """What a kernel that is given this tensor's address reaches: its first element to its last."""
+    """The memory that a kernel reaches from this tensor's address: the first element to the last."""
     last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     return torch.as_strided(tensor.detach(), (last + 1 if tensor.numel() else 0,), (1,), tensor.storage_offset())
 
@@ -53,8 +53,8 @@ def reachable(tensor: torch.Tensor) -> torch.Tensor:
 class Evaluator(DefaultHandler):
     """V.ops while one node runs, over all iterations at once.
 
-    memory    by the names that the body uses.  symbols  the values of sizes that are no numbers.
-    lanes     where accesses to shared memory are noted;  nest  the number of the nest that the node is in.
+    memory    by the names that the body uses.  symbols  the values of symbolic sizes.
+    lanes     the record of accesses to shared memory;  nest  the number of the node's nest.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Evaluator(DefaultHandler):
         return elementwise(name)(*map(self._value, args), **kwargs)
 
     def _value(self, value: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """An operand as a tensor of as many dimensions as the node has loops, so that dtypes promote as C++'s do; a
-        number of this dtype."""
+        """An operand as a tensor with one dimension for each loop of the node, so that dtypes promote as in C++; dtype:
+        of a number."""
         if isinstance(value, OpsValue):
             value = value.value
         if isinstance(value, torch.Tensor):
@@ -95,7 +95,7 @@ class Evaluator(DefaultHandler):
         return self._value(value, compute_dtype(dtype))
 
     def index_expr(self, expr: Any, dtype: torch.dtype) -> torch.Tensor:
-        found = self.index(expr)  # a float is a quotient of sizes, of which C++ makes a double first
+        found = self.index(expr)  # a float is a quotient of sizes, which C++ first turns into a double
         return self._value(found, torch.float64 if isinstance(found, float) else None).to(compute_dtype(dtype))
 
     value_expr = index_expr
@@ -103,7 +103,7 @@ class Evaluator(DefaultHandler):
     def to_dtype(
         self, x: Any, dtype: torch.dtype, src_dtype: torch.dtype | None = None, use_compute_types: bool = True
     ) -> torch.Tensor:
-        # without compute types: rounded to the dtype, as emulate_precision_casts asks, and computed with further on
+        # without compute types: rounded to the dtype, as emulate_precision_casts asks, and then used in that dtype
         rounded = self._value(x).to(compute_dtype(dtype) if use_compute_types else dtype)
         return rounded.to(compute_dtype(dtype))
 
@@ -134,7 +134,7 @@ class Evaluator(DefaultHandler):
     # ---------------------------------------------------------------- memory
 
     def _where(self, name: str, index: Any, what: str) -> torch.Tensor:
-        """Offsets in a buffer. Raises Faulty where one that is not masked lies outside."""
+        """Offsets in a buffer. Raises Faulty where an unmasked offset lies outside."""
         at, size = self._value(self.index(index)), self.memory[name].flat.numel()
         outside = (at < 0) | (at >= size)
         if bool(outside.any()):
@@ -143,7 +143,7 @@ class Evaluator(DefaultHandler):
         return at
 
     def _require(self, wrong: torch.Tensor, message: str) -> None:
-        """Raise Faulty where something is wrong in an iteration that is not masked."""
+        """Raise Faulty where an unmasked iteration is wrong."""
         if bool((wrong if self.mask is None else wrong & self.mask).any()):
             raise Faulty(message)
 
@@ -162,7 +162,7 @@ class Evaluator(DefaultHandler):
 
     def load(self, name: str, index: Any) -> torch.Tensor:
         at, flat = self._where(name, index, "load of"), self.memory[name].flat
-        if not flat.numel():  # nothing is loaded: every iteration is masked, or there is none
+        if not flat.numel():  # nothing is loaded: all iterations are masked, or there are none
             return torch.zeros(at.shape, dtype=compute_dtype(flat.dtype), device=self.device)
         self._note(name, False, at, self.shape)
         return flat.take(at).to(compute_dtype(flat.dtype))
@@ -181,10 +181,10 @@ class Evaluator(DefaultHandler):
         value = self._value(value).expand(shape).to(flat.dtype)
         flat.index_put_((at,), value, accumulate=adds)
         if adds:
-            return  # in any order
+            return  # the order does not matter
         self._note(name, True, at, shape)
         if any(symbol.name.startswith(_FROM_DATA) for symbol in getattr(index, "free_symbols", ())):
-            return  # where data says where to store, eager leaves it open which of several values stays
+            return  # where data decides the index, eager leaves open which of several values stays
         left = flat.take(at)
         if not bool(((left == value) | ((left != left) & (value != value))).all()):
             raise Faulty(f"store to {name} at {index}: lanes store different values into one element")
@@ -228,7 +228,7 @@ class Evaluator(DefaultHandler):
     # ---------------------------------------------------------------- along the reduced loops
 
     def _everywhere(self, values: Any) -> tuple[torch.Tensor, ...]:
-        """Values of every iteration."""
+        """Values broadcast to every iteration."""
         given = values if isinstance(values, tuple | list) else (values,)
         return tuple(self._value(value).expand(self.shape) for value in given)
 

@@ -23,7 +23,7 @@ from fuzzer.stages.cannot import own_work
 
 @dataclasses.dataclass
 class GraphCode(OutputCode):
-    """What inductor takes for compiled code: a graph that eager runs, operation by operation."""
+    """The replacement for inductor's compiled code: a graph that eager runs, operation by operation."""
 
     run: Callable[..., Any] | None = None
     reasons: list[str] = dataclasses.field(default_factory=list)
@@ -32,7 +32,7 @@ class GraphCode(OutputCode):
     def __call__(self, inputs: Sequence[Any]) -> Any:
         given = list(inputs)
         if isinstance(inputs, list):
-            inputs.clear()  # who calls a boxed function counts on that
+            inputs.clear()  # the caller of a boxed function relies on this
         assert self.run is not None
         with own_work(self.reasons), torch.no_grad():
             return self.run(*given)
@@ -46,7 +46,7 @@ class GraphCode(OutputCode):
 
 @contextlib.contextmanager
 def graphs(reasons: list[str]) -> Iterator[None]:
-    """Have inductor stop before it lowers."""
+    """Make inductor stop before it lowers."""
 
     def run_graph(gm: Any, example_inputs: Any, inputs_to_check: Any, *_: Any, **options: Any) -> GraphCode:
         compile_fx.view_to_reshape(gm)

@@ -1,7 +1,7 @@
 """inductor's index expressions as tensors of int64: one element for each iteration of a loop nest.
 
 Private API, tried on torch 2.11.0, 2.13.0 and 2.15.0: the names of the functions in
-torch.utils._sympy.functions that an index may hold; what each computes is said in their docstrings.
+torch.utils._sympy.functions that an index may hold, each defined by its docstring.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from fuzzer.stages.cannot import Cannot
 
-# Of an expression: an int (a float, a bool) where nothing in it depends on the loops, else a tensor.
+# The value of an expression: an int (a float, a bool) where no part depends on the loops, else a tensor.
 Value = Any
 
 
@@ -99,7 +99,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 
 class Expressions:
-    """What expressions are worth where symbols have these values. Raises Cannot for an unknown function."""
+    """The values of expressions, given the values of their symbols. Raises Cannot for an unknown function."""
 
     def __init__(self, values: Mapping[sympy.Symbol, Value]):
         self.values: dict[Any, Value] = dict(values)
@@ -126,11 +126,11 @@ class Expressions:
         return function(*map(self, expression.args))
 
     def integer(self, expression: Any) -> int:
-        """The value of an expression in which no loop occurs."""
+        """The value of an expression without loop variables."""
         return int(self(expression))
 
 
 def row_major(sizes: Sequence[int], device: torch.device) -> list[torch.Tensor]:
-    """The loop variables of a nest of these sizes, each along a dimension of its own."""
+    """The loop variables of a nest of these sizes, each along its own dimension."""
     shapes = ([n if i == j else 1 for j in range(len(sizes))] for i, n in enumerate(sizes))
     return [torch.arange(n, device=device).reshape(shape) for n, shape in zip(sizes, shapes, strict=True)]

@@ -1,8 +1,8 @@
-"""The stage `ir`: everything of inductor but the text of its kernels; their loops are evaluated instead of built.
+"""The stage `ir`: everything of inductor but the text of its kernels, whose loops are evaluated instead of compiled.
 
 Lowering, scheduler, fusion, reuse of buffers, the Python wrapper and the kernels that it calls are inductor's own.
-Where it would write a kernel, its wrapper calls `kernels.run`. Which scheduling a device has is asked of torch, and
-the one here derives from it: what is fused, and what is a template, is decided as for a build.
+Where inductor would write a kernel, its wrapper calls `kernels.run`. The scheduling here derives from torch's own for
+the device, so fusion and the choice of templates are those of a full compile.
 
 Private API, tried on torch 2.11.0, 2.13.0 and 2.15.0: torch._inductor.codegen.common.{init_backend_registration,
 device_codegens, DeviceCodegen, Kernel, KernelArgs, RemovedArg}, the methods of schedulings that are overridden here,
@@ -31,29 +31,29 @@ _LOADS, _STORES = ("LOAD", "BUCKETIZE"), ("STORE", "STORE_REDUCTION")
 
 
 class Evaluating:
-    """What is put before a device's scheduling: it writes a call of `kernels.run` for every kernel."""
+    """A mixin in front of a device's scheduling: it writes a call of `kernels.run` for every kernel."""
 
     reasons: list[str]
-    late = False  # Triton gets as many inner loops as it takes
+    late = False  # Triton uses as many inner loops as needed
 
     def codegen_node(self, node: Any) -> None:
         self.write(node)
         self.scheduler.free_buffers()  # type: ignore[attr-defined]
 
     def codegen_combo_kernel(self, node: Any) -> None:
-        """One kernel of several that have nothing to do with each other."""
+        """One kernel of several unrelated ones."""
         self.write(*node.get_subkernel_nodes())
         self.scheduler.free_buffers()  # type: ignore[attr-defined]
 
     def codegen_mix_order_reduction(self, node: Any) -> None:
-        """One kernel of two parts that reduce the same in different orders."""
+        """One kernel of two parts that reduce the same data in different orders."""
         self.write(node.node1, node.node2)
         self.scheduler.free_buffers()  # type: ignore[attr-defined]
 
     codegen_nested_reduction = codegen_mix_order_reduction
 
     def write(self, *parts: Any) -> None:
-        """A kernel of its own for each part."""
+        """Write a kernel of its own for each part."""
         with own_work(self.reasons):
             for part in parts:
                 removed = getattr(self.scheduler, "removed_ops", ())  # type: ignore[attr-defined]
@@ -62,9 +62,9 @@ class Evaluating:
 
 
 class EvaluatingCpp(Evaluating):
-    """The same for C++: kernels share a function until the next flush, which alone frees buffers."""
+    """The mixin for C++: kernels share a function until the next flush, and only the flush frees buffers."""
 
-    late = True  # one inner loop for each nest
+    late = True  # C++ uses one inner loop for each nest
 
     def codegen_node(self, node: Any) -> None:
         with own_work(self.reasons):
@@ -77,7 +77,8 @@ class EvaluatingCpp(Evaluating):
 
 
 def write_kernel(nests: Sequence[Sequence[Any]], depth: int, late: bool, reasons: list[str]) -> None:
-    """Allocate what a kernel of these nests stores to, reuse and remove buffers as it would, and call it.
+    """Allocate the buffers to which a kernel of these nests stores, reuse and remove buffers as the kernel would, and
+    call it.
 
     depth: how many outer loops the nests have in common.
     """
@@ -99,7 +100,7 @@ def write_kernel(nests: Sequence[Sequence[Any]], depth: int, late: bool, reasons
 
 
 def _results(nodes: Sequence[Any]) -> Sequence[Any]:
-    """The sizes of the loops that all nodes of a nest have: those of a reduction, without what it reduces."""
+    """The sizes of the loops that all nodes of a nest share: for a reduction, those of its results."""
     sizes = [node._body.sizes for node in nodes]
     found: Sequence[Any] = next((outer for outer, inner in sizes if inner), sizes[0][0])
     return found
@@ -117,7 +118,7 @@ def _real_name(name: str) -> str:
 
 
 def _note_buffers(kernel: Any, body: Any) -> None:
-    """What writing the kernel's code would note: which buffers it is given, and which it stores to."""
+    """Note which buffers the kernel is given and which it stores to, as writing its code would."""
     for name in _touched(body, _LOADS):
         if name not in kernel.store_buffer_names and _real_name(name) not in V.graph.removed_buffers:
             kernel.args.input(name)
@@ -135,8 +136,8 @@ def _node(args: Any, nest: int, body: Any) -> kernels.Node:
 
 
 def _variable(args: Any, name: str) -> str:
-    """The wrapper's variable that holds a buffer while the kernel runs: where it takes over another's memory, the last
-    that does."""
+    """The wrapper's variable that holds a buffer while the kernel runs: the last one, where a buffer takes over
+    memory."""
     inplace = args.inplace_buffers.get(name)
     if name in V.graph.removed_buffers or inplace is None or isinstance(inplace, common.RemovedArg):
         return name
@@ -174,7 +175,7 @@ def _derived(scheduling: type) -> type:
 
 
 def _evaluating(made: Callable[[Any], Any], reasons: list[str]) -> Callable[[Any], Any]:
-    """A constructor of schedulings like another, but that its kernels are evaluated."""
+    """A constructor of schedulings like this one whose kernels are evaluated."""
 
     def make(scheduler: Any) -> Any:
         kind: Any = type(made(None))
@@ -187,7 +188,7 @@ def _evaluating(made: Callable[[Any], Any], reasons: list[str]) -> Callable[[Any
 
 @contextlib.contextmanager
 def loops(reasons: list[str]) -> Iterator[None]:
-    """Have inductor's kernels evaluated, on every type of device that it writes code for."""
+    """Make inductor's kernels run in the evaluator, on every type of device for which it writes code."""
     common.init_backend_registration()
     known = {name: row for name, row in common.device_codegens.items() if name in DEVICES}
     evaluated = {

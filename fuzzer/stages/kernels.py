@@ -1,4 +1,4 @@
-"""Kernels as loop nests to be evaluated, and `run`, which code that inductor wrote calls in place of a built kernel.
+"""Kernels as loop nests to be evaluated, and `run`, which inductor's wrapper calls in place of a compiled kernel.
 
 Private API, tried on torch 2.11.0, 2.13.0 and 2.15.0: torch._inductor.loop_body.LoopBody.{indexing, indexing_exprs,
 root_block, sizes, iter_vars, reduce_vars, indirect_vars, indirect_var_ranges},
@@ -29,8 +29,8 @@ from fuzzer.stages.lanes import Lanes
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a kernel: its body, the number of its nest, the variable of the wrapper (or local buffer) behind each
-    name that the body loads from and stores to, and which of these variables it does load and store."""
+    """A node of a kernel: its body, the number of its nest, the wrapper's variable (or the local buffer) behind each
+    name in the body, and which of these variables the body loads and stores."""
 
     body: LoopBody
     nest: int
@@ -41,13 +41,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Kernel:
-    """What one kernel would compute: nodes in order, in one loop nest or in several.
+    """One kernel's computation: nodes in order, in one loop nest or in several.
 
     results  for each nest, the sizes of the loops that all its nodes have.
     outer    the sizes of the loops that all nests have.
-    late     whether reductions' results are there only after their nest's inner loop (`Lanes`).
-    local    buffers that no memory is set aside for, since they live in this kernel alone: elements and dtype by name.
-    reasons  where it is noted why a stage cannot run it.
+    late     whether a reduction's result is ready only after its nest's inner loop (`Lanes`).
+    local    buffers that exist in this kernel alone, without allocated memory: elements and dtype by name.
+    reasons  a list for the reasons why the stage cannot run the kernel.
     """
 
     nodes: Sequence[Node]
@@ -59,24 +59,24 @@ class Kernel:
 
     @functools.cached_property
     def symbols(self) -> list[sympy.Symbol]:
-        """Sizes that are no numbers."""
+        """The symbols among the sizes."""
         found = {symbol for node in self.nodes for symbol in _symbols_of(node.body)}
         found |= {symbol for size, _ in self.local.values() for symbol in getattr(size, "free_symbols", ())}
         return sorted(found, key=str)
 
     @functools.cached_property
     def given(self) -> list[str]:
-        """The wrapper's variables that it is given."""
+        """The wrapper's variables that are passed to the kernel."""
         names = dict.fromkeys(name for node in self.nodes for name in node.names.values())
         return [name for name in names if name not in self.local]
 
     def run(self, tensors: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> None:
-        """Evaluate it on these tensors, for these symbolic sizes. Raises Faulty and Cannot."""
+        """Evaluate the kernel on these tensors, for these symbolic sizes. Raises Faulty and Cannot."""
         with (
             own_work(self.reasons),
             torch.no_grad(),
             _disable_current_modes(),
-        ):  # AOTAutograd's looks at every operation
+        ):  # AOTAutograd's mode looks at every operation
             symbols = {symbol: sizes[str(symbol)] for symbol in self.symbols}
             values, device = Expressions(symbols), self._device(tensors)
             memory = self._memory(tensors, values, device)
@@ -87,12 +87,12 @@ class Kernel:
                 evaluate(node.body, Evaluator(node.body, seen, symbols, lanes, node.nest, device))
 
     def _device(self, tensors: Mapping[str, torch.Tensor]) -> torch.device:
-        """Where it stores: what it loads may also be one number on the CPU."""
+        """The device to which the kernel stores: a loaded tensor may also be one number on the CPU."""
         stored = [tensors[name] for node in self.nodes for name in node.stores if name in tensors]
         return next(iter([*stored, *tensors.values()])).device
 
     def _memory(self, tensors: Mapping[str, torch.Tensor], values: Expressions, device: Any) -> dict[str, Memory]:
-        """All memory by the wrapper's names; shared is what is stored to and touched once more, under any name."""
+        """All memory by the wrapper's names; shared memory is stored to and touched once more, under any name."""
         flat = {name: reachable(tensor).to(device) for name, tensor in tensors.items()}
         flat |= {name: _poisoned(values.integer(n), dtype, device) for name, (n, dtype) in self.local.items()}
         where = {name: tensor.untyped_storage().data_ptr() for name, tensor in flat.items()}
@@ -110,7 +110,7 @@ def _symbols_of(body: LoopBody) -> set[sympy.Symbol]:
 
 
 def _poisoned(elements: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Memory in which nothing was stored yet."""
+    """Memory to which nothing was stored yet."""
     value = float("nan") if dtype.is_floating_point or dtype.is_complex else True if dtype == torch.bool else 99
     return torch.full((elements,), value, dtype=dtype, device=device)
 
@@ -125,8 +125,8 @@ def evaluate(body: LoopBody, handler: Evaluator) -> None:
         body.indexing = None
 
 
-# Kernels of the stage that is in force, by numbers that never come again: code that inductor wrote for another program
-# may still be loaded.
+# Registered kernels, by numbers that are never used again: code that inductor wrote for another program may still be
+# loaded.
 KERNELS: dict[int, Kernel] = {}
 _numbers = itertools.count()
 
@@ -139,5 +139,5 @@ def register(kernel: Kernel) -> int:
 
 
 def run(number: int, tensors: Mapping[str, torch.Tensor], sizes: Mapping[str, int]) -> None:
-    """A kernel by its number, on tensors by the wrapper's names for them. Raises Faulty and Cannot."""
+    """Run the kernel of this number on tensors by the wrapper's names for them. Raises Faulty and Cannot."""
     KERNELS[number].run(tensors, sizes)

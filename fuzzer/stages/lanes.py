@@ -1,12 +1,12 @@
-"""Which iteration of a loop nest touches which element of memory: what one iteration stores, another must not touch.
+"""Conflicts between iterations of a loop nest: what one iteration stores, another must not touch.
 
-A kernel's iterations run in any order, in vectors, in threads. So where several nodes share one nest, an element that
-one iteration stores may be loaded or stored by that iteration alone. A fusion of nodes that should not share a nest,
-and memory that is used again too early, break that, whatever values they happen to give.
+A kernel's iterations run in any order, in vectors, in threads. So where several nodes share a nest, only the iteration
+that stores an element may load or store it. A fusion of nodes that should not share a nest, or memory that is reused
+too early, breaks this rule, even if the values happen to be right.
 
 A *lane* is an iteration's number in row-major order. Nodes of one nest need not have the same number of iterations:
-those that run in a reduction's loop have all of them, those before and after it one for each result. Then what is
-compared is the number of the result.
+those inside a reduction's loop have all of them, those before and after it one for each result. Then the numbers of the
+results are compared.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import torch
 
 from fuzzer.stages.cannot import Faulty
 
-Element = tuple[int, torch.dtype]  # memory, by its address and how it is read
-_SEVERAL = -2  # the lane of an element that several lanes store, all the same value
+Element = tuple[int, torch.dtype]  # memory: its address and the dtype in which it is read
+_SEVERAL = -2  # the lane of an element to which several lanes store the same value
 
 
 class Access(NamedTuple):
     """One load or store of a node.
 
-    at, lanes  which elements (offsets in the memory), and by which lanes;  total  how many lanes there are.
-    nest       the number of the nest that the node is in.
+    at, lanes  the elements (offsets in the memory), and the lanes that access them;  total  how many lanes there are.
+    nest       the number of the node's nest.
     """
 
     name: str
@@ -44,8 +44,9 @@ class Lanes:
 
     results  for each of its nests, the lanes that all nodes of the nest have in common.
     outer    the lanes that all its nests have in common: they run one after another within the same outer loops.
-    late     whether a reduction's result is there only when the nest's inner loop is over (C++ has one such loop for
-             each nest, Triton as many as it takes).
+    late     whether a reduction's result is ready only after the nest's inner loop (C++ has one such loop for each
+             nest,
+             Triton as many as needed).
     """
 
     results: list[int]
@@ -54,7 +55,8 @@ class Lanes:
     accesses: dict[Element, list[Access]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, memory: Element, access: Access) -> None:
-        """One more access. Raises Faulty where another lane stores what this one touches, or the reverse."""
+        """Record one more access. Raises Faulty where another lane stores an element that this one touches, or the
+        reverse."""
         for earlier in self.accesses[memory]:
             if earlier.stores:
                 self._compare(earlier, access)
@@ -65,7 +67,7 @@ class Lanes:
         self.accesses[memory].append(access)
 
     def _comes_late(self, earlier: Access, access: Access) -> bool:
-        """Whether an access is in the loop after which an earlier one stores, as seen by their lanes."""
+        """Whether an access happens inside the loop after which an earlier access stores, as their lanes show."""
         return self.late and earlier.stores and earlier.nest == access.nest and earlier.total < access.total
 
     def _compare(self, store: Access, other: Access) -> None:

@@ -1,9 +1,10 @@
-"""FAULTS: what a canary plants, in the worker and around one side's run only. A fault is one function and one line.
+"""FAULTS: the faults that a canary plants, in the worker and during one side's run. A fault is one function and one
+line.
 
-Most sit where a real fault would: a wrong decomposition of an op that only backwards have; a wrong pass over the
-compiled backward graph; a meta kernel that gives wrong strides; compiled code that dies or writes where it must not;
-torch's own planted relu faults. The rest corrupt what a run has recorded (`observations`).
-A fault knows nothing of programs or oracles: `campaign.canaries` says what is expected of it.
+Most resemble real faults: a wrong decomposition of a backward's op; a wrong pass over the compiled backward graph; a
+meta kernel with wrong strides; compiled code that dies or writes out of bounds; torch's own planted relu faults. The
+rest corrupt the record of a run (`observations`).
+A fault knows nothing of programs or oracles: `campaign.canaries` names the verdict expected for each.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "eager_gradient_scaled": observations.changed_gradients(observations.scaled_in_place, side="reference"),
 }
-# One compile rings several oracles, where seconds count.
+# Several faults for one compile, each for another oracle, where seconds count.
 FAULTS["three_at_once"] = combined(in_compiled_backward("alternate, take memory"), FAULTS["compile_takes_long"])
 FAULTS["seven_at_once"] = combined(
     overwriting_cotangent(gradients.without_complement),
@@ -113,7 +114,8 @@ FAULTS["seven_at_once"] = combined(
 
 
 def fault_named(name: str) -> Fault:
-    """The fault of this name, `module:name` for one of another module's FAULTS; "" is none. Raises UnknownFault."""
+    """The fault of this name, `module:name` for an entry of another module's FAULTS; "" plants none. Raises
+    UnknownFault."""
     if not name:
         return Fault()
     module, _, own = name.rpartition(":")
@@ -125,7 +127,7 @@ def fault_named(name: str) -> Fault:
 
 @contextlib.contextmanager
 def planted(name: str, side: str) -> Iterator[Tamper]:
-    """The fault of this name (`fault_named`) in force where it belongs on this side. Raises UnknownFault."""
+    """Put the fault of this name (`fault_named`) in force if it belongs to this side. Raises UnknownFault."""
     fault = fault_named(name)
     if fault.side != side:
         yield unchanged

@@ -1,4 +1,4 @@
-"""What a fault is: in force while one side runs, or a change of what was recorded."""
+"""The type of a planted fault: active while one side runs, or a change of the side's record."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def unchanged(observation: Observation) -> Observation:
 
 @dataclass(frozen=True)
 class Fault:
-    """plant is in force while the side runs; tamper changes what was recorded, after it ran.
+    """plant is active while the side runs; tamper changes the side's record afterwards.
 
-    batched   whether it may be planted where a program runs several times, until all of its kernels are built: then
-              tamper is asked after each run, after those that were interrupted with nothing recorded (`fired`).
+    batched   whether the fault may be planted where a program runs several times, until all of its kernels are
+              compiled.
+              Then tamper is called after each run, also with an empty record after an interrupted run (`fired`).
     """
 
     plant: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -32,7 +33,7 @@ class Fault:
 
 
 def combined(*faults: Fault) -> Fault:
-    """Several faults in one run of the subject: they must not touch the same tensor's values."""
+    """Several faults in one run of the subject; they must not touch the same tensor's values."""
 
     @contextlib.contextmanager
     def plant() -> Iterator[None]:

@@ -31,7 +31,7 @@ def long_compile(observation: Observation) -> Observation:
 
 
 def largest_for_infinite(tensor: torch.Tensor) -> torch.Tensor:
-    """The dtype's largest number for what overflows."""
+    """The dtype's largest number in place of infinities."""
     return tensor.nan_to_num(nan=torch.nan) if tensor.is_floating_point() else tensor
 
 
@@ -40,5 +40,5 @@ def other_zero(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def scaled_in_place(tensor: torch.Tensor) -> torch.Tensor:
-    """The reference's tensors are known to its trace by their storage."""
+    """Scaled in place, because the trace knows the reference's tensors by their storage."""
     return tensor.mul_(1.01)

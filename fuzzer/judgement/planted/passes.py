@@ -14,7 +14,7 @@ aten = torch.ops.aten
 
 
 def insert_call(node: Any, target: Any, *args: Any) -> Any:
-    """A new call in front of a node."""
+    """Insert a new call in front of a node."""
     with node.graph.inserting_before(node):
         call = node.graph.call_function(target, args)
     values = torch.fx.map_arg(args, lambda arg: arg.meta["val"])
@@ -27,7 +27,7 @@ _CONVERT = torch.ops.prims.convert_element_type.default
 
 
 def contract(graph: Any) -> None:
-    """a * b - c with the product not rounded, as a fused multiply-add has it."""
+    """Compute a * b - c without rounding the product, as a fused multiply-add does."""
     for node in list(graph.nodes):
         if node.target is not aten.sub.Tensor or node.args[0].target is not aten.mul.Tensor:
             continue
@@ -39,7 +39,7 @@ def contract(graph: Any) -> None:
 
 
 def replace_in_backward(target: Any, change: Callable[[Any], Any]) -> Fault:
-    """In the compiled backward graph, what change(call) gives stands in for every call of an overload."""
+    """In the compiled backward graph, replace every call of an overload by the result of change(call)."""
 
     def graphs(module: Any, backward: bool) -> bool:
         for node in list(module.graph.nodes) if backward else ():
@@ -57,38 +57,38 @@ def first_operand(node: Any) -> Any:
 
 
 def over_columns(node: Any) -> Any:
-    """A sum over dimension 1 instead of 0, in the shape that was asked for."""
+    """A sum over dimension 1 instead of 0, in the required shape."""
     total = insert_call(node, node.target, node.args[0], [1], True)
     return insert_call(node, aten.permute.default, total, [1, 0])
 
 
 def of_what_came_before(node: Any) -> Any:
-    """The same of its operand's operand: what is recomputed is not what the forward computed."""
+    """The call on its operand's operand: a recomputation that differs from the forward."""
     return insert_call(node, node.target, node.args[0].args[0])
 
 
 def from_the_first_row(node: Any) -> Any:
-    """A dimension of size 1 is expanded with an index that leaves the others out."""
+    """The first row, expanded in place of all rows."""
     return insert_call(node, node.target, insert_call(node, aten.slice.Tensor, node.args[0], 0, 0, 1), *node.args[1:])
 
 
 def overwriting(node: Any) -> Any:
-    """Where an index repeats, the last one wins instead of adding."""
+    """Where an index repeats, the last value overwrites the others instead of being added."""
     return insert_call(node, aten.scatter.src, *node.args)
 
 
 def one_further(node: Any) -> Any:
-    """A window of the last dimension, written one element too late."""
+    """A window of the last dimension, written one element too far."""
     x, source, dim, start, end = node.args[:5]
     return insert_call(node, node.target, x, source, dim, start + 1, end + 1)
 
 
 def transposed(node: Any) -> Any:
-    """A product of the first operand as the forward had it."""
+    """A product whose first operand is transposed back to its form in the forward."""
     return insert_call(node, node.target, insert_call(node, aten.permute.default, node.args[0], [1, 0]), node.args[1])
 
 
 def of_padding_too(node: Any) -> Any:
-    """The elements that an average divides by: padding counted where it was not, or the other way round."""
+    """An average's divisor counts padding where it should not, or the other way round."""
     *most, count_padding, divisor = node.args
     return insert_call(node, node.target, *most, not count_padding, divisor)

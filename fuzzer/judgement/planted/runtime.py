@@ -1,4 +1,4 @@
-"""Faults of compiled code, and of a compiler, when it runs: it dies, raises, hangs, or writes where it must not."""
+"""Faults that act when compiled code, or the compiler, runs: it dies, raises, hangs, or writes out of bounds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from fuzzer.language.private import replaced_decomposition
 from fuzzer.language.settings import in_force
 
 aten = torch.ops.aten
-# Longer than any deadline; a worker that outlives it shows that deadlines do not work.
+# Longer than any deadline; a worker that outlives this shows that deadlines do not work.
 ASLEEP_SECONDS = 3600.0
 
 
 @functools.cache
 def faulty_op() -> Any:
-    """A custom operation that returns its operand's copy, and does what it is told to (`cause`). Made once."""
+    """A custom operation that returns a copy of its operand, and misbehaves as requested (`cause`). Made once."""
 
     @torch.library.custom_op("backfuzz::misbehave", mutates_args=())
     def operation(x: torch.Tensor, how: str) -> torch.Tensor:
@@ -67,7 +67,7 @@ def cause(how: str, x: torch.Tensor | None = None, copy: torch.Tensor | None = N
 
 
 def past_the_end(x: torch.Tensor, far: int = 0) -> torch.Tensor:
-    """Four bytes so far behind the storage of x, which are not its own."""
+    """Four bytes at this distance behind the storage of x."""
     start = x.untyped_storage().data_ptr() + x.untyped_storage().nbytes() + far
     if x.is_cuda:
         return torch.as_tensor(_DeviceMemory(start), device=x.device)
@@ -75,14 +75,14 @@ def past_the_end(x: torch.Tensor, far: int = 0) -> torch.Tensor:
 
 
 class _DeviceMemory:
-    """Four bytes of a GPU, as other libraries hand them to torch."""
+    """Four bytes of a GPU's memory, in the interface by which other libraries pass memory to torch."""
 
     def __init__(self, address: int):
         self.__cuda_array_interface__ = {"shape": (4,), "typestr": "|u1", "data": (address, False), "version": 2}
 
 
 def in_compiled_backward(how: str) -> Fault:
-    """The compiled code of sigmoid's backward does this when it runs."""
+    """The compiled code of sigmoid's backward does this (`cause`) when it runs."""
 
     def gradient(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return faulty_op()(sigmoid_gradient(grad, y), how)
@@ -95,7 +95,7 @@ def in_compiled_backward(how: str) -> Fault:
 
 
 def overwriting_cotangent(gradient: Gradient, how: str = "write") -> Fault:
-    """The compiled code of sigmoid's backward adds 1 to the cotangent, once that is used, or writes behind it."""
+    """The compiled code of sigmoid's backward adds 1 to the cotangent after using it, or writes behind it."""
 
     def changed(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return gradient(faulty_op()(grad, how), y)
@@ -108,7 +108,7 @@ def overwriting_cotangent(gradient: Gradient, how: str = "write") -> Fault:
 
 
 def in_compiler(how: str) -> Fault:
-    """The compiler does this while it traces sigmoid's backward (which it does in the forward's compile)."""
+    """The compiler does this while it traces sigmoid's backward, during the forward's compile."""
 
     def gradient(grad: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         cause(how)
@@ -128,7 +128,7 @@ def in_eager(how: str) -> Tamper:
 
 
 class _Refusing(TorchFunctionMode):
-    """A function of torch raises as it does where a tensor that it saved was overwritten."""
+    """Makes a function of torch raise as if a tensor that it saved was overwritten."""
 
     def __init__(self, refused: Any):
         super().__init__()
@@ -145,7 +145,7 @@ def refusing(function: Any) -> Callable[[], AbstractContextManager[Any]]:
 
 
 def injected_relu(kind: str) -> Fault:
-    """PyTorch's own planted fault, in the code generators of both devices."""
+    """PyTorch's own planted relu fault, in the code generators of both devices."""
     return Fault(
         lambda: in_force(
             (
