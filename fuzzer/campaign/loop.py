@@ -32,6 +32,7 @@ from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.told.written import now
 from fuzzer.judgement.verdict import FINDINGS, without_paths
 from fuzzer.language.errors import NoMachine
+from fuzzer.language.text import parse
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.store import CampaignRecord as Record
 from fuzzer.ledger.store import open_store
@@ -340,7 +341,7 @@ class Campaign:
         row["verdicts"] = [asdict(v) for v in report.verdicts]
         row["stderr"], row["built"] = report.stderr, report.built
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
-            self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature, report.stage))
+            self.triage.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, report.stage))
         log.write(row)  # once it is on the shelf: what is logged is not lost
 
     def _record(self, name: str, began: str) -> None:

@@ -16,6 +16,7 @@ from fuzzer.commands.shared.options import Sides, db_option, json_option, where_
 from fuzzer.commands.shared.reference import finding_task, runs_here
 from fuzzer.commands.shared.waiting import Waiting, starting
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.text import parse
 from fuzzer.ledger.faults import Fault
 
 
@@ -61,7 +62,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     start = starting()
     from fuzzer.diagnosis.diagnose import diagnose
     from fuzzer.trial.tasks import examine
-    from fuzzer.trial.verify import RUNS, examine_all, matching
+    from fuzzer.trial.verify import RUNS, ask, examine_all, matching
     from fuzzer.workers.at_work import told
     from fuzzer.workers.capacity import default_workers
     from fuzzer.workers.pool import Pool
@@ -77,7 +78,8 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     ):
         # a pool's first build takes 13 s (it makes the precompiled header) on one core: the diagnosis begins beside it,
         # and ends at once should the program not show
-        first = pool.submit(examine, task, finding.program)
+        program = parse(finding.program)
+        first = ask(pool, examine, task, program)
         ended: list[bool] = []
 
         def gone() -> bool:
@@ -89,7 +91,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
         wait([first])
         if not gone():
             return found
-        again = examine_all(pool, [(task, finding.program)] * (RUNS - 1))
+        again = examine_all(pool, [(task, program)] * (RUNS - 1))
         shows = any(matching(report, finding.signature) for report in again)
         return diagnose(finding, task, pool, folder) if shows else None
 

@@ -17,6 +17,7 @@ from fuzzer.commands.shared.reference import Sides, finding_task, load_program
 from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
+from fuzzer.language.text import parse
 
 
 @main.command()
@@ -94,8 +95,8 @@ def grow_one(
         Waiting(f"growing {finding.id}", lambda: told(pool)),
     ):
         if text:
-            held = with_program(finding, text, task, pool, folder)
+            held = with_program(finding, parse(text), task, pool, folder)
             return None if held is None else (held, (), 1)
-        shows = matching(examine_all(pool, [(task, finding.program)])[0], finding.signature) is not None
+        shows = matching(examine_all(pool, [(task, parse(finding.program))])[0], finding.signature) is not None
         grown, growth = grow_finding(finding, task, pool, folder)  # what rounding hides may show with other values
         return (grown, growth.history, growth.queries) if shows or growth.history else None

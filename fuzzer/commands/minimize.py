@@ -25,6 +25,7 @@ from fuzzer.commands.shared.options import (
 from fuzzer.commands.shared.reference import finding_task, load_program
 from fuzzer.commands.shared.waiting import Waiting, starting
 from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.language.text import parse
 from fuzzer.ledger.checkout import regressions
 
 
@@ -80,7 +81,7 @@ def _minimize_one(
     from fuzzer.workers.pool import Pool
 
     label, text, finding = load_program(reference, db)
-    text = finding.original if finding is not None else text
+    program = parse(finding.original if finding is not None else text)
     task = finding_task(finding, sides)
     plan = Plan(
         task,
@@ -98,12 +99,12 @@ def _minimize_one(
         Pool(plan.workers, plan.devices, scratch=plan.folder) as pool,
         Waiting(f"shrinking {label}", lambda: told(pool)),
     ):
-        report = examine_all(pool, [(task, text)])[0]
+        report = examine_all(pool, [(task, program)])[0]
         row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
         row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}
         found = reduction = None
         if report.verdicts and report.verdict in FINDINGS:
-            suspect = Suspect(text, report.verdicts[0].signature)
+            suspect = Suspect(program, report.verdicts[0].signature)
             cache, place = CandidateCache(pool, task), environment_of(task)
             outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
             found, reduction = outcome.finding, outcome.reduction

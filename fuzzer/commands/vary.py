@@ -24,6 +24,7 @@ from fuzzer.commands.shared.options import (
 from fuzzer.commands.shared.reference import finding_task, load_program
 from fuzzer.commands.shared.waiting import Waiting
 from fuzzer.judgement.verdict import FINDINGS, Finding
+from fuzzer.language.text import parse
 from fuzzer.ledger.scope import Scope
 
 _SECONDS = 90.0  # 40 programs at a stage take 20 s of CPU time, what is built 3 s each
@@ -94,7 +95,7 @@ def vary_one(
         Waiting("varying", lambda: told(pool)),
     ):
         if isinstance(varied, str):
-            shown = next(iter(examine_all(pool, [(task, varied)])[0].verdicts), None)
+            shown = next(iter(examine_all(pool, [(task, parse(varied))])[0].verdicts), None)
             if shown is None or shown.signature.verdict not in FINDINGS:
                 return None
             varied = Finding(shown.signature, shown.detail, varied, varied, {}, 0, 0)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fuzzer.judgement.trial import Trial
 from fuzzer.language import interpret
+from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from fuzzer.trial.draw import draw_detectable, program_task, write_down
 from fuzzer.trial.pipeline import (
@@ -57,9 +58,9 @@ def report_words(task: Task, text: str) -> Report:
     return replace(told, files={family: "\n".join(sorted(found)) for family, found in words.items()})
 
 
-def run_trial(task: Task, text: str) -> Trial:
-    """Both sides of this program, run and not judged. Raises ParseError and what stands in REFUSED."""
-    trial = run_both(parse(text), task, journal())
+def run_trial(task: Task, program: Program) -> Trial:
+    """Both sides of this program, run and not judged. Raises the errors in REFUSED."""
+    trial = run_both(program, task, journal())
     journal().phase("look")
     return trial
 

@@ -15,7 +15,7 @@ from fuzzer.judgement.verdict import FINDINGS, Verdict
 from fuzzer.language.program import Program, Recipe
 from fuzzer.language.text import show
 from fuzzer.trial.tasks import examine, record_values
-from fuzzer.trial.verify import examine_all
+from fuzzer.trial.verify import ask, examine_all
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 from minimizer.reduce import Reduction, reduce
@@ -92,31 +92,40 @@ class CandidateCache:
         return max(_LEAST_SECONDS, _TIMES * self.longest) if self.hasty and self.longest else None
 
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
-        texts = [show(p) for p in batch]
         self.collect()
-        for text in sorted(set(texts), key=len):  # the shortest is compiled soonest, and may end the batch
-            self.start(text)
-        yield from map(self.result, texts)
+        for _, program in sorted({show(p): p for p in batch}.items(), key=lambda one: len(one[0])):
+            self.start(program)  # the shortest is compiled soonest, and may end the batch
+        yield from map(self.result, batch)
 
-    def start(self, text: str) -> Future[Report] | None:
+    def start(self, program: Program) -> Future[Report] | None:
         """Run a candidate, unless what it shows is known or it is running already."""
+        text = show(program)
         with self.lock:
             if text in self.kept:
                 return None
             if text not in self.running:
-                self.running[text] = self.pool.submit(self.examine, self.task, text, seconds=self.seconds())
+                self.running[text] = ask(self.pool, self.examine, self.task, program, seconds=self.seconds())
             return self.running[text]
 
-    def result(self, text: str) -> Shown:
+    def result(self, program: Program) -> Shown:
         """What a candidate shows, once it has run."""
-        future = self.start(text)
+        text, future = show(program), self.start(program)
         if future is not None:
             wait([future])
         with self.lock:
             if text in self.running:
                 self._keep(text)
             found = self.kept.get(text)
-        return self.result(text) if found is None else found  # another lane's answer may have pushed it out
+        return self.result(program) if found is None else found  # another lane's answer may have pushed it out
+
+    def verdicts_of(self, program: Program) -> tuple[Verdict, ...]:
+        """The verdicts on a candidate, once it has run."""
+        self.result(program)
+        return self.verdicts[show(program)]
+
+    def compiled_in_full(self, program: Program) -> bool:
+        """Whether the stage could not run a candidate that has run."""
+        return show(program) in self.built
 
     def collect(self) -> None:
         """Keep what runs showed that ended after their batch was decided: no Report waits for ever."""
@@ -142,12 +151,12 @@ class CandidateCache:
 
     def rerun(self, batch: Sequence[Program]) -> list[Shown]:
         """Every program run once more, whatever it showed before: for what does not show in every run."""
-        return [_finding_errors(report) for report in examine_all(self.pool, [(self.task, show(p)) for p in batch])]
+        return [_finding_errors(report) for report in examine_all(self.pool, [(self.task, p) for p in batch])]
 
     def record(self, program: Program) -> dict[str, Recipe]:
         """What the program's values hold in eager."""
         task = self.task
-        return self.pool.result(self.pool.submit(record_values, task, show(program)), task).recorded
+        return self.pool.result(ask(self.pool, record_values, task, program), task).recorded
 
 
 def _finding_errors(report: Report) -> Shown:
@@ -188,11 +197,11 @@ def _patient_searches(
 
         stages = [cache.at(stage) for stage in STAGES]
         for staged in stages:  # asked at once
-            staged.start(show(program))
+            staged.start(program)
         for staged in stages:
-            shown = staged.result(show(program))
+            shown = staged.result(program)
             same = how.judge(verdict.signature, [shown], least=margin(verdict.error)) is Answer.SAME
-            if same and show(program) not in staged.built:
+            if same and not staged.compiled_in_full(program):
                 yield staged
                 break
     yield cache

@@ -22,7 +22,7 @@ from fuzzer.campaign.told.totals import Totals
 from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.program import Program
-from fuzzer.language.text import parse, show
+from fuzzer.language.text import parse
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.store import open_store
@@ -70,7 +70,7 @@ class Triage:
         self.findings: list[Finding] = []
         with open_store(plan.db) as store:
             known = store.list()
-        self.known = {(f.signature, ops_of(f.program)) for f in known}
+        self.known = {(f.signature, ops_of(parse(f.program))) for f in known}
         self.met = {f.id for f in known}  # of faults that were known or told
         self.failed: list[Suspect] = []
         self.error: Exception | None = None
@@ -234,8 +234,7 @@ class Triage:
         key = str(suspect.signature)
         if suspect.signature.verdict == UNSUPPORTED:  # not minimized; without its settings it may be a finding
             self.fruitless[key] += 1
-            program = parse(suspect.text)
-            if (bare := without_settings(program)) != program:
+            if (bare := without_settings(suspect.program)) != suspect.program:
                 self._offer_slip(bare)
             self.shelf.drop(suspect)
             return
@@ -246,7 +245,7 @@ class Triage:
             return
         self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
         if outcome.finding is not None:
-            self.known.add((outcome.finding.signature, ops_of(outcome.finding.program)))
+            self.known.add((outcome.finding.signature, ops_of(parse(outcome.finding.program))))
         with self.changed:
             self.say(self._count(outcome, key))
         for other in outcome.others[:4]:
@@ -309,9 +308,9 @@ class Triage:
 
     def _offer_slip(self, program: Program) -> None:
         """A candidate that showed another finding while this one shrank."""
-        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), show(program))])[0]
+        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), program)])[0]
         if report.verdicts and report.verdict in FINDINGS:
-            self.enqueue(Suspect(report.text, report.verdicts[0].signature))
+            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature))
 
 
 def describe(finding: Finding) -> str:

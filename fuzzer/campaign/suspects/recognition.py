@@ -10,7 +10,6 @@ from pathlib import Path
 from fuzzer.diagnosis.ablation import ablations, outcome_text, without_ops
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.program import Program
-from fuzzer.language.text import parse
 from fuzzer.ledger.cause import LEFT
 from fuzzer.ledger.errors import UnknownFinding
 from fuzzer.ledger.recognise import STAGE, Known, kernels_of, recognise
@@ -31,7 +30,7 @@ class Met:
 
 
 def met_as_known(
-    text: str, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
+    program: Program, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
 ) -> Met | None:
     """The fault of a ledger, or of others that are only read, which explains a program of this signature.
 
@@ -41,7 +40,7 @@ def met_as_known(
         held = dict.fromkeys(store.known_faults(), db)
     for path in others:
         held |= {known: path for known in _faults_of(path) if known not in held}
-    fault, experiments = fault_shown(text, signature, held, task, pool)
+    fault, experiments = fault_shown(program, signature, held, task, pool)
     if fault is None:
         return None
     path = next((path for known, path in held.items() if known.fault == fault), db)
@@ -76,19 +75,19 @@ def _named(fault: str, path: Path, db: Path) -> str:
 
 
 def fault_shown(
-    text: str, signature: Signature, known: Iterable[Known], task: Task, pool: Pool
+    program: Program, signature: Signature, known: Iterable[Known], task: Task, pool: Pool
 ) -> tuple[str | None, int]:
     """The id of the fault that explains a program of this signature, None where none of these does; and how many
     experiments were run."""
-    program, ran = parse(text), list[str]()
-    run, own = experimenter(program, signature, task, pool), STAGE + task.place.subject.backend
+    ran, own = list[str](), STAGE + task.place.subject.backend
+    run = experimenter(program, signature, task, pool)
 
     def answer(name: str) -> str:
         told = run(name)
         ran.extend([name] if told and name != own else [])
         return told
 
-    return recognise(signature, kernels_of(text), known, answer), len(ran)
+    return recognise(signature, kernels_of(program), known, answer), len(ran)
 
 
 def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:
@@ -106,6 +105,6 @@ def experimenter(program: Program, signature: Signature, task: Task, pool: Pool)
             return signature.verdict
         if found is None or found.skipped:
             return ""
-        return outcome_text(examine_all(pool, [(found.task, found.text)])[0], signature.verdict)
+        return outcome_text(examine_all(pool, [(found.task, found.program)])[0], signature.verdict)
 
     return answer

@@ -9,6 +9,7 @@ from pathlib import Path
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.campaign.told.written import replace_file
 from fuzzer.judgement.verdict import parse_signature
+from fuzzer.language.text import parse
 
 _NAME, _SEEN_AT = "suspect-*.prog", "# seen at "
 
@@ -56,4 +57,4 @@ def _read(content: str) -> Suspect:
     if text.startswith(_SEEN_AT):
         line, _, text = text.partition("\n")
         stage = line.removeprefix(_SEEN_AT)
-    return Suspect(text, parse_signature(head.removeprefix("# ")), stage)
+    return Suspect(parse(text), parse_signature(head.removeprefix("# ")), stage)

@@ -23,6 +23,7 @@ from fuzzer.language.text import parse, show
 from fuzzer.ledger.scope import AGREES, FAILS, OTHER, PROGRAM, UNSAID, Row, Scope
 from fuzzer.stages import STAGES, cannot_run
 from fuzzer.trial.tasks import record_values
+from fuzzer.trial.verify import ask
 from fuzzer.workers.accelerator import default_device_type
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
@@ -125,7 +126,7 @@ class _Measuring:
 
     def runs(self, batch: Sequence[Program]) -> list[bool]:
         """Which of these programs eager runs."""
-        asked = [self.pool.submit(record_values, self.task, show(program)) for program in batch]
+        asked = [ask(self.pool, record_values, self.task, program) for program in batch]
         wait(asked)
         reports = [self.pool.result(future, self.task) for future in asked]
         return [not report.rejected and not report.verdicts for report in reports]
@@ -157,7 +158,7 @@ class _Measuring:
 
     def ask(self, asked: Sequence[_Asked]) -> list[Row]:
         """A row for each, as far as time allows."""
-        futures = [self.pool.submit(measure, task, show(n.program)) for task, n in asked]
+        futures = [ask(self.pool, measure, task, n.program) for task, n in asked]
         rows: list[Row] = []
         for (task, neighbour), future in zip(asked, futures, strict=True):
             wait([future], timeout=max(0.0, self.until - time.monotonic()))

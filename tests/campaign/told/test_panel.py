@@ -18,6 +18,7 @@ from fuzzer.campaign.told import panel
 from fuzzer.campaign.told.logs import Progress
 from fuzzer.campaign.told.panel import CampaignPanel, clock, sparkline, time_left, worker_lines
 from fuzzer.campaign.told.totals import Pace
+from fuzzer.language.text import parse
 from fuzzer.ledger.progress import Point
 from fuzzer.workers.at_work import Work
 from tests.campaign.fakes import OTHER, PROGRAM, SIGNATURE
@@ -46,7 +47,7 @@ def campaign(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     totals.new.update(wrong=2, raises=1)
     totals.known["wrong"] = 9
     made.triage = Triage(plan, "c1", totals, print)
-    made.triage.waiting, made.triage.busy = [Suspect(PROGRAM, SIGNATURE)] * 3, [Suspect(PROGRAM, OTHER)]
+    made.triage.waiting, made.triage.busy = [Suspect(parse(PROGRAM), SIGNATURE)] * 3, [Suspect(parse(PROGRAM), OTHER)]
     made.progress = Progress(plan.folder)
     made.progress.points = [Point(s, s, {}, {"node": s, "pair": 2 * s, "source": 7}) for s in range(10, 1200, 30)]
     made.schedule = SimpleNamespace(features=lambda: {"node": 1200, "pair": 2400, "source": 7})  # type: ignore[assignment]
