@@ -23,6 +23,7 @@ from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.deaths_in_drawing import Undrawn
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed, Schedule
+from fuzzer.campaign.state import Course, State
 from fuzzer.campaign.suspects.patience import require_ledgers
 from fuzzer.campaign.suspects.queue import Triage
 from fuzzer.campaign.suspects.shelf import Shelf
@@ -30,6 +31,7 @@ from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.campaign.told.logs import Heartbeat, Progress, RotatingLog, free_bytes
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.told.written import now
+from fuzzer.campaign.turns import batches
 from fuzzer.judgement.verdict import FINDINGS, without_paths
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.text import parse
@@ -76,36 +78,27 @@ def _make_pool(plan: Plan) -> Pool:
                 cluster=plan.cluster)  # fmt: skip
 
 
-def in_flight(workers: int) -> int:
-    """Batches under way on so many workers: a few more, so that none waits for the main thread."""
-    return workers + max(1, workers // 4)
-
-
 @dataclass
 class Campaign:
     """A running campaign: its totals, and what the live view reads.
 
     make_schedule   gives the schedule, of a folder of the campaign's own.
-    doing           what it is at.  explores_since   when exploring began, as time.monotonic() tells it; None before.
+    course          its state.
+    silent          devices that do not answer any more.
     """
 
     plan: Plan
     say: Callable[[str], None] = print
     make_schedule: _MakeSchedule = lambda own: BySeed()
     totals: Totals = field(default_factory=Totals)
-    stopping: bool = False
-    stopped_at: float = 0.0
-    ended: threading.Event = field(default_factory=threading.Event)
+    course: Course = field(default_factory=Course)
     triage: Triage | None = None
     schedule: Schedule = field(default_factory=BySeed)
     progress: Progress | None = None
     heartbeat: Heartbeat | None = None
     pool: Pool | None = None
-    paused: str = ""
-    silent: list[str] = field(default_factory=list)  # devices
+    silent: list[str] = field(default_factory=list)
     own: Path | None = None
-    doing: str = "starting"
-    explores_since: float | None = None
     undrawn: Undrawn = field(default_factory=Undrawn)
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
@@ -116,7 +109,7 @@ class Campaign:
             with alone(plan.folder, plan.command):
                 return self._run_alone(show_progress)
         finally:
-            self.ended.set()
+            self.course.end()
 
     def _run_alone(self, show_progress: Callable[[Campaign], None]) -> Totals:
         plan, began = self.plan, datetime.datetime.now(datetime.UTC)
@@ -135,7 +128,7 @@ class Campaign:
             self.say(f"findings that {plan.db} lacks: backfuzz merge {beside} --db {plan.db}")
         if error := self.triage.error or self.triage.blocked:
             raise error
-        self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True})
+        self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True, "state": State.ENDED.value})
         self._summarize()
         self._record(name, began.isoformat(timespec="seconds"))
         return self.totals
@@ -149,26 +142,25 @@ class Campaign:
             try:
                 self.pool = pool = stack.enter_context(_make_pool(plan))
                 self.say(plan.writes)
-                self.doing = "canaries"
+                self.course.change(State.CHECKING)
                 require_canaries(pool, plan, self.say)
                 pool.deaths = 0  # theirs are meant
-                self.doing, self.explores_since = "exploring", time.monotonic()
-                started = self.explores_since
+                self.course.change(State.EXPLORING)
                 self.schedule = self.make_schedule(own)
                 self.triage.start(pool, self.schedule.plateau)
-                self._explore(pool, log, started, show_progress)
+                self._explore(pool, log, show_progress)
                 self.schedule.close()
-                self.doing = "ending: triage"
+                self.course.change(State.SETTLING)
                 if told := self.schedule.progress():
                     self.say(told)
                 self._end_exploring()
                 self._finish_triage(show_progress)
             except Stopped as error:
-                if not self.stopping:
+                if not self.course.stopped:
                     raise NoMachine(str(error)) from None
             finally:
                 self._end_exploring()
-                if self.stopping:
+                if self.course.stopped:
                     stop_all()
         assert self.progress is not None
         self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
@@ -177,34 +169,34 @@ class Campaign:
 
     def _end_exploring(self) -> None:
         """Count its time, where that is not done yet: a stop may cut short whatever it is at."""
-        if self.explores_since is not None and not self.totals.seconds:
-            self.totals.seconds = time.monotonic() - self.explores_since
+        if not self.totals.seconds:
+            self.totals.seconds = self.course.seconds(State.EXPLORING)
 
     def _finish_triage(self, show_progress: Callable[[Campaign], None]) -> None:
         """Give suspects found late their time; where the campaign is stopped, the time that is left for that."""
         assert self.triage is not None
         grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (self.plan.minutes or 0))
-        self.triage.finish(0.0 if self.stopping else grace)
+        self.triage.finish(0.0 if self.course.stopped else grace)
         while self.triage.is_alive():
             self.triage.join(0.5)
             self._look_at_machine()
             show_progress(self)
-            if self.stopping:
+            if self.course.stopped:
                 self.triage.finish(0.0)
-                if time.monotonic() > self.stopped_at + _LEAVE_TRIAGE_SECONDS:
+                if self.course.seconds(State.STOPPING) > _LEAVE_TRIAGE_SECONDS:
                     break  # its suspects are on the shelf
 
     def stop(self) -> None:
         """End cleanly within END_SECONDS, whatever hangs; from a signal handler."""
-        self.stopping, self.stopped_at = True, time.monotonic()
+        self.course.stop()
         threading.Thread(target=self._end_by, daemon=True).start()
 
     def _end_by(self) -> None:
         """First no worker is waited for any more, then nothing at all."""
-        if self.ended.wait(_KILL_WORKERS_SECONDS):
+        if self.course.wait(_KILL_WORKERS_SECONDS):
             return
         stop_all("the campaign was stopped")
-        if not self.ended.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
+        if not self.course.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
             with contextlib.suppress(Exception):  # whatever hangs, or is half done
                 self._end_exploring()
                 self._summarize()
@@ -216,7 +208,7 @@ class Campaign:
         if self.own is not None:
             (self.own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
 
-    def _explore(self, pool: Pool, log: RotatingLog, started: float, show_progress: Callable[[Campaign], None]) -> None:
+    def _explore(self, pool: Pool, log: RotatingLog, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
         pending: dict[Future[Any], tuple[int, ...]] = {}
         again: list[tuple[int, ...]] = []
@@ -225,18 +217,18 @@ class Campaign:
         def begin(numbers: tuple[int, ...]) -> None:
             pending[self.schedule.submit(pool, task, *numbers)] = numbers
 
-        while pending or again or self._goes_on(index, started):
-            if self.stopping and time.monotonic() > self.stopped_at + _STOP_SECONDS:
+        while pending or again or self._goes_on(index):
+            if self.course.seconds(State.STOPPING) > _STOP_SECONDS:
                 pool.abandon(pending)
                 break
             self._look_at_machine()
-            while again and not (self.paused or self.stopping):
+            while again and not (self.course.lacks or self.course.stopped):
                 begin(again.pop(0))
-            room = 0 if self.paused else self._room()
-            while self._goes_on(index, started) and len(pending) < room:
+            room = 0 if self.course.lacks else self._room()
+            while self._goes_on(index) and len(pending) < room:
                 begin(tuple(range(index, index + self._batch(index))))
                 index += self._batch(index)
-            if not pending and (self.stopping or room or self._timed_out(started)):
+            if not pending and (self.course.stopped or room or self._timed_out()):
                 break
             if not pending:
                 time.sleep(_LOOK_SECONDS)
@@ -247,28 +239,28 @@ class Campaign:
                 pending |= {future: (number,) for number, future in closer.items()}
                 again += self._take_all(numbers, reports, log, closer)
             show_progress(self)
-            self._note(time.monotonic() - started)
+            self._note(self.course.seconds(State.EXPLORING))
             if self.triage is not None and self.triage.error is not None:
                 break
 
-    def _goes_on(self, index: int, started: float) -> bool:
+    def _goes_on(self, index: int) -> bool:
         """Whether program number `index` is to be drawn."""
         plan = self.plan
         done = plan.programs is not None and index >= plan.programs
         flat = plan.bounds.plateau and self.schedule.plateau()
-        return not (self.stopping or self._timed_out(started) or done or flat)
+        return not (self.course.stopped or self._timed_out() or done or flat)
 
-    def _timed_out(self, started: float) -> bool:
-        return self.plan.minutes is not None and time.monotonic() - started > 60 * self.plan.minutes
+    def _timed_out(self) -> bool:
+        return self.plan.minutes is not None and self.course.seconds(State.EXPLORING) > 60 * self.plan.minutes
 
     def _look_at_machine(self) -> None:
         """Pause while it lacks room or a compiler, with one line, and go on when it has them."""
         lacking = self.room.lacking()
-        if lacking and not self.paused:
+        if lacking and not self.course.lacks:
             self.say(f"{lacking}: nothing new begins until that is mended")
-        elif self.paused and not lacking:
+        elif self.course.lacks and not lacking:
             self.say("that is mended: going on")
-        self.paused = lacking
+        self.course.pause(lacking)
         for device in self.pool.silent_devices()[len(self.silent) :] if self.pool is not None else []:
             self.silent.append(device)
             self.say(f"{device} does not answer any more: its workers run on others")
@@ -284,8 +276,13 @@ class Campaign:
     def _pulse(self, seconds: float) -> dict[str, Any]:
         """How the campaign is."""
         totals, triage = self.totals, self.triage
-        found: dict[str, Any] = {"seconds": round(seconds, 1), "programs": totals.programs, "new": dict(totals.new)}
-        found |= {"classes": dict(totals.classes), "paused": self.paused}
+        found: dict[str, Any] = {
+            "state": self.course.state.value,
+            "seconds": round(seconds, 1),
+            "programs": totals.programs,
+            "new": dict(totals.new),
+        }
+        found |= {"classes": dict(totals.classes), "paused": self.course.lacks}
         found["exploration_cpu_seconds"] = round(totals.phases["cpu"], 1)
         if triage is not None:
             found |= {"suspects_waiting": len(triage.waiting), "suspects": triage.queue()}
@@ -302,14 +299,10 @@ class Campaign:
         return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
 
     def _room(self) -> int:
-        """Batches that may be under way: more than workers, so that none waits for us; while triage is at work one
-        worker is left to it, for its programs are a chain, each of which would wait for a batch to end; half while
-        suspects pile up and exploring finds nothing new: then a compiler with many faults fills the queue sooner than
-        triage empties it."""
-        workers = self.plan.workers
-        piled = self.triage is not None and len(self.triage.waiting) > workers and self.schedule.plateau()
-        room = max(1, workers // 2) if piled else in_flight(workers)
-        return min(room, workers - 1) if self.pool is not None and self.pool.engaged() else room
+        """Batches that may be under way now."""
+        suspects = len(self.triage.waiting) if self.triage is not None else 0
+        engaged = self.pool is not None and self.pool.engaged()
+        return batches(self.plan.workers, suspects, self.schedule.plateau, engaged)
 
     def _take_all(
         self, numbers: tuple[int, ...], reports: list[Report | None], log: RotatingLog, closer: Collection[int] = ()

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fuzzer.campaign.loop import in_flight
 from fuzzer.campaign.schedule import submit_numbers
+from fuzzer.campaign.turns import in_flight
 from fuzzer.language.errors import UsageError
 from fuzzer.trial.batch import left_over
 from fuzzer.workers.messages import Report, Task

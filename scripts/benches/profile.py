@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzzer.campaign.loop import in_flight
+from fuzzer.campaign.turns import in_flight
 from fuzzer.language.private import compile_phases
 from fuzzer.language.program import Attributes
 from fuzzer.trial import exercise, pipeline

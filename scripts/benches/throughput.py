@@ -30,8 +30,8 @@ from typing import Any
 
 from benches import bare
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.loop import in_flight
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule
+from fuzzer.campaign.turns import in_flight
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.language.errors import UsageError
 from fuzzer.workers.accelerator import count_devices

@@ -199,7 +199,7 @@ def test_a_campaign_that_is_stopped_while_it_begins_to_explore_counts_that_time(
 ) -> None:
     def stopped(own: Path) -> BySeed:
         time.sleep(0.1)
-        made.stopping = True
+        made.course.stop()
         raise Stopped("its workers were killed")
 
     monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(some_wrong))

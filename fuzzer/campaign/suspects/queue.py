@@ -19,6 +19,7 @@ from fuzzer.campaign.suspects.patience import BESIDE, RETRY_SECONDS
 from fuzzer.campaign.suspects.shelf import Shelf
 from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
 from fuzzer.campaign.told.totals import Totals
+from fuzzer.campaign.turns import candidates, had_its_share, lanes
 from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.program import Program
@@ -37,12 +38,6 @@ from fuzzer.workers.trouble import FULL
 MOST_FRUITLESS_COVERED = 2
 MOST_FRUITLESS = 12
 MOST_WAITING = 8  # of one signature
-# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
-# of them would mostly try candidates that are never needed.
-_SHARE_OF_WORKERS = 4
-_MOST_OF_CPU = 0.25  # seconds of the CPU, while exploring finds features that are new
-_FREE_SECONDS = 60.0  # that it has anyway: a small suspect's
-_MOST_LANES = 4
 _MOST_DISTURBED = 3
 
 
@@ -62,8 +57,7 @@ class Triage:
         self.waiting: list[Suspect] = []
         self.changed = threading.Condition()
         self.busy: list[Suspect] = []
-        lanes = max(1, min(_MOST_LANES, plan.workers // _SHARE_OF_WORKERS))
-        self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes)]
+        self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes(plan.workers))]
         self.closing = False
         self.deadline: float | None = None
         self.fruitless: Counter[str] = Counter()  # suspects of a signature in a row that brought nothing new
@@ -83,7 +77,7 @@ class Triage:
     def start(self, pool: Pool, plateau: Callable[[], bool] = lambda: False) -> None:
         """Begin, on these workers. plateau: whether exploring finds nothing new."""
         self.plateau, self.spent_before = plateau, spent_seconds()
-        self.pool, self.cache = pool, CandidateCache(pool, self.plan.task, self.plan.workers // _SHARE_OF_WORKERS)
+        self.pool, self.cache = pool, CandidateCache(pool, self.plan.task, candidates(self.plan.workers))
         for lane in self.lanes:
             lane.start()
 
@@ -188,9 +182,7 @@ class Triage:
 
     def _has_had_its_share(self) -> bool:
         """Whether the next suspect is to wait, for exploring, which finds what is new."""
-        own = self.cpu_seconds()
-        total = own + self.totals.phases["cpu"]
-        return not self.closing and own > max(_FREE_SECONDS, _MOST_OF_CPU * total) and not self.plateau()
+        return not self.closing and had_its_share(self.cpu_seconds(), self.totals.phases["cpu"], self.plateau)
 
     def queue(self) -> dict[str, int]:
         """How many suspects wait, by class."""

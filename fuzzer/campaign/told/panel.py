@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.state import State
 from fuzzer.campaign.told.logs import free_bytes, thinned
 from fuzzer.campaign.told.totals import Pace, by_stage
 from fuzzer.coverage.cells import CELL_FAMILIES
@@ -46,7 +47,7 @@ def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
 def time_left(campaign: Campaign, seconds: float) -> str:
     """How long it will still take, after so many seconds of exploring, and by which bound."""
     plan, programs, triage = campaign.plan, campaign.totals.programs, campaign.triage
-    if campaign.stopping:
+    if campaign.course.stopped:
         return "it is ending"
     if triage is not None and triage.deadline is not None:
         return f"{clock(triage.deadline - time.monotonic())} at most, for triage"
@@ -64,7 +65,7 @@ def time_left(campaign: Campaign, seconds: float) -> str:
 class CampaignPanel:
     """A campaign as it is whenever this is drawn.
 
-    began   when it was started, by `clock`, as `campaign.explores_since` is.
+    began   when it was started, by `clock`, as `campaign.course.since` is.
     """
 
     def __init__(self, campaign: Campaign, pace: Pace, clock: Callable[[], float] = time.monotonic):
@@ -89,18 +90,18 @@ class CampaignPanel:
         about = (
             f"{torch}{place.get('gpu', subject.device)}, {subject.backend}, seed {campaign.plan.task.seed}, {ledger}"
         )
-        yield Panel(table, title=f"backfuzz: {campaign.doing}", subtitle=Text(about), title_align="left",
+        yield Panel(table, title=f"backfuzz: {campaign.course.state.value}", subtitle=Text(about), title_align="left",
                     subtitle_align="left")  # fmt: skip
 
     def seconds(self) -> float:
         """Since exploring began; 0 before."""
-        since = self.campaign.explores_since
+        since = self.campaign.course.since.get(State.EXPLORING)
         return 0.0 if since is None else self.clock() - since
 
     def _rows(self, bars: str) -> Iterator[tuple[str, Text | str]]:
         """What a person asks first."""
         totals, seconds = self.campaign.totals, self.seconds()
-        if self.campaign.explores_since is None:
+        if State.EXPLORING not in self.campaign.course.since:
             ran = f", {pool.finished} programs run" if (pool := self.campaign.pool) is not None else ""
             yield "time", f"{clock(self.clock() - self.began)} of getting ready{ran}; the rates leave it out"
         else:
@@ -153,8 +154,8 @@ class CampaignPanel:
         free = f"memory {_gib(health.get('memory_bytes', 0))}, {_gib(free_ram())} free"
         disk = f"; disk {_gib(free_bytes(campaign.plan.folder))} free" if campaign.plan.folder.exists() else ""
         yield "machine", f"{load}; {free}{disk}"
-        if campaign.paused:
-            yield "", Text(f"paused: {campaign.paused}", style="bold red")
+        if campaign.course.lacks:
+            yield "", Text(f"paused: {campaign.course.lacks}", style="bold red")
         if health.get("worker_deaths"):
             yield "", f"{health['worker_deaths']} workers died or met their deadline"
 
