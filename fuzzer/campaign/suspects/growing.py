@@ -38,13 +38,14 @@ def grow_finding(
     shown: dict[str, Verdict] = {}
 
     def error_of(program: Program) -> float | None:
-        verdict = _same_fault(finding, program, cache)
+        verdict = _same_fault(finding, own, program, cache)
         if verdict is None or verdict.error < least:
             return None
         shown[show(program)] = verdict
         return visible_error(verdict, program)
 
     program = parse(finding.program)
+    own = kernels_of(program)
     minimal = Natural(finding.program, finding.signature, finding.detail, finding.comparisons)
     known = Verdict(finding.signature, finding.detail, finding.comparisons)
     least, error = margin(known.error), visible_error(known, program)
@@ -62,7 +63,7 @@ def with_program(finding: Finding, program: Program, task: Task, pool: Pool, fol
     if found is None:
         return None
     cache = CandidateCache(pool, replace(task, fresh=True), final=True)
-    verdict = _same_fault(finding, found[0], cache)
+    verdict = _same_fault(finding, kernels_of(parse(finding.program)), found[0], cache)
     natural = None if verdict is None else _verified(found[0], verdict, task, pool, folder)
     return None if natural is None else replace(finding, natural=natural)
 
@@ -102,14 +103,14 @@ def _dtype(program: Program, comparison: Comparison) -> torch.dtype:
     return found.to_real() if found.is_complex else found if found.is_floating_point else torch.float32
 
 
-def _same_fault(finding: Finding, program: Program, cache: CandidateCache) -> Verdict | None:
+def _same_fault(finding: Finding, own: set[str], program: Program, cache: CandidateCache) -> Verdict | None:
     """The verdict of a candidate, once it has run, that reproduces the finding's fault; None where none does.
 
     One of the finding's signature with all its kernels does, and one of another pattern whose cause is the same by the
     rule that joins findings. Where other values changed the oracle, or another write the kernels, it is the fault if
     the experiments that tell the finding tell the candidate too.
     """
-    held = kernels_of(parse(finding.program)) <= kernels_of(program)
+    held = own <= kernels_of(program)
     for verdict in cache.verdicts_of(program):
         if held and follows(finding.signature, verdict.signature):
             return verdict

@@ -28,7 +28,8 @@ _LEAST_SECONDS, _TIMES = 10.0, 5.0
 
 
 class CandidateCache:
-    """What candidates showed, asked of the pool and kept by text: suspects of one fault shrink through the same ones.
+    """What candidates showed, run on the pool and kept by the text that goes through its pipe: suspects of one fault
+    shrink through the same candidates.
 
     batch     candidates run at once; all workers' without it.
     examine   the worker's function that runs a candidate.
@@ -92,40 +93,37 @@ class CandidateCache:
         return max(_LEAST_SECONDS, _TIMES * self.longest) if self.hasty and self.longest else None
 
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
+        texts = [show(p) for p in batch]
         self.collect()
-        for _, program in sorted({show(p): p for p in batch}.items(), key=lambda one: len(one[0])):
-            self.start(program)  # the shortest is compiled soonest, and may end the batch
-        yield from map(self.result, batch)
+        for text in sorted(set(texts), key=len):  # the shortest is compiled soonest, and may end the batch
+            self.start(text)
+        yield from map(self.result, texts)
 
-    def start(self, program: Program) -> Future[Report] | None:
+    def start(self, text: str) -> Future[Report] | None:
         """Run a candidate, unless what it shows is known or it is running already."""
-        text = show(program)
         with self.lock:
             if text in self.kept:
                 return None
             if text not in self.running:
-                self.running[text] = ask(self.pool, self.examine, self.task, program, seconds=self.seconds())
+                self.running[text] = self.pool.submit(self.examine, self.task, text, seconds=self.seconds())
             return self.running[text]
 
-    def result(self, program: Program) -> Shown:
+    def result(self, text: str) -> Shown:
         """What a candidate shows, once it has run."""
-        text, future = show(program), self.start(program)
+        future = self.start(text)
         if future is not None:
             wait([future])
         with self.lock:
             if text in self.running:
                 self._keep(text)
             found = self.kept.get(text)
-        return self.result(program) if found is None else found  # another lane's answer may have pushed it out
+        return self.result(text) if found is None else found  # another lane's answer may have pushed it out
 
     def verdicts_of(self, program: Program) -> tuple[Verdict, ...]:
         """The verdicts on a candidate, once it has run."""
-        self.result(program)
-        return self.verdicts[show(program)]
-
-    def compiled_in_full(self, program: Program) -> bool:
-        """Whether the stage could not run a candidate that has run."""
-        return show(program) in self.built
+        text = show(program)
+        self.result(text)
+        return self.verdicts[text]
 
     def collect(self) -> None:
         """Keep what runs showed that ended after their batch was decided: no Report waits for ever."""
@@ -195,13 +193,13 @@ def _patient_searches(
     if how.n == 1 and cache.task.place.subject.backend == "inductor":
         from fuzzer.stages import STAGES  # it imports much of inductor
 
-        stages = [cache.at(stage) for stage in STAGES]
-        for staged in stages:  # asked at once
-            staged.start(program)
+        stages, text = [cache.at(stage) for stage in STAGES], show(program)
+        for staged in stages:  # all of them at once
+            staged.start(text)
         for staged in stages:
-            shown = staged.result(program)
+            shown = staged.result(text)
             same = how.judge(verdict.signature, [shown], least=margin(verdict.error)) is Answer.SAME
-            if same and not staged.compiled_in_full(program):
+            if same and text not in staged.built:
                 yield staged
                 break
     yield cache
