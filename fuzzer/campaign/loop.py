@@ -57,7 +57,8 @@ _MakeSchedule = Callable[[Path], Schedule]
 
 
 def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None:
-    """An oracle is trusted only after it rang for its canary and stayed silent for the twin. Raises NoMachine."""
+    """Run the quick canaries: an oracle is trusted only after it flagged its canary and was silent on the twin. Raises
+    NoMachine."""
     found = run_canaries(pool, plan.task.place.subject.device, quick=True)
     bad = [c for c in found if not c.passed]
     if bad and all(c.late for c in bad):
@@ -134,7 +135,7 @@ class Campaign:
         return self.totals
 
     def _run(self, own: Path, show_progress: Callable[[Campaign], None]) -> None:
-        """All that needs workers; what of it is cut short by a stop is left for later."""
+        """The part of a campaign that needs workers. Where a stop cuts it short, suspects stay on the shelf."""
         plan = self.plan
         assert self.triage is not None
         log = RotatingLog(own / "trials.jsonl")
@@ -168,12 +169,12 @@ class Campaign:
             self.say(f"{left} suspect(s) not minimized yet: backfuzz minimize --unless-known {own}/suspect-*.prog")
 
     def _end_exploring(self) -> None:
-        """Count its time, where that is not done yet: a stop may cut short whatever it is at."""
+        """Set the seconds of exploring, unless they are set: a stop may end it anywhere."""
         if not self.totals.seconds:
             self.totals.seconds = self.course.seconds(State.EXPLORING)
 
     def _finish_triage(self, show_progress: Callable[[Campaign], None]) -> None:
-        """Give suspects found late their time; where the campaign is stopped, the time that is left for that."""
+        """Give suspects that were found late their time; after a stop, only the time that a stop leaves."""
         assert self.triage is not None
         grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (self.plan.minutes or 0))
         self.triage.finish(0.0 if self.course.stopped else grace)
@@ -187,12 +188,12 @@ class Campaign:
                     break  # its suspects are on the shelf
 
     def stop(self) -> None:
-        """End cleanly within END_SECONDS, whatever hangs; from a signal handler."""
+        """End cleanly within END_SECONDS, whatever hangs. A signal handler may call this."""
         self.course.stop()
         threading.Thread(target=self._end_by, daemon=True).start()
 
     def _end_by(self) -> None:
-        """First no worker is waited for any more, then nothing at all."""
+        """First kill the workers, then this process, where it has not ended by then."""
         if self.course.wait(_KILL_WORKERS_SECONDS):
             return
         stop_all("the campaign was stopped")
@@ -244,7 +245,7 @@ class Campaign:
                 break
 
     def _goes_on(self, index: int) -> bool:
-        """Whether program number `index` is to be drawn."""
+        """Whether program number `index` is still to be drawn."""
         plan = self.plan
         done = plan.programs is not None and index >= plan.programs
         flat = plan.bounds.plateau and self.schedule.plateau()
@@ -254,7 +255,7 @@ class Campaign:
         return self.plan.minutes is not None and self.course.seconds(State.EXPLORING) > 60 * self.plan.minutes
 
     def _look_at_machine(self) -> None:
-        """Pause while it lacks room or a compiler, with one line, and go on when it has them."""
+        """Pause while the machine lacks room or a compiler, and say so in one line; go on when it has them."""
         lacking = self.room.lacking()
         if lacking and not self.course.lacks:
             self.say(f"{lacking}: nothing new begins until that is mended")
@@ -274,7 +275,7 @@ class Campaign:
             self.heartbeat.beat(self._pulse(seconds))
 
     def _pulse(self, seconds: float) -> dict[str, Any]:
-        """How the campaign is."""
+        """The figures of a row of the heartbeat."""
         totals, triage = self.totals, self.triage
         found: dict[str, Any] = {
             "state": self.course.state.value,
@@ -292,7 +293,7 @@ class Campaign:
         return found | {"disk_free_bytes": free_bytes(self.plan.folder)}
 
     def _batch(self, index: int) -> int:
-        """How many programs begin together, the first of which is number `index`: so that every worker has some."""
+        """How many programs begin together from number `index` on: few enough that every worker has some."""
         plan = self.plan
         if not self.schedule.together or plan.programs is None:
             return plan.batch if self.schedule.together else 1
@@ -307,8 +308,8 @@ class Campaign:
     def _take_all(
         self, numbers: tuple[int, ...], reports: list[Report | None], log: RotatingLog, closer: Collection[int] = ()
     ) -> list[tuple[int, ...]]:
-        """Count and learn from Reports, but for those that are looked at more closely; the batches in which programs
-        without one go again."""
+        """Count and learn from Reports, except those of numbers in `closer`. Gives the batches in which programs
+        without a Report run again."""
         for number, report in zip(numbers, reports, strict=True):
             if report is not None and number not in closer:
                 self._take(number, report, log)
@@ -338,7 +339,8 @@ class Campaign:
         log.write(row)  # once it is on the shelf: what is logged is not lost
 
     def _record(self, name: str, began: str) -> None:
-        """Store the campaign itself; in the ledger that git tracks, only one that found something new."""
+        """Store the row of the campaign. In the ledger that git tracks, only a campaign that found something new has
+        one."""
         assert self.triage is not None
         if self.plan.corpus is not None and not self.triage.findings:
             return

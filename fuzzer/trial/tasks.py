@@ -1,4 +1,7 @@
-"""The functions that the pool runs in workers: (task, argument) to Report, for a program by number or by text."""
+"""The functions that the pool runs in workers: (task, argument) to Report, for a program by its number or by its text.
+
+The text of a program comes through the pipe (`verify.ask`); each function parses it once.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from fuzzer.workers.messages import Report, Task
 
 
 def explore_announced(task: Task, index: int) -> Report:
-    """Draw program number `index`, in the drawing of which a worker died: this one writes down whatever it runs in
-    eager. Where it dies too, the program is in its obituary."""
+    """Draw program number `index`, in the drawing of which a worker died. Each program that runs in eager on the way is
+    written into the journal before it runs: if this worker dies too, its obituary names the program."""
     drawn = draw_detectable(program_task(task, index), index, journal(), write_down)
     return drawn if isinstance(drawn, Report) else Report(show(drawn.trial.program), rejected="it was drawn after all")
 
@@ -49,7 +52,8 @@ def examine(task: Task, text: str) -> Report:
 
 
 def report_words(task: Task, text: str) -> Report:
-    """What this program exercises: the Report's `files` are its words, one a line, by family. Raises ParseError."""
+    """The words that this program exercises: the Report's `files` hold them by family, one word a line. Raises
+    ParseError."""
     try:
         trial = record_reference(parse(text), task, journal())
     except REFUSED as error:
@@ -66,7 +70,7 @@ def run_trial(task: Task, program: Program) -> Trial:
 
 
 def record_values(task: Task, text: str) -> Report:
-    """The Report's `recorded` are recipes of the program's values on the reference side. Raises ParseError."""
+    """The Report's `recorded` holds recipes of the program's values on the reference side. Raises ParseError."""
     program, log = parse(text), journal()
     log.begin(text)
     log.phase("reference forward")

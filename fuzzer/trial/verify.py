@@ -1,4 +1,4 @@
-"""Programs run again: on all workers of a pool, and in fresh processes before anything is stored."""
+"""Programs run again: on all workers of a pool, and in fresh processes before a finding is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS = 3  # fresh processes; all must agree before anything is stored
 
 @dataclass(frozen=True)
 class Verification:
-    """How often a program showed its signature in fresh processes, and what the oracle then said."""
+    """How often a program reproduced its signature in fresh processes, and the verdict of the first that did."""
 
     reproduced: int = 0
     runs: int = 0
@@ -46,7 +46,7 @@ def examine_all(pool: Pool, asked: Sequence[tuple[Task, Program]]) -> list[Repor
 
 
 def matching(report: Report, signature: Signature) -> Verdict | None:
-    """The report's verdict that is the same finding, if any."""
+    """The report's verdict that is the same finding; None where there is none."""
     return next((v for v in report.verdicts if follows(signature, v.signature)), None)
 
 

@@ -1,4 +1,4 @@
-"""A finding's minimal program grown into what a person would write, asked of the pool like a reduction."""
+"""A finding's minimal program grown into a program that a person would write, by candidates that run on the pool."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from minimizer.same import margin
 def grow_finding(
     finding: Finding, task: Task, pool: Pool, folder: Path, expired: Callable[[], bool] = lambda: False
 ) -> tuple[Finding, Growth]:
-    """The finding with its natural program, and how that was found. The minimal program is the natural one where none
-    is more natural, or not all fresh processes show it.
+    """The finding with its natural program, and how that was found. Where no candidate is more natural, or not all
+    fresh processes reproduce the finding with it, the minimal program is the natural one.
 
-    task, pool   where the finding shows.  folder   for what fresh processes write.
+    task, pool   where the finding reproduces.  folder   for the files of fresh processes.
     """
     cache = CandidateCache(pool, replace(task, fresh=True), final=True)
     shown: dict[str, Verdict] = {}
@@ -57,8 +57,8 @@ def grow_finding(
 
 
 def with_program(finding: Finding, program: Program, task: Task, pool: Pool, folder: Path) -> Finding | None:
-    """The finding with a program that a person wrote as its natural one; None where that does not show its fault in all
-    fresh processes."""
+    """The finding with a person's program as its natural one; None where not all fresh processes reproduce its fault
+    with that program."""
     found = typed(program)
     if found is None:
         return None
@@ -69,7 +69,8 @@ def with_program(finding: Finding, program: Program, task: Task, pool: Pool, fol
 
 
 def _verified(program: Program, shown: Verdict, task: Task, pool: Pool, folder: Path) -> Natural | None:
-    """The program as a natural one, with what the last of several fresh processes showed; None where not all did."""
+    """The program as a natural one, with the verdict of a fresh process; None where not all of them reproduce the
+    finding."""
     told = verify(program, task, shown.signature, pool.workers, task.place.devices, folder)
     if told.reproduced < told.runs or told.verdict is None:
         return None
@@ -96,7 +97,7 @@ def _visible(actual: float, expected: float, dtype: torch.dtype) -> float:
 
 
 def _dtype(program: Program, comparison: Comparison) -> torch.dtype:
-    """That of the compared tensor, of a complex one of its parts."""
+    """The dtype of the compared tensor; for a complex tensor, the dtype of its parts."""
     names = {f"{leaf.name}.grad": leaf.dtype for leaf in program.leaves}
     names |= {o.value: o.cotangent.dtype for o in program.outputs if o.cotangent is not None}
     found = TORCH_DTYPES[names.get(comparison.name, "f32")]
@@ -106,9 +107,11 @@ def _dtype(program: Program, comparison: Comparison) -> torch.dtype:
 def _same_fault(finding: Finding, own: set[str], program: Program, cache: CandidateCache) -> Verdict | None:
     """The verdict of a candidate, once it has run, that reproduces the finding's fault; None where none does.
 
-    One of the finding's signature with all its kernels does, and one of another pattern whose cause is the same by the
-    rule that joins findings. Where other values changed the oracle, or another write the kernels, it is the fault if
-    the experiments that tell the finding tell the candidate too.
+    own   the kernels of the finding's program.
+
+    A candidate with all these kernels reproduces it with the finding's signature, or with another pattern whose cause
+    is the same by the rule that joins findings. Where other values changed the oracle or the kernels, the experiments
+    that identify the finding must give the same answers for the candidate.
     """
     held = own <= kernels_of(program)
     for verdict in cache.verdicts_of(program):
@@ -129,13 +132,14 @@ def _one_cause(finding: Finding, program: Program, verdict: Verdict) -> bool:
 
 
 def alike(own: Signature, shown: Signature) -> bool:
-    """Whether other values may have made one of the other."""
+    """Whether two signatures may be of one fault under other values."""
     same = (own.verdict, own.direction) == (shown.verdict, shown.direction)
     return same and own.pattern in VALUES and shown.pattern in VALUES
 
 
 def _told_alike(finding: Finding, program: Program, verdict: Verdict, task: Task, pool: Pool) -> bool:
-    """Whether a candidate answers the questions that tell the finding; no if there are none."""
+    """Whether the experiments that identify the finding give the same answers for the candidate; False where there are
+    none."""
     questions = [q for known in known_fault("", [finding]) for q in known.questions]
     answer = experimenter(program, verdict.signature, task, pool)
     return bool(questions) and all(

@@ -56,10 +56,10 @@ def ops_of(program: Program) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class TriageOutcome:
-    """What triage made of a suspect: a finding (new or known), or why there is none.
+    """The result of triage for a suspect: a finding (new or known), or the reason why there is none.
 
-    fault        the known fault that explains it, where it was met as one or is in another ledger.
-    experiments  by which it was met, without being minimized.
+    fault        the known fault that explains the suspect, where it was recognised or is in another ledger.
+    experiments  by which the suspect was recognised, without being minimized.
     """
 
     finding: Finding | None
@@ -81,8 +81,8 @@ def triage_suspect(
     expired: Callable[[], bool] = lambda: False,
     recognised: bool = True,
 ) -> TriageOutcome:
-    """Minimize, verify, diagnose and grow one suspect; store it when it is new. One that shows a known fault is not
-    minimized, where it may be `recognised`."""
+    """Minimize, verify, diagnose and grow one suspect, and store it when it is new. A suspect that reproduces a known
+    fault is not minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
         return TriageOutcome(None, False, "looked into without its settings", (without_settings(suspect.program),))
     own = {suspect.signature.oracle} & {*ASKED} - {*plan.task.also}  # a share of programs is asked it: so is this one
@@ -110,7 +110,7 @@ def triage_suspect(
 
 
 def _not_again(suspect: Suspect, verdict: str) -> TriageOutcome:
-    """Of a suspect that, built in a fresh process, is of this class and does not show its signature."""
+    """The outcome of a suspect that, compiled in full in a fresh process, shows this class and not its signature."""
     where = f"seen at {suspect.stage}, not when built" if suspect.stage else "did not show again"
     other = bool(suspect.stage) and verdict in FINDINGS  # what a stage refuses, code computes wrongly
     return TriageOutcome(None, False, f"{where} ({verdict})", others=(suspect.program,) if other else ())
@@ -124,8 +124,8 @@ def _shrink(
     task: Task,
     expired: Callable[[], bool],
 ) -> tuple[Reduction, Verdict] | TriageOutcome:
-    """The suspect minimized, with what the minimal program shows when it is built; or why there is none. seen: what it
-    showed in so many runs."""
+    """The minimal program's Reduction and its verdict when it is compiled in full; or the outcome without one. seen:
+    the verdicts of the suspect in so many runs."""
     program, how = suspect.program, sameness(len(seen), times)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
     for looks in (*searches(program, seen[0], cache, how), CandidateCache(cache.pool, task, cache.batch, final=True)):
@@ -140,7 +140,7 @@ def _shrink(
 
 
 def _known_finding(found: Finding, plan: Plan, reduction: Reduction) -> TriageOutcome | None:
-    """That this very finding is known, to the ledger or to another that is only read; None where it is to neither."""
+    """The outcome where this very finding is known, to the ledger or to one that is only read; None where it is not."""
     with open_store(plan.db) as store:
         if found.id in {f.id for f in store.list()}:
             return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
@@ -179,8 +179,8 @@ def _recognised(met: Met) -> TriageOutcome:
 
 
 def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Callable[[], bool]) -> Finding:
-    """The finding, which is stored, with its diagnosis and natural program, which are stored too. Where torch promises
-    nothing, nobody is shown a program."""
+    """The stored finding with its diagnosis and its natural program, which are stored too. Where torch promises
+    nothing, nobody is shown a natural program, and none is grown."""
     finding = diagnose(finding, task, pool, plan.folder, expired)
     write_patiently(plan.db, lambda store: store.set_diagnosis(finding), expired)
     if not finding.unsupported and not expired():
@@ -206,7 +206,7 @@ def _verified(found: Finding, reduction: Reduction, runs: int, verdict: Verdict)
 
 
 def _keep_regression(corpus: Path, finding: Finding, program: Program) -> None:
-    """Every verified finding leaves a .prog: what it showed and where, then the minimal program."""
+    """Write a .prog for a verified finding: its signature and place, then the minimal program."""
     corpus.mkdir(parents=True, exist_ok=True)
     where = f"torch {finding.place.get('torch', '?')}, {finding.place.get('device', '?')}"
     head = [f"{finding.signature} ({where})", f"expect: {finding.signature.verdict} there, agree where it is fixed"]

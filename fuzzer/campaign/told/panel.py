@@ -1,4 +1,4 @@
-"""The panel of a campaign on a terminal: the first lines say what a person asks first."""
+"""The panel of a campaign on a terminal: the first lines answer a person's first questions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
 
 
 def time_left(campaign: Campaign, seconds: float) -> str:
-    """How long it will still take, after so many seconds of exploring, and by which bound."""
+    """How long it will still take after so many seconds of exploring, by the bound that is met first."""
     plan, programs, triage = campaign.plan, campaign.totals.programs, campaign.triage
     if campaign.course.stopped:
         return "it is ending"
@@ -99,7 +99,7 @@ class CampaignPanel:
         return 0.0 if since is None else self.clock() - since
 
     def _rows(self, bars: str) -> Iterator[tuple[str, Text | str]]:
-        """What a person asks first."""
+        """The rows that a person looks at first."""
         totals, seconds = self.campaign.totals, self.seconds()
         if State.EXPLORING not in self.campaign.course.since:
             ran = f", {pool.finished} programs run" if (pool := self.campaign.pool) is not None else ""
@@ -143,7 +143,7 @@ class CampaignPanel:
                 yield name, f"{counts[-1]:<7} {sparkline([0, *counts], bars)}"
 
     def _below(self, columns: int, rows: int) -> Iterator[tuple[str, Text | str]]:
-        """What the workers do, what waits, how the machine is."""
+        """The workers, the queue and the machine."""
         campaign, pool = self.campaign, self.campaign.pool
         works = at_work(pool) if pool is not None else []
         for i, line in enumerate(worker_lines(works, columns, rows) or ["they are started"]):
@@ -171,8 +171,8 @@ class CampaignPanel:
 
 
 def worker_lines(works: Sequence[Work], columns: int, rows: int) -> list[str]:
-    """What each worker is at and for how long, so many in a line; where there is no room for all, how many do what, and
-    those that are longest at it."""
+    """The task of each worker and its seconds, so many in a line. Where there is no room for all: how many do which,
+    and those that have taken longest."""
     head = []
     if len(works) > columns * rows:
         phases = Counter(work.phase or str(work) for work in works)

@@ -1,4 +1,4 @@
-"""What a campaign shows while it runs: a live panel on a terminal, plain lines elsewhere."""
+"""The view of a running campaign: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOOK_SECONDS = 1.0
 
 
 def status_line(campaign: Campaign, pace: Pace) -> str:
-    """One short line: how far, how fast, what was found, what waits."""
+    """One short line: the time, the speed, the faults, the queue."""
     totals, triage = campaign.totals, campaign.triage
     seconds = totals.seconds or campaign.course.seconds(State.EXPLORING)
     told = [f"{clock(seconds)} run", f"{totals.programs} programs ({sum(pace.now().values()):.2f}/s now)"]
@@ -41,7 +41,7 @@ def status_line(campaign: Campaign, pace: Pace) -> str:
 class Lines:
     """Plain lines, each with the time; on stderr when stdout carries JSON.
 
-    unread   whether the reader had enough (`| head`): then the campaign is stopped, and nothing is said any more.
+    unread   whether the reader has gone (`| head`): then the campaign is stopped, and nothing is printed any more.
     """
 
     def __init__(self, as_json: bool):
@@ -56,7 +56,7 @@ class Lines:
         self.over.set()
 
     def begin(self, campaign: Campaign) -> None:
-        """Show this campaign from now on, also before it explores, until this ends."""
+        """Show this campaign from now until the view ends, also before it explores."""
 
         def watch() -> None:
             while not self.over.wait(_LOOK_SECONDS) and State.EXPLORING not in campaign.course.since:
