@@ -39,7 +39,7 @@ def replayed(programs: dict[str, Program], place: Place) -> dict[str, Report]:
     task = Task(place=place, fresh=True)
     devices = sorted({place.reference.device, place.subject.device})
     with Pool(default_workers(devices), devices) as pool:
-        reports = examine_all(pool, [(task, show(program)) for program in programs.values()])
+        reports = examine_all(pool, [(task, program) for program in programs.values()])
     for name, report in zip(programs, reports, strict=True):
         print(f"  {name:36} {report.verdict} {report.rejected} {', '.join(str(v.signature) for v in report.verdicts)}")
     return dict(zip(programs, reports, strict=True))

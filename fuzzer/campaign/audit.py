@@ -1,5 +1,5 @@
-"""What the programs of a campaign reached and what they did not: functions of the compiler, and cells. An audit of the
-generator, for `backfuzz status`."""
+"""Which functions of the compiler, and which cells, the programs of a campaign reached: an audit of the generator, for
+`backfuzz status`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from fuzzer.language.ops.spec import Limits
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a file, by its qualified name and first line; how many lines of its body, and of those reached.
-
-    The body is without functions inside, which stand for themselves.
-    """
+    """A function of a file: its qualified name, its first line, the number of lines of its body, and how many of these
+    were reached. Functions inside it are listed by themselves and are no part of its body."""
 
     name: str
     line: int
@@ -72,7 +70,7 @@ def audit(corpus: Corpus) -> list[File]:
 
 
 def functions_of_file(path: Path, name: str, reached: Callable[[str], bool]) -> File:
-    """A file's functions. reached: of a line in the words of a feature."""
+    """The functions of a file. `reached` tells of a line, as a feature names it, whether it was reached."""
     found = list(_functions(compile(path.read_bytes(), str(path), "exec", dont_inherit=True)))
     hit = {line: reached(line_word(name, line)) for _, lines in found for line in lines}
     own = [(code, lines) for code, lines in found if not code.co_name.startswith("<")]  # lambdas and comprehensions
@@ -145,8 +143,8 @@ class Family:
 
 
 def filled(corpus: Corpus, state: Mapping[str, Any]) -> dict[str, Family]:
-    """The families of a corpus whose programs told their cells, of which it is known how many there can be; none of
-    another. state: of the campaign (`Corpus.state`)."""
+    """The families of cells of which the corpus' programs told theirs and the table knows how many there can be. state:
+    of the campaign (`Corpus.state`)."""
     if not state.get("cells"):
         return {}
     from fuzzer.coverage.cells import possible_cells  # what they need takes longer than all else that `status` does

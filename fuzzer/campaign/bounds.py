@@ -1,4 +1,4 @@
-"""Within what a campaign stays: time, disk, memory; what the machine lacks; and when it has seen what it will see."""
+"""The bounds of a campaign (time, disk, memory), and whether the machine has all that a program needs."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Bounds:
 
 
 class Room:
-    """Whether there is room on the disk to begin more programs, and what else they need.
+    """Whether the disk has room for more programs, and whether the compiler is there.
 
-    compiler   the command that programs are built with; "" where they are not.
+    compiler   the command that compiles the programs' C++; "" where they need none.
     """
 
     def __init__(self, folder: Path, most: int | None, compiler: str = ""):
@@ -51,8 +51,8 @@ class Room:
         self.tries = Counter[int]()
 
     def without_troubled(self, numbers: Sequence[int], reports: Sequence[Report | None]) -> list[Report | None]:
-        """The Reports of these programs; none of those that ran while the machine lacked something, a few times: they
-        are to run again."""
+        """The Reports of these programs. A program that ran while the machine lacked something has None and runs again,
+        a few times at most."""
         found: list[Report | None] = []
         for number, report in zip(numbers, reports, strict=True):
             again = report is not None and report.rejected.startswith(TROUBLE) and self.tries[number] < _MOST_TRIES

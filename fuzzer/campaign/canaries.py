@@ -1,6 +1,6 @@
-"""CANARIES: for every oracle, planted faults that it must flag, beside the benign run of the same program.
+"""CANARIES: for every oracle, planted faults that it must flag, beside a benign run of the same program.
 
-An oracle is trusted only after it rang for its canary and every oracle stayed silent for the twin: the same program
+An oracle is trusted only after it flagged its canary and all oracles were silent on the canary's twin: the same program
 with nothing planted. The faults themselves stand in `fuzzer.judgement.planted`, the programs in corpus/canaries.
 """
 
@@ -46,9 +46,9 @@ class Canary:
 class CanaryResult:
     """Whether the oracle flagged the fault as expected, and whether all oracles were silent on the twin.
 
-    detail says what was seen instead, "" where all is well; seconds is the canary's own time in a worker, for a death
-    the time since all were submitted. late: it, or its twin, did not end in time where it should; that says nothing of
-    an oracle.
+    detail   what the oracles said instead; "" where all is well.
+    seconds  the canary's own time in a worker; for a death, the time since all canaries were submitted.
+    late     whether the canary or its twin met its deadline where it should not. That says nothing of an oracle.
     """
 
     name: str
@@ -143,7 +143,7 @@ CANARIES: tuple[Canary, ...] = (
 
 
 def selected_canaries(quick: bool) -> tuple[Canary, ...]:
-    """All canaries, or the quick ones: one an oracle that always speaks, in four short runs and a twin."""
+    """All canaries, or the quick ones: one for each oracle that always speaks, in four short runs and a twin."""
     return tuple(c for c in CANARIES if c.quick or not quick)
 
 
@@ -206,5 +206,5 @@ def canary_result(canary: Canary, report: Report, twin: Report, seconds: float) 
 
 
 def _timed_out(report: Report) -> bool:
-    """Whether a worker was at it until its deadline."""
+    """Whether the program ran until its deadline."""
     return TIMED_OUT in report.rejected or any(v.signature.verdict == "hangs" for v in report.verdicts)

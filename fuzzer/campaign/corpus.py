@@ -1,8 +1,9 @@
-"""The programs that a campaign keeps: a folder of `.prog` files, an index of what they show, and where to go on.
+"""The programs that a campaign keeps: a folder of `.prog` files, an index of their features, and the state to go on
+from.
 
 index.jsonl   first the place where the features were seen, then a line for each kept program
-state.json    what is drawn from, and the number of the next program
-ID.prog       each showed a feature that none before it did
+state.json    the seed and the options of drawing, and the number of the next program
+ID.prog       a program that showed a feature which no program before it showed
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Corpus:
         self.frontier = Frontier()
 
     def start(self) -> Self:
-        """Begin an empty one; what is in the folder is put aside, under the first free of its names."""
+        """Begin an empty corpus. Files that are in the folder are moved aside, under the first free name."""
         if self.folder.exists():
             aside = (self.folder.with_name(f"{self.folder.name}-{n}") for n in range(1, 1 << 20))
             self.folder.rename(next(path for path in aside if not path.exists()))
@@ -76,7 +77,7 @@ class Corpus:
         self._append(index_row(kept))
 
     def enter(self, kept: KeptProgram) -> None:
-        """Count a program in that lies in the folder."""
+        """Count in a program that is in the folder already."""
         self.kept.append(kept)
         self.frontier.add(kept)
 
@@ -84,7 +85,8 @@ class Corpus:
         append_line(self.folder / INDEX_FILE, json.dumps(line))
 
     def save(self, state: dict[str, Any]) -> None:
-        """Write down where to go on. Whole or not at all: a new file takes the place of the old one."""
+        """Write the state from which the campaign goes on, whole or not at all: a new file takes the place of the old
+        one."""
         counted = {"programs": self.frontier.programs, "moved": self.frontier.last_new}
         replace_file(self.folder / STATE_FILE, json.dumps(state | counted).encode())
 

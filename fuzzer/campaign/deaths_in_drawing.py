@@ -1,4 +1,4 @@
-"""Deaths while a program was drawn: the drawing that takes its process with it is looked at more closely."""
+"""Workers that died while they drew a program: the same drawing runs again, with each step written down."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fuzzer.workers.pool import Pool
 
 @dataclass
 class Undrawn:
-    """What was begun for such deaths, by number and step, each once: the same drawing with all that it runs written
-    down, and then what it died of, as a program like any other."""
+    """The second looks at such deaths, each begun once for its number. First the same drawing runs again and writes
+    down all that it runs; then the program in which it died runs like any other."""
 
     begun: set[tuple[int, str]] = field(default_factory=set)
 
     def look_closer(
         self, numbers: Sequence[int], reports: Sequence[Report | None], pool: Pool, task: Task
     ) -> dict[int, Future[Any]]:
-        """What is begun for Reports of such deaths, by number: its Report takes the place of theirs."""
+        """The runs that are begun for Reports of such deaths, by number. Their Reports take the place of those."""
         found: dict[int, Future[Any]] = {}
         for number, report in zip(numbers, reports, strict=True):
             if report is None:

@@ -23,6 +23,7 @@ from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.deaths_in_drawing import Undrawn
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed, Schedule
+from fuzzer.campaign.state import Course, State
 from fuzzer.campaign.suspects.patience import require_ledgers
 from fuzzer.campaign.suspects.queue import Triage
 from fuzzer.campaign.suspects.shelf import Shelf
@@ -30,8 +31,10 @@ from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.campaign.told.logs import Heartbeat, Progress, RotatingLog, free_bytes
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.told.written import now
+from fuzzer.campaign.turns import batches
 from fuzzer.judgement.verdict import FINDINGS, without_paths
 from fuzzer.language.errors import NoMachine
+from fuzzer.language.text import parse
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.store import CampaignRecord as Record
 from fuzzer.ledger.store import open_store
@@ -54,7 +57,8 @@ _MakeSchedule = Callable[[Path], Schedule]
 
 
 def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None:
-    """An oracle is trusted only after it rang for its canary and stayed silent for the twin. Raises NoMachine."""
+    """Run the quick canaries: an oracle is trusted only after it flagged its canary and was silent on the twin. Raises
+    NoMachine."""
     found = run_canaries(pool, plan.task.place.subject.device, quick=True)
     bad = [c for c in found if not c.passed]
     if bad and all(c.late for c in bad):
@@ -75,36 +79,27 @@ def _make_pool(plan: Plan) -> Pool:
                 cluster=plan.cluster)  # fmt: skip
 
 
-def in_flight(workers: int) -> int:
-    """Batches under way on so many workers: a few more, so that none waits for the main thread."""
-    return workers + max(1, workers // 4)
-
-
 @dataclass
 class Campaign:
     """A running campaign: its totals, and what the live view reads.
 
     make_schedule   gives the schedule, of a folder of the campaign's own.
-    doing           what it is at.  explores_since   when exploring began, as time.monotonic() tells it; None before.
+    course          its state.
+    silent          devices that do not answer any more.
     """
 
     plan: Plan
     say: Callable[[str], None] = print
     make_schedule: _MakeSchedule = lambda own: BySeed()
     totals: Totals = field(default_factory=Totals)
-    stopping: bool = False
-    stopped_at: float = 0.0
-    ended: threading.Event = field(default_factory=threading.Event)
+    course: Course = field(default_factory=Course)
     triage: Triage | None = None
     schedule: Schedule = field(default_factory=BySeed)
     progress: Progress | None = None
     heartbeat: Heartbeat | None = None
     pool: Pool | None = None
-    paused: str = ""
-    silent: list[str] = field(default_factory=list)  # devices
+    silent: list[str] = field(default_factory=list)
     own: Path | None = None
-    doing: str = "starting"
-    explores_since: float | None = None
     undrawn: Undrawn = field(default_factory=Undrawn)
 
     def run(self, show_progress: Callable[[Campaign], None] = lambda campaign: None) -> Totals:
@@ -115,7 +110,7 @@ class Campaign:
             with alone(plan.folder, plan.command):
                 return self._run_alone(show_progress)
         finally:
-            self.ended.set()
+            self.course.end()
 
     def _run_alone(self, show_progress: Callable[[Campaign], None]) -> Totals:
         plan, began = self.plan, datetime.datetime.now(datetime.UTC)
@@ -134,13 +129,13 @@ class Campaign:
             self.say(f"findings that {plan.db} lacks: backfuzz merge {beside} --db {plan.db}")
         if error := self.triage.error or self.triage.blocked:
             raise error
-        self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True})
+        self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True, "state": State.ENDED.value})
         self._summarize()
         self._record(name, began.isoformat(timespec="seconds"))
         return self.totals
 
     def _run(self, own: Path, show_progress: Callable[[Campaign], None]) -> None:
-        """All that needs workers; what of it is cut short by a stop is left for later."""
+        """The part of a campaign that needs workers. Where a stop cuts it short, suspects stay on the shelf."""
         plan = self.plan
         assert self.triage is not None
         log = RotatingLog(own / "trials.jsonl")
@@ -148,26 +143,25 @@ class Campaign:
             try:
                 self.pool = pool = stack.enter_context(_make_pool(plan))
                 self.say(plan.writes)
-                self.doing = "canaries"
+                self.course.change(State.CHECKING)
                 require_canaries(pool, plan, self.say)
                 pool.deaths = 0  # theirs are meant
-                self.doing, self.explores_since = "exploring", time.monotonic()
-                started = self.explores_since
+                self.course.change(State.EXPLORING)
                 self.schedule = self.make_schedule(own)
                 self.triage.start(pool, self.schedule.plateau)
-                self._explore(pool, log, started, show_progress)
+                self._explore(pool, log, show_progress)
                 self.schedule.close()
-                self.doing = "ending: triage"
+                self.course.change(State.SETTLING)
                 if told := self.schedule.progress():
                     self.say(told)
                 self._end_exploring()
                 self._finish_triage(show_progress)
             except Stopped as error:
-                if not self.stopping:
+                if not self.course.stopped:
                     raise NoMachine(str(error)) from None
             finally:
                 self._end_exploring()
-                if self.stopping:
+                if self.course.stopped:
                     stop_all()
         assert self.progress is not None
         self.progress.note(self.totals.seconds, self.totals, self.schedule.features(), last=True)
@@ -175,35 +169,35 @@ class Campaign:
             self.say(f"{left} suspect(s) not minimized yet: backfuzz minimize --unless-known {own}/suspect-*.prog")
 
     def _end_exploring(self) -> None:
-        """Count its time, where that is not done yet: a stop may cut short whatever it is at."""
-        if self.explores_since is not None and not self.totals.seconds:
-            self.totals.seconds = time.monotonic() - self.explores_since
+        """Set the seconds of exploring, unless they are set: a stop may end it anywhere."""
+        if not self.totals.seconds:
+            self.totals.seconds = self.course.seconds(State.EXPLORING)
 
     def _finish_triage(self, show_progress: Callable[[Campaign], None]) -> None:
-        """Give suspects found late their time; where the campaign is stopped, the time that is left for that."""
+        """Give suspects that were found late their time; after a stop, only the time that a stop leaves."""
         assert self.triage is not None
         grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (self.plan.minutes or 0))
-        self.triage.finish(0.0 if self.stopping else grace)
+        self.triage.finish(0.0 if self.course.stopped else grace)
         while self.triage.is_alive():
             self.triage.join(0.5)
             self._look_at_machine()
             show_progress(self)
-            if self.stopping:
+            if self.course.stopped:
                 self.triage.finish(0.0)
-                if time.monotonic() > self.stopped_at + _LEAVE_TRIAGE_SECONDS:
+                if self.course.seconds(State.STOPPING) > _LEAVE_TRIAGE_SECONDS:
                     break  # its suspects are on the shelf
 
     def stop(self) -> None:
-        """End cleanly within END_SECONDS, whatever hangs; from a signal handler."""
-        self.stopping, self.stopped_at = True, time.monotonic()
+        """End cleanly within END_SECONDS, whatever hangs. A signal handler may call this."""
+        self.course.stop()
         threading.Thread(target=self._end_by, daemon=True).start()
 
     def _end_by(self) -> None:
-        """First no worker is waited for any more, then nothing at all."""
-        if self.ended.wait(_KILL_WORKERS_SECONDS):
+        """First kill the workers, then this process, where it has not ended by then."""
+        if self.course.wait(_KILL_WORKERS_SECONDS):
             return
         stop_all("the campaign was stopped")
-        if not self.ended.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
+        if not self.course.wait(END_SECONDS - _KILL_WORKERS_SECONDS - 1):
             with contextlib.suppress(Exception):  # whatever hangs, or is half done
                 self._end_exploring()
                 self._summarize()
@@ -215,7 +209,7 @@ class Campaign:
         if self.own is not None:
             (self.own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
 
-    def _explore(self, pool: Pool, log: RotatingLog, started: float, show_progress: Callable[[Campaign], None]) -> None:
+    def _explore(self, pool: Pool, log: RotatingLog, show_progress: Callable[[Campaign], None]) -> None:
         plan, task = self.plan, replace(self.plan.task, final=False)
         pending: dict[Future[Any], tuple[int, ...]] = {}
         again: list[tuple[int, ...]] = []
@@ -224,18 +218,18 @@ class Campaign:
         def begin(numbers: tuple[int, ...]) -> None:
             pending[self.schedule.submit(pool, task, *numbers)] = numbers
 
-        while pending or again or self._goes_on(index, started):
-            if self.stopping and time.monotonic() > self.stopped_at + _STOP_SECONDS:
+        while pending or again or self._goes_on(index):
+            if self.course.seconds(State.STOPPING) > _STOP_SECONDS:
                 pool.abandon(pending)
                 break
             self._look_at_machine()
-            while again and not (self.paused or self.stopping):
+            while again and not (self.course.lacks or self.course.stopped):
                 begin(again.pop(0))
-            room = 0 if self.paused else self._room()
-            while self._goes_on(index, started) and len(pending) < room:
+            room = 0 if self.course.lacks else self._room()
+            while self._goes_on(index) and len(pending) < room:
                 begin(tuple(range(index, index + self._batch(index))))
                 index += self._batch(index)
-            if not pending and (self.stopping or room or self._timed_out(started)):
+            if not pending and (self.course.stopped or room or self._timed_out()):
                 break
             if not pending:
                 time.sleep(_LOOK_SECONDS)
@@ -246,28 +240,28 @@ class Campaign:
                 pending |= {future: (number,) for number, future in closer.items()}
                 again += self._take_all(numbers, reports, log, closer)
             show_progress(self)
-            self._note(time.monotonic() - started)
+            self._note(self.course.seconds(State.EXPLORING))
             if self.triage is not None and self.triage.error is not None:
                 break
 
-    def _goes_on(self, index: int, started: float) -> bool:
-        """Whether program number `index` is to be drawn."""
+    def _goes_on(self, index: int) -> bool:
+        """Whether program number `index` is still to be drawn."""
         plan = self.plan
         done = plan.programs is not None and index >= plan.programs
         flat = plan.bounds.plateau and self.schedule.plateau()
-        return not (self.stopping or self._timed_out(started) or done or flat)
+        return not (self.course.stopped or self._timed_out() or done or flat)
 
-    def _timed_out(self, started: float) -> bool:
-        return self.plan.minutes is not None and time.monotonic() - started > 60 * self.plan.minutes
+    def _timed_out(self) -> bool:
+        return self.plan.minutes is not None and self.course.seconds(State.EXPLORING) > 60 * self.plan.minutes
 
     def _look_at_machine(self) -> None:
-        """Pause while it lacks room or a compiler, with one line, and go on when it has them."""
+        """Pause while the machine lacks room or a compiler, and say so in one line; go on when it has them."""
         lacking = self.room.lacking()
-        if lacking and not self.paused:
+        if lacking and not self.course.lacks:
             self.say(f"{lacking}: nothing new begins until that is mended")
-        elif self.paused and not lacking:
+        elif self.course.lacks and not lacking:
             self.say("that is mended: going on")
-        self.paused = lacking
+        self.course.pause(lacking)
         for device in self.pool.silent_devices()[len(self.silent) :] if self.pool is not None else []:
             self.silent.append(device)
             self.say(f"{device} does not answer any more: its workers run on others")
@@ -281,10 +275,15 @@ class Campaign:
             self.heartbeat.beat(self._pulse(seconds))
 
     def _pulse(self, seconds: float) -> dict[str, Any]:
-        """How the campaign is."""
+        """The figures of a row of the heartbeat."""
         totals, triage = self.totals, self.triage
-        found: dict[str, Any] = {"seconds": round(seconds, 1), "programs": totals.programs, "new": dict(totals.new)}
-        found |= {"classes": dict(totals.classes), "paused": self.paused}
+        found: dict[str, Any] = {
+            "state": self.course.state.value,
+            "seconds": round(seconds, 1),
+            "programs": totals.programs,
+            "new": dict(totals.new),
+        }
+        found |= {"classes": dict(totals.classes), "paused": self.course.lacks}
         found["exploration_cpu_seconds"] = round(totals.phases["cpu"], 1)
         if triage is not None:
             found |= {"suspects_waiting": len(triage.waiting), "suspects": triage.queue()}
@@ -294,27 +293,23 @@ class Campaign:
         return found | {"disk_free_bytes": free_bytes(self.plan.folder)}
 
     def _batch(self, index: int) -> int:
-        """How many programs begin together, the first of which is number `index`: so that every worker has some."""
+        """How many programs begin together from number `index` on: few enough that every worker has some."""
         plan = self.plan
         if plan.programs is None:
             return plan.batch
         return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
 
     def _room(self) -> int:
-        """Batches that may be under way: more than workers, so that none waits for us; while triage is at work one
-        worker is left to it, for its programs are a chain, each of which would wait for a batch to end; half while
-        suspects pile up and exploring finds nothing new: then a compiler with many faults fills the queue sooner than
-        triage empties it."""
-        workers = self.plan.workers
-        piled = self.triage is not None and len(self.triage.waiting) > workers and self.schedule.plateau()
-        room = max(1, workers // 2) if piled else in_flight(workers)
-        return min(room, workers - 1) if self.pool is not None and self.pool.engaged() else room
+        """Batches that may be under way now."""
+        suspects = len(self.triage.waiting) if self.triage is not None else 0
+        engaged = self.pool is not None and self.pool.engaged()
+        return batches(self.plan.workers, suspects, self.schedule.plateau, engaged)
 
     def _take_all(
         self, numbers: tuple[int, ...], reports: list[Report | None], log: RotatingLog, closer: Collection[int] = ()
     ) -> list[tuple[int, ...]]:
-        """Count and learn from Reports, but for those that are looked at more closely; the batches in which programs
-        without one go again."""
+        """Count and learn from Reports, except those of numbers in `closer`. Gives the batches in which programs
+        without a Report run again."""
         for number, report in zip(numbers, reports, strict=True):
             if report is not None and number not in closer:
                 self._take(number, report, log)
@@ -340,11 +335,12 @@ class Campaign:
         row["verdicts"] = [asdict(v) for v in report.verdicts]
         row["stderr"], row["built"] = report.stderr, report.built
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
-            self.triage.enqueue(Suspect(report.text, report.verdicts[0].signature, report.stage))
+            self.triage.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, report.stage))
         log.write(row)  # once it is on the shelf: what is logged is not lost
 
     def _record(self, name: str, began: str) -> None:
-        """Store the campaign itself; in the ledger that git tracks, only one that found something new."""
+        """Store the row of the campaign. In the ledger that git tracks, only a campaign that found something new has
+        one."""
         assert self.triage is not None
         if self.plan.corpus is not None and not self.triage.findings:
             return

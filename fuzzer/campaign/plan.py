@@ -1,4 +1,4 @@
-"""What a campaign was asked to do, and the place where it runs."""
+"""The options of a campaign, and the place where it runs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def environment_of(task: Task) -> dict[str, str]:
 
 
 def corpus_environment(task: Task) -> dict[str, str]:
-    """What the features of programs depend on beside the programs."""
+    """The versions and the machine on which the features of programs depend."""
     return {name: environment_of(task)[name] for name in ("torch", "backend", "device")}
 
 

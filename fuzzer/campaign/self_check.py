@@ -1,4 +1,4 @@
-"""Whether this torch still shows what guidance looks at."""
+"""Whether this torch still shows all families of features."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def fuzz(
         sys.exit(UNREAD)
     if as_json:
         click.echo(json.dumps(totals.summary()))
-    if campaign.stopping:
+    if campaign.course.stopped:
         corpus = f"its corpus: {command if resume else command + ' --resume'}"
         onward = corpus if source.corpus else f"another seed: {command} --seed {seed + 1}"
         click.echo(f"stopped; go on with {onward}", err=True)
@@ -318,7 +318,7 @@ def _install_stop(campaign: Any, say: Callable[[str], None]) -> None:
     nohup does, wants the campaign to outlive its terminal."""
 
     def stop(number: int, *_: Any) -> None:
-        if campaign.stopping:
+        if campaign.course.stopped:
             os.killpg(os.getpgid(0), signal.SIGKILL) if os.getpgid(0) == os.getpid() else os._exit(INTERRUPTED)
         campaign.stop()
         if number == signal.SIGHUP:  # the terminal is gone, and writing to it is an error

@@ -26,6 +26,7 @@ from fuzzer.commands.shared.reference import finding_task, load_program
 from fuzzer.commands.shared.verb import DECIDE
 from fuzzer.commands.shared.waiting import starting, working
 from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.language.text import parse
 from fuzzer.ledger.checkout import regressions
 
 
@@ -84,7 +85,7 @@ def _minimize_one(
     from fuzzer.workers.capacity import default_workers
 
     label, text, finding = load_program(reference, db)
-    text = finding.original if finding is not None else text
+    program = parse(finding.original if finding is not None else text)
     task = finding_task(finding, sides)
     plan = Plan(
         task,
@@ -98,12 +99,12 @@ def _minimize_one(
     start.stop()
     started = time.monotonic()
     with working(f"shrinking {label}", plan.devices, plan.workers, plan.folder) as pool:
-        report = examine_all(pool, [(task, text)])[0]
+        report = examine_all(pool, [(task, program)])[0]
         row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
         row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}
         found = reduction = None
         if report.verdicts and report.verdict in FINDINGS:
-            suspect = Suspect(text, report.verdicts[0].signature)
+            suspect = Suspect(program, report.verdicts[0].signature)
             cache, place = CandidateCache(pool, task), environment_of(task)
             outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
             found, reduction = outcome.finding, outcome.reduction

@@ -117,7 +117,7 @@ def _run(asked: Sequence[Asked], workers: int | None) -> Iterator[Any]:
         return
     devices = sorted({side.device for one in able for side in (one.task.place.reference, one.task.place.subject)})
     with Pool(min(workers or default_workers(devices), len(able)), devices) as pool:
-        reports = iter(examine_each(pool, [(one.task, one.text) for one in able]))
+        reports = iter(examine_each(pool, [(one.task, parse(one.text)) for one in able]))
         for one in asked:
             yield unreadable(one.label, one.refused) if one.refused else replayed(one.label, next(reports), one.wanted)
 

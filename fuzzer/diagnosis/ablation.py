@@ -45,7 +45,7 @@ _MOST_SUBSETS = 16  # of a program's own settings: all subsets of four
 
 @dataclass(frozen=True)
 class Ablation:
-    """One variant to run: the table and name under which its class is noted, and its task and program text.
+    """One variant to run: the table and name under which its class is noted, the task, and the program.
 
     skipped why it does not run, where it need not or cannot.
     brings  whether the change itself spoils gradients: only outputs can be compared.
@@ -54,9 +54,14 @@ class Ablation:
     table: str
     name: str
     task: Task
-    text: str
+    program: Program
     skipped: str = ""
     brings: bool = False
+
+    @property
+    def run(self) -> tuple[Task, str]:
+        """Equal for two variants that are the same run."""
+        return self.task, show(self.program)
 
 
 def ablations(program: Program, task: Task) -> list[Ablation]:
@@ -65,16 +70,16 @@ def ablations(program: Program, task: Task) -> list[Ablation]:
 
 
 def changes(program: Program, task: Task, first: str) -> list[Ablation]:
-    """The single changes, and the subsets of the program's settings, that can explain a difference which exists from
-    the stage `first` on ("": unknown)."""
-    text, subject = show(program), task.place.subject
-    found = [*_places(task, text), *_layouts(program, task)]
+    """The single changes, and the parts of the program's settings, that can tell something of a difference which is
+    there from the stage `first` on ("": which is not known)."""
+    subject = task.place.subject
+    found = [*_places(program, task), *_layouts(program, task)]
     if subject.backend in UNCOMPILED:
         return found if first else [*found, *_own(program, task)]  # no compiler runs: settings have no effect
     found += [*_own(program, task), *_subsets(program, task), *switched(program, task, first)]
     if subject.compiler == "inductor":
-        both = () if ROUTES[program.route.name].joint else GRAPHS  # a joint graph is all of inductor
-        found += [Ablation("ablation", f"{part} uncompiled", replace(task, lacking=(part,)), text) for part in both]
+        both = () if ROUTES[program.route.name].joint else GRAPHS  # one graph is inductor as a whole
+        found += [Ablation("ablation", f"{part} uncompiled", replace(task, lacking=(part,)), program) for part in both]
     return found
 
 
@@ -87,21 +92,21 @@ def stages(program: Program, task: Task) -> Iterator[Ablation]:
         cannot = only and backend not in (*only, "eager")
         skipped = f"not run: route {program.route.name} is for {only[0]} alone" if cannot else ""
         place = Place(task.place.reference, Subject(backend, subject.device))
-        yield Ablation("stage", backend, replace(task, place=place), show(program), skipped)
+        yield Ablation("stage", backend, replace(task, place=place), program, skipped)
 
 
-def _places(task: Task, text: str) -> Iterator[Ablation]:
+def _places(program: Program, task: Task) -> Iterator[Ablation]:
     subject = task.place.subject
     if subject.device != "cpu" and task.place.reference.device == subject.device:  # people prefer to run on a CPU
         there = Place(Subject(task.place.reference.backend, "cpu"), Subject(subject.backend, "cpu"))
-        yield Ablation("ablation", "device=cpu", replace(task, place=there), text)
+        yield Ablation("ablation", "device=cpu", replace(task, place=there), program)
 
 
 def _layouts(program: Program, task: Task) -> Iterator[Ablation]:
     """The program with its leaves in order, each in memory of its own, unless that is so already."""
     plain = [replace(x, base=None, offset=0, stride=contiguous(x.shape)) for x in program.leaves]
     if any(x.stride != y.stride or x.base for x, y in zip(program.leaves, plain, strict=True)):
-        yield Ablation("ablation", IN_ORDER, task, show(replace(program, leaves=tuple(plain))))
+        yield Ablation("ablation", IN_ORDER, task, replace(program, leaves=tuple(plain)))
 
 
 def _own(program: Program, task: Task) -> Iterator[Ablation]:
@@ -112,8 +117,8 @@ def _own(program: Program, task: Task) -> Iterator[Ablation]:
 
 
 def switched(program: Program, task: Task, first: str) -> Iterator[Ablation]:
-    """The program with each feature that can be switched off left out, alone, beside its own settings."""
-    own, code, text = dict(program.settings), device_row(task.place.subject.device).code, show(program)
+    """The program with each thing that can be switched off left out, alone, beside its own settings."""
+    own, code = dict(program.settings), device_row(task.place.subject.device).code
     for switch in (*SWITCHES, *GROUPS, *_OTHERS):
         if switch.code not in ("", code) or (switch.setting and not exists(switch.setting)):
             continue
@@ -121,7 +126,7 @@ def switched(program: Program, task: Task, first: str) -> Iterator[Ablation]:
         told = f"not run: it acts at {switch.stage}, {LATER}" if late else ""
         if switch.part:
             told = told or ("not run: nothing is written in place" if _needless(switch, program) else "")
-            yield Ablation("ablation", switch.name, replace(task, lacking=(switch.part,)), text, told, switch.apart)
+            yield Ablation("ablation", switch.name, replace(task, lacking=(switch.part,)), program, told, switch.apart)
         else:
             same = own.get(switch.setting, default(switch.setting)) == switch.value
             told = f"{switch.value!r} already" if same else told
@@ -142,9 +147,9 @@ def by_kind(variants: Sequence[Ablation]) -> dict[str, list[Ablation]]:
 def all_off(name: str, program: Program, task: Task, some: Sequence[Ablation]) -> Ablation:
     """One variant with several features switched off."""
     switches = [switch for switch in (*SWITCHES, *GROUPS) if switch.name in {v.name for v in some}]
-    text = _under(program, {**dict(program.settings), **{s.setting: s.value for s in switches if s.setting}})
+    changed = _under(program, {**dict(program.settings), **{s.setting: s.value for s in switches if s.setting}})
     parts = tuple(s.part for s in switches if s.part)
-    return Ablation("ablation", f"all {name} off", replace(task, lacking=parts), text)
+    return Ablation("ablation", f"all {name} off", replace(task, lacking=parts), changed)
 
 
 def order(stage: str) -> int:
@@ -156,8 +161,8 @@ def _needless(switch: Switch, program: Program) -> bool:
     return switch.part == FUNCTIONALIZATION and not any(OPS[node.op].effects for node in program.nodes)
 
 
-def _under(program: Program, settings: dict[str, Value]) -> str:
-    return show(replace(program, settings=tuple(sorted(settings.items()))))
+def _under(program: Program, settings: dict[str, Value]) -> Program:
+    return replace(program, settings=tuple(sorted(settings.items())))
 
 
 def _subsets(program: Program, task: Task) -> Iterator[Ablation]:
@@ -175,7 +180,7 @@ def settings_text(settings: Attributes) -> str:
 
 def without_ops(program: Program, task: Task, ops: list[str]) -> list[Ablation]:
     """The program with each of these ATen overloads, alone, left to ATen."""
-    return [Ablation("ablation", op + LEFT, replace(task, lacking=(op,)), show(program)) for op in ops]
+    return [Ablation("ablation", op + LEFT, replace(task, lacking=(op,)), program) for op in ops]
 
 
 def outcome_text(report: Report, own: str = "", gone: bool = False) -> str:

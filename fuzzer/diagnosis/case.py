@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fuzzer.diagnosis.ablation import STAGES, Ablation, outcome_text, stages
 from fuzzer.diagnosis.dissect import compile_only, describe_and_decide, describe_difference, run_bisector
@@ -15,11 +14,12 @@ from fuzzer.diagnosis.evidence import Evidence
 from fuzzer.diagnosis.side import told_side
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, without_paths
+from fuzzer.language.program import Program
 from fuzzer.language.routes import ROUTES
-from fuzzer.language.text import parse
+from fuzzer.language.text import parse, show
 from fuzzer.ledger.diagnosed import NO_TIME, TOO_LONG
 from fuzzer.trial.tasks import examine
-from fuzzer.trial.verify import matching
+from fuzzer.trial.verify import ask, matching
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
@@ -30,6 +30,7 @@ VARIANT_SECONDS, LOOK_SECONDS, BISECT_SECONDS = 180.0, 120.0, 40.0
 # Seconds that the experiments of a diagnosis may cost two quiet cores: a lower bound of their wall time. With importing
 # torch, two pools that start (4 s each) and a first full compile it is over in 60 s (docs/measurements.md).
 ALLOWANCE, QUIET_CORES = 36.0, 2
+_Asked = tuple[Callable[[Task, str], Report], Task, Program]
 
 
 class Case:
@@ -44,14 +45,15 @@ class Case:
         self.finding, self.task, self.pool, self.scratch, self.expired = finding, task, pool, scratch, expired
         self.subject, self.at = task.place.subject, task
         self.evidence = Evidence(finding)
-        self.experiments, self.cpu = 0, 0.0  # programs run, and their CPU seconds together
-        self.quiet = 0.0  # the wall seconds that these take on two quiet cores
+        self.program = self.evidence.program
+        self.experiments, self.cpu = 0, 0.0  # programs run, and the CPU seconds of all together
+        self.quiet = 0.0  # the seconds that these take where nothing else runs
 
-    def run_all(self, asked: Sequence[tuple[Callable[..., Report], Task, Any]], seconds: float) -> list[Report]:
-        """The Reports of function(task, what), run on all workers; runs that have not ended in time are given up."""
+    def run_all(self, asked: Sequence[_Asked], seconds: float) -> list[Report]:
+        """The Report of each function on its program, run on all workers; those that take longer are given up."""
         if over := self.over():
             return [Report("", rejected=over) for _ in asked]
-        return self.results(self.pool, [self.pool.submit(*one) for one in asked], seconds)
+        return self.results(self.pool, [ask(self.pool, *one) for one in asked], seconds)
 
     def results(self, pool: Pool, futures: list[Future[Report]], seconds: float) -> list[Report]:
         began = time.monotonic()
@@ -84,17 +86,16 @@ class Case:
     # ------------------------------------------------------------ variants
 
     def run_ablations(self, variants: Sequence[Ablation]) -> dict[str, bool]:
-        """Run variants, each different text and task once, and note each one's class in its table. Returns by name
-        whether each shows the finding's exact signature."""
+        """Run variants, equal ones once, and note each one's class in its table. Gives by name whether each reproduces
+        the finding's very signature."""
         own, tables = self.finding.signature, self.evidence.tables
         if not self.outputs_differ():
             variants = [replace(c, skipped=c.skipped or _SPOILT) if c.brings else c for c in variants]
-        unique = list({(c.task, c.text): None for c in variants if not c.skipped})
-        asked = [(examine, task, text) for task, text in unique]
-        reports = dict(zip(unique, self.run_all(asked, VARIANT_SECONDS), strict=True))
+        asked = {c.run: (examine, c.task, c.program) for c in variants if not c.skipped}
+        reports = dict(zip(asked, self.run_all(list(asked.values()), VARIANT_SECONDS), strict=True))
         same = {}
         for c in variants:
-            report = None if c.skipped else reports[c.task, c.text]
+            report = None if c.skipped else reports[c.run]
             same[c.name] = report is not None and matching(report, own) is not None
             gone = c.brings and report is not None and _outputs_agree(report)
             told = without_paths(outcome_text(report, own.verdict, gone)) if report else c.skipped
@@ -109,8 +110,8 @@ class Case:
         return any(name and not name.endswith(".grad") for name in names)
 
     def run_stages(self) -> None:
-        """Run the stages. From then on everything runs at the first stage from which on all reproduce the finding."""
-        variants = list(stages(parse(self.finding.program), self.task))
+        """The stages; what is asked from now on is asked at the first of those from which on all show the finding."""
+        variants = list(stages(self.program, self.task))
         same = self.run_ablations(variants)
         for c in reversed(variants):
             if self.evidence.tables["stage"][c.name].startswith("not run"):
@@ -139,17 +140,17 @@ class Case:
     def describe(self) -> None:
         """The shape of the error, here and in the original program; graphs and code; the side that is wrong."""
         evidence, finding = self.evidence, self.finding
-        asked: list[tuple[Callable[..., Report], Task, Any]] = [(describe_and_decide, self.task, finding.program)]
-        if finding.original != finding.program:  # larger, and only its picture is needed
-            asked.append((describe_difference, self.at, finding.original))
-        if self.subject.backend in list(STAGES)[1:-1]:  # inductor gets the same graph as these backends
+        asked: list[_Asked] = [(describe_and_decide, self.task, self.program)]
+        if finding.original != finding.program:  # larger, and only its picture is wanted
+            asked.append((describe_difference, self.at, parse(finding.original)))
+        if self.subject.backend in list(STAGES)[1:-1]:  # inductor gets the graph that these backends run
             seen_by = Place(self.task.place.reference, Subject("inductor:graph", self.subject.device))
-            asked.append((describe_difference, replace(self.task, place=seen_by), finding.program))
+            asked.append((describe_difference, replace(self.task, place=seen_by), self.program))
         here, *others = self.run_all(asked, LOOK_SECONDS)
         before = others[0] if finding.original != finding.program else here
         graphs = {k: v for r in others[-1:] for k, v in r.files.items() if k.endswith("_graph.py") and r is not before}
         died = _failure(here)
-        files = self.run_all([(compile_only, *asked[0][1:])], LOOK_SECONDS)[0].files if died else here.files
+        files = self.run_all([(compile_only, self.task, self.program)], LOOK_SECONDS)[0].files if died else here.files
         evidence.files |= files | graphs | ({"stderr.txt": here.stderr} if here.stderr else {})
         evidence.found |= here.notes
         evidence.note_difference(here.notes, died, before.notes, _failure(before) or before.notes.get("outcome", ""))
@@ -163,8 +164,8 @@ class Case:
             evidence.notes["bisector"] = f"not run: {cannot}"
             return
         seconds = min(BISECT_SECONDS, ALLOWANCE - self.quiet)
-        what = (self.finding.program, self.finding.signature, seconds)
-        limit = seconds + LOOK_SECONDS  # a run in progress when the time is up still ends
+        what = (show(self.program), self.finding.signature, seconds)
+        limit = seconds + LOOK_SECONDS  # the run that goes on when the time is up ends first
         with Pool(1, [self.subject.device], limit, self.scratch, fresh=True) as own:
             report = self.results(own, [own.submit(run_bisector, self.bisected(), what)], limit)[0]
         evidence.found |= report.notes
@@ -180,7 +181,7 @@ class Case:
             return f"{self.subject.backend} is no stage of torch.compile"
         if self.task.place.reference.device != self.subject.device:
             return "the two sides are on different devices"
-        route = parse(self.finding.program).route.name
+        route = self.program.route.name
         if not ROUTES[route].torch_compile:
             return f"route {route} does not go through torch.compile"
         if self.finding.signature.verdict in ("crashes", "hangs"):

@@ -14,7 +14,6 @@ from fuzzer.diagnosis.evidence import DIFFERENCE
 from fuzzer.diagnosis.memcheck import memcheck
 from fuzzer.judgement.verdict import Finding, without_paths
 from fuzzer.language.program import Program
-from fuzzer.language.text import parse
 from fuzzer.ledger.cause import LEFT, cause_of
 from fuzzer.ledger.diagnosed import VERSION, keep_earlier, version_line
 from fuzzer.ledger.switches import gone
@@ -71,8 +70,8 @@ def experiment(case: Case) -> None:
 
 
 def switch_off(case: Case) -> list[Ablation]:
-    """Run every single change except those of operators, at the stage."""
-    program, first = parse(case.finding.program), case.evidence.asked_at
+    """Run every single change but those of operators, at the stage."""
+    program, first = case.program, case.evidence.asked_at
     variants = changes(program, case.at, first)
     kinds = by_kind(variants) if first == BUILT else {}
     later = [v for some in kinds.values() for v in some]
@@ -98,9 +97,9 @@ def take_apart(case: Case, program: Program, whole: Groups, parts: Groups) -> No
 
 
 def leave_to_aten(case: Case) -> list[Ablation]:
-    """Run with each suspected operator left to ATen, in place of inductor's own code. The bisector chooses if there are
-    several suspects or none. Does nothing where another cause is known and no operator can be involved."""
-    evidence, program = case.evidence, parse(case.finding.program)
+    """Run the operators that are suspected without inductor's own code for them; the bisector says which, where that
+    leaves several or none. Nothing where something else decides it and no operator can take part."""
+    evidence, program = case.evidence, case.program
     if order(evidence.first()) < order("aot_eager_decomp_partition") or not evidence.tables["stage"]:
         evidence.notes.setdefault("bisector", f"not run: {case.why_no_bisector() or 'no stage differs'}")
         return []

@@ -1,6 +1,6 @@
 """A closer look at a program that differs, in a worker: the shape of the error, the code behind it, the bisector.
 
-Entry points for the pool, like those of `workers.worker`; their results are in the Report's notes and files.
+Entry points for the pool, as those of `trial.tasks`; what they find is in the Report's notes and files.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
 from fuzzer.ledger.diagnosed import TRACEBACK
-from fuzzer.trial.pipeline import Refused
-from fuzzer.trial.tasks import examine, run_trial
+from fuzzer.trial.pipeline import Refused, report_program
+from fuzzer.trial.tasks import run_trial
+from fuzzer.workers.journal import journal
 from fuzzer.workers.messages import Report, Task
 
 
@@ -46,10 +47,10 @@ def describe_difference(task: Task, text: str, decides: bool = False) -> Report:
             called
             joint, a second one of a kind is numbered.
     """
-    files, graphs = dict[str, str](), dict[str, str]()
+    program, files, graphs = parse(text), dict[str, str](), dict[str, str]()
     try:
-        with _capture_code(parse(text).route.name, files, received_as=graphs.__setitem__):
-            trial = run_trial(task, text)
+        with _capture_code(program.route.name, files, received_as=graphs.__setitem__):
+            trial = run_trial(task, program)
     except Refused as error:
         return Report(text, rejected=str(error))
     with torch.no_grad():
@@ -75,8 +76,8 @@ _COMPILE_BACKWARD_TOO: Attributes = (("functorch.force_non_lazy_backward_lowerin
 
 
 def compile_only(task: Task, text: str) -> Report:
-    """The graphs and code alone of a program that kills its process: stops before any generated code runs."""
-    files: dict[str, str] = {}
+    """The graphs and code alone of a program that takes its process with it: ends before any of the code runs."""
+    program, files = parse(text), dict[str, str]()
 
     def last(name: str) -> None:
         if not name.startswith("forward"):
@@ -85,9 +86,9 @@ def compile_only(task: Task, text: str) -> Report:
     with (
         contextlib.suppress(Refused),
         in_force(_COMPILE_BACKWARD_TOO),
-        _capture_code(parse(text).route.name, files, last),
+        _capture_code(program.route.name, files, last),
     ):
-        run_trial(task, text)  # _GraphsLowered becomes its outcome
+        run_trial(task, program)  # _GraphsLowered becomes its outcome
     return Report(text, files=files)
 
 
@@ -162,13 +163,14 @@ def run_bisector(task: Task, what: tuple[str, Signature, float]) -> Report:
     Must run in a process of its own: see `private.bisect`.
     """
     text, signature, seconds = what
+    program = parse(text)
     until = time.monotonic() + seconds
     seen: list[str] = []
 
     def agrees() -> bool:
         if time.monotonic() > until:
             raise _OutOfTime
-        found = examine(task, text)
+        found = report_program(program, task, journal())
         same = any(follows(signature, v.signature) for v in found.verdicts)
         seen.append("same" if same else found.verdict)
         return not same

@@ -40,8 +40,9 @@ def _tensor_names(program: Program) -> set[str]:
 class Evidence:
     """All evidence about one finding.
 
-    tables   by name (stage, ablation, subset), each variant's class.
-    sufficient_settings  the subsets of the program's settings that reproduced the finding, the smallest first.
+    program  the finding's.
+    tables   by name (stage, ablation, subset), the class that each variant showed.
+    sufficient_settings  the subsets of the program's settings that showed the finding, the smallest first.
     found    notes of workers: backend, subsystem and info of the bisector, shapes of the wrong tensors.
     notes    the lines of the diagnosis so far;  files   the attachments.
     asked_at   the stage at which single changes ran;  proved   the results of full compiles, by name.
@@ -55,6 +56,10 @@ class Evidence:
     files: dict[str, str] = field(default_factory=dict)
     asked_at: str = ""
     proved: dict[str, str] = field(default_factory=dict)
+    program: Program = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.program = parse(self.finding.program)
 
     # ------------------------------------------------------------ conclusions on the way
 
@@ -65,7 +70,7 @@ class Evidence:
         for name in DIFFERENCE:
             self.notes[name] = here.get(name, f"none: {died or finding.detail.partition(':')[0]}")
         first = finding.detail.partition(" ")[0]
-        if first in _tensor_names(parse(finding.program)):
+        if first in _tensor_names(self.program):
             self.notes["tensors"] = first
         names = DIFFERENCE[1:] if ", " in before.get("tensors", "") else DIFFERENCE  # several tensors: name them again
         text = "; ".join(before[name] for name in names if name in before)
@@ -127,7 +132,7 @@ class Evidence:
     def summarise(self) -> None:
         """Note stage, graph, settings, vanishes, suspect (marking its lines in the files) and culprit."""
         tried = len(self.tables["ablation"])
-        own = parse(self.finding.program).settings
+        own = self.program.settings
         count = f" (the program sets {len(own)})" if own else ""
         self.notes |= {
             "stage": self.stage(),
@@ -185,7 +190,7 @@ class Evidence:
         if first.startswith("inductor") and (node := self.impossible_layout()):
             return f"the layout of {node}: {SHARED}"
         if self.eager_corrupts():
-            all_ops = ", ".join(dict.fromkeys(node.op for node in parse(self.finding.program).nodes))
+            all_ops = ", ".join(dict.fromkeys(node.op for node in self.program.nodes))
             return f"eager's own kernels for {all_ops}: they write outside of their memory"
         if not self.tables["stage"]:
             return self.blame_kernels()
@@ -193,7 +198,7 @@ class Evidence:
             return "eager itself lies outside what rounding explains"
         if self.notes.get("side", "").startswith(EAGER):
             ops = self.culprits() or [self.bisected_op()]
-            ops = ops if any(ops) else [node.op for node in parse(self.finding.program).nodes]
+            ops = ops if any(ops) else [node.op for node in self.program.nodes]
             told = f"eager's own kernel for {', '.join(dict.fromkeys(ops))}: what is compiled instead is right"
             return f"{told}{self.in_this_layout()}"
         if guilty := self.convicted():
@@ -257,14 +262,14 @@ class Evidence:
         return next(iter(shared(graph)), self.found.get(f"shared {name}", ""))
 
     def blame_kernels(self) -> str:
-        """The kernels at fault where no compiler is involved, as far as derivatives decide the side."""
-        program, place, side = parse(self.finding.program), self.finding.place, self.notes.get("side", "")
+        """Whose kernels are at fault where no compiler is involved, as far as derivatives tell the sides apart."""
+        place, side = self.finding.place, self.notes.get("side", "")
         device = place.get("device", "")
         subject, reference = f"{place.get('backend')}@{device}", place.get("against", "")
         reference += "" if "@" in reference else f"@{device}"
         sides = {COMPILED: (subject, reference), EAGER: (reference, subject)}
         wrong, right = next((pair for said, pair in sides.items() if side.startswith(said)), ("", ""))
-        ops = ", ".join(dict.fromkeys(node.op for node in program.nodes))
+        ops = ", ".join(dict.fromkeys(node.op for node in self.program.nodes))
         return f"the kernels of {wrong} for {ops}: {right} is right" if wrong else "not found: no compiler is involved"
 
     def blame_lowering(self) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
-from fuzzer.language.program import Node
+from fuzzer.language.program import Node, Program
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of, transforms
 from fuzzer.ledger.kernel import kernel
@@ -69,7 +69,7 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
         Known(
             fault,
             frozenset(v.signature for v in some),
-            frozenset(frozenset(kernels_of(v.program)) for v in some),
+            frozenset(frozenset(kernels_of(parse(v.program))) for v in some),
             questions,
             not questions[0].name.startswith(STAGE),
         )
@@ -78,10 +78,9 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
     ]
 
 
-def kernels_of(text: str) -> set[str]:
-    """The kernels of a program's ops, and the regions that hook or transform them; a `mode` chooses among several
-    kernels (interpolate, grid_sample)."""
-    program = parse(text)
+def kernels_of(program: Program) -> set[str]:
+    """The kernels of a program's ops, and what hooks or transforms them; a `mode` chooses among several (interpolate's,
+    grid_sample's)."""
     return {*(_called(node) for node in program.nodes), *transforms(program)}
 
 

@@ -1,4 +1,4 @@
-"""The side on trial of one program: compiled, observed, and what torch says where two runs differ."""
+"""The side on trial of one program: compiled, observed, and explained by torch where two of its runs differ."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from fuzzer.workers.messages import Task
 
 
 class Compiled:
-    """The side that is on trial of one program, compiled under its settings with what the task plants or leaves out.
+    """The side on trial of one program, compiled under its settings, with the faults that the task plants and without
+    the parts that it leaves out.
 
-    side   what is observed, where no stage is on trial;  codes  the Python modules that inductor wrote for it.
-    fired  planted faults that acted in runs that were interrupted: what was compiled there is kept.
+    side   the side that is observed, where no stage is on trial;  codes  the Python modules that inductor wrote for it.
+    fired  planted faults that acted in runs that were interrupted: the code of these is kept.
     """
 
     def __init__(self, program: Program, task: Task, journal: Journal):
@@ -35,11 +36,11 @@ class Compiled:
         self.fired = frozenset[str]()
 
     def run(self, trial: Trial) -> Observation:
-        """What it shows, with what torch says of a second run that differs."""
+        """The Observation; where two runs differ, with the reason that torch gives."""
         return self.explain(self.observe(), trial)
 
     def observe(self) -> Observation:
-        """What it shows. Raises NotBuilt: then it can be asked again (`Side.observe`)."""
+        """The Observation. Raises NotBuilt: then this may be called again (`Side.observe`)."""
         with self._circumstances() as tamper, output_code(self.codes.append):
             try:
                 seen = self._observe()
@@ -59,7 +60,8 @@ class Compiled:
         return observe(self.program, subject, self.journal.phase) if subject.stage else self.side.observe()
 
     def explain(self, seen: Observation, trial: Trial) -> Observation:
-        """The same; where its two runs differ, with what torch says of that. Forgets what was compiled."""
+        """The same Observation; where its two runs differ, with the reason that torch gives. Forgets the
+        compiled code."""
         if seen.again is not None and differing_tensors(trial.named(seen), trial.named(seen.again)):
             with self._circumstances():
                 seen.admitted = determinism_note(self.program, trial, self.task.place.subject, self.journal)
@@ -78,8 +80,8 @@ class Compiled:
 
 
 def determinism_note(program: Program, trial: Trial, subject: Subject, journal: Journal) -> str:
-    """Of a program whose two runs differ: the operation that torch.use_deterministic_algorithms refuses, or that they
-    do not differ under it; "" for neither."""
+    """For a program whose two runs differ: the operation that torch.use_deterministic_algorithms refuses, or that the
+    runs do not differ under it; "" for neither."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     reset_compiler()
     # Not warn_only: what a kernel says that torch.ops calls, or autograd's own thread, reaches no Python warning.

@@ -45,7 +45,7 @@ class Exercise:
             self.lines |= reached.words()
 
     def words(self, trial: Trial) -> Words:
-        """The words of a trial whose compile was watched; none where the task asks for none."""
+        """The words of a trial whose compile was watched; none where the task asks for no features."""
         if not self.task.features:
             return {}
         named = cells(trial.program) if self.task.cells else {}

@@ -29,12 +29,12 @@ class Guard:
         return housed
 
     def restore(self) -> None:
-        """All of that memory holds again what it held at first."""
+        """Write back the bytes that all of that memory held at first."""
         for now, then in self.held.values():
             now.copy_(then)
 
     def written(self, named: dict[str, torch.Tensor]) -> Iterator[str]:
-        """The names of those of these tensors whose storage was written (`x0`), or whose bands were (`around x0`)."""
+        """The names of those tensors whose storage was written (`x0`), or the bands around it (`around x0`)."""
         places = {name: tensor.untyped_storage().data_ptr() for name, tensor in named.items()}
         held = {name: self.held[at] for name, at in places.items() if at in self.held}
         # all at once first: each look at a GPU's memory waits for the GPU, which other processes share

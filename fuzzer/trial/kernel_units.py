@@ -1,4 +1,4 @@
-"""C++ kernels that are not built when inductor asks for them, but together: those of several programs in one unit.
+"""C++ kernels that are not compiled when inductor asks for them, but later, those of several programs in one unit.
 
 An empty kernel costs 0.43 CPU seconds of g++, 0.34 of them for a header and 0.09 for linking; 20 real ones cost 0.65
 each alone, and 0.10 each with 16 to a unit.
@@ -23,7 +23,8 @@ _LONG = 32_768
 
 
 class NotBuilt(BaseException):
-    """A kernel was called that is not built yet. No Exception: nobody on the way may take it for an outcome."""
+    """A program called a kernel that is not compiled yet. It is no Exception, so that nothing on the way takes it for
+    an outcome."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,11 +38,11 @@ class Unit:
 
 @dataclass(eq=False)
 class Kernel:
-    """A C++ kernel, to be called once it is built.
+    """A C++ kernel, to be called once it is compiled.
 
-    settings  under which it was asked for, and is built.
-    units     that it was in; more than one, where they did not build.
-    broken    it does not build, not even alone.
+    settings  under which inductor asked for it, and under which it is compiled.
+    units     that it was in; more than one, where these did not compile.
+    broken    whether it does not compile even alone.
     """
 
     types: tuple[str, ...]
@@ -53,7 +54,7 @@ class Kernel:
 
     @property
     def share(self) -> float:
-        """Of its units' CPU seconds, by the length of its source."""
+        """The kernel's part of the CPU seconds of its units, by the length of its source."""
         return sum(unit.seconds * len(self.source) / unit.length for unit in self.units)
 
     def __call__(self, *given: Any) -> None:
@@ -64,8 +65,8 @@ class Kernel:
 
 
 class Units:
-    """The kernels that programs have asked for. Those whose compilers are called in the same way share a unit; equal
-    ones are built once."""
+    """The kernels that inductor has asked for. Those whose compilers are called in the same way share a unit, and equal
+    kernels are compiled once."""
 
     def __init__(self) -> None:
         self.kernels: dict[tuple[str, tuple[str, ...], str], Kernel] = {}
@@ -84,7 +85,7 @@ class Units:
             yield
 
     def build(self) -> None:
-        """Build what is not built."""
+        """Compile all kernels that are not compiled yet."""
         waiting: defaultdict[str, list[Kernel]] = defaultdict(list)
         for (command, _, source), kernel in self.kernels.items():
             if kernel.function is None and not kernel.broken:
@@ -94,14 +95,14 @@ class Units:
 
 
 def seconds_of(kernels: Iterable[Kernel]) -> tuple[float, float]:
-    """(least, most) CPU seconds of building these kernels by themselves: those of units that they have to themselves,
-    and those of all their units."""
+    """The least and the most CPU seconds that compiling these kernels by themselves may take: the seconds of the units
+    that they have to themselves, and those of all their units."""
     known = {unit for kernel in kernels for unit in kernel.units}
     return sum(unit.seconds for unit in known if unit.kernels == 1), sum(unit.seconds for unit in known)
 
 
 def _build(kernels: Sequence[Kernel]) -> None:
-    """Build these as one unit; where that fails, each half, until what fails is alone."""
+    """Compile these as one unit. Where that fails, compile each half, until each kernel that fails is alone."""
     started = cpu_seconds()
     with in_force(kernels[0].settings):
         functions = build_unit([(kernel.types, kernel.source) for kernel in kernels])

@@ -1,5 +1,6 @@
-"""One side of a trial: a program run there, and its Observation; a stage's where that can run it. A broad `except`
-stands here because whatever the code under test raises is its outcome.
+"""One side of a trial: a program run on it, and its Observation. A stage of the compiler runs the program where it can.
+
+The broad `except` catches any exception of the code under test: that is an outcome.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _compile_function(subject: Subject, options: dict[str, Any]) -> routes.Compi
 
 
 def _operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
-    """The operators that a side runs with: FlagGems' for `flag_gems`, which registers them over ATen's, else ATen's."""
+    """The operators of a side: for `flag_gems` those of FlagGems, which registers them over ATen's; else ATen's."""
     if subject.backend != "flag_gems":
         return contextlib.nullcontext()
     import flag_gems
@@ -81,14 +82,16 @@ def observe(
 
 
 def _without_peak(seen: Observation) -> Observation:
-    """A stage takes memory for its own work: what it takes says nothing of the code that would be built."""
+    """The Observation without its peak memory: a stage takes memory for its own work, which tells nothing of compiled
+    code."""
     return seen if seen.again is None else replace(seen, again=replace(seen.again, peak=None))
 
 
 class Side:
-    """One side of a trial, to be observed; again, where kernels were not built yet.
+    """One side of a trial. It may be observed again, where kernels were not compiled the first time.
 
-    seconds, cpu_seconds   what the next Observation counts beside its own run: interrupted ones, and what was built.
+    seconds, cpu_seconds   that the next Observation counts beside its own run: those of interrupted runs and of
+    compiling.
     """
 
     def __init__(self, program: Program, subject: Subject, phase: Callable[[str], None]):
@@ -135,7 +138,7 @@ class Side:
         return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])
 
     def _inputs(self, recorder: Recorder | None) -> routes.Call:
-        """The inputs with the values that they have at first; in the same place, unless the program writes to them."""
+        """The inputs with their first values, in the same place unless the program writes to them."""
         if self.call is not None and not written_leaves(self.program):
             self.guard.restore()
             for leaf in self.call.leaves.values():
@@ -153,14 +156,14 @@ class Side:
         return self.call
 
     def _note(self, recorder: Recorder | None, name: str) -> None:
-        """Enter a phase."""
+        """Write the phase into the journal."""
         synchronise(self.subject.device)
         self._look(recorder)
         self.entered = name
         self.phase(name)
 
     def _look(self, recorder: Recorder | None) -> None:
-        """Note which inputs were written; not under a recorder, which would record our looking too."""
+        """Note which inputs were written. Not under a recorder, which would record this look too."""
         if recorder is None and self.call is not None:
             for name in self.guard.written(self.call.leaves | _by_name(self.call.cotangents)):
                 self.touched.setdefault(name, self.entered)
@@ -208,7 +211,7 @@ def _kind(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    """What went wrong, without the wrappers that say only that something did."""
+    """The message of the error itself, without wrappers that say only that there was an error."""
     inner = getattr(error, "inner_exception", None)
     return str(inner if inner is not None else error).strip()
 
@@ -226,5 +229,5 @@ _BEFORE_PACKAGE = re.compile(r'(?<=File ")[^"]*/(?:(?:site|dist)-packages/|(?=fu
 
 
 def _traceback(error: BaseException) -> str:
-    """The whole traceback, with those of the exceptions that it came from."""
+    """The whole traceback, with those of the exceptions that led to it."""
     return _BEFORE_PACKAGE.sub("", "".join(traceback.format_exception(error)))

@@ -44,7 +44,7 @@ class Refused(ValueError):
 
 
 class EagerRaised(Refused):
-    """A program that the reference side refused: what it left behind is `seen`."""
+    """A program that the reference side refused. seen: the Observation."""
 
     def __init__(self, seen: Observation):
         assert seen.raised is not None
@@ -60,7 +60,7 @@ REFUSED = (
 
 
 def refusal(text: str, error: Exception) -> Report:
-    """The Report of a program that one of REFUSED ended."""
+    """The Report of a program that an error of REFUSED ended."""
     why = "the trace cannot be replayed: " if isinstance(error, Unreplayable) else ""
     return Report(text, rejected=f"{why}{error}")
 
@@ -69,7 +69,7 @@ def refusal(text: str, error: Exception) -> Report:
 
 
 def record_reference(program: Program, task: Task, journal: Journal) -> Trial:
-    """A program logged, checked and recorded on the reference side. Raises what stands in REFUSED."""
+    """Log a program, check it and record its reference side. Raises the errors in REFUSED."""
     journal.begin(show(program))
     routes.route_of(program)
     if task.place.subject.backend != "eager":
@@ -116,7 +116,7 @@ def _observe_reference(program: Program, task: Task, journal: Journal, recorder:
 
 
 def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
-    """The trial with the side that is on trial run too; without the program's settings as well, where that is asked."""
+    """The trial with the side on trial run too; where the task asks for that, also without the program's settings."""
     trial.also = task.also
     trial.subject = Compiled(trial.program, task, journal).run(trial)
     bare = without_settings(trial.program)
@@ -146,7 +146,7 @@ def keep_report(report: Report, trial: Trial) -> Report:
 
 
 def judge_trial(trial: Trial, journal: Journal) -> Report:
-    """What the oracles say of a trial. Raises Unreplayable."""
+    """The Report of a trial, with the oracles' verdicts. Raises Unreplayable."""
     journal.phase("judge")
     started = cpu_seconds()
     with torch.no_grad():
@@ -171,12 +171,12 @@ def nonzero_gradients(trial: Trial) -> int:
 
 
 def run_reference(program: Program, task: Task, journal: Journal) -> Trial:
-    """The reference side of a program, recorded and run again. Raises what stands in REFUSED."""
+    """The reference side of a program, recorded and run again. Raises the errors in REFUSED."""
     return rerun_reference(record_reference(program, task, journal), task, journal)
 
 
 def run_both(program: Program, task: Task, journal: Journal) -> Trial:
-    """Both sides of a program, run and not judged. Raises what stands in REFUSED."""
+    """Both sides of a program, run and not judged. Raises the errors in REFUSED."""
     return compile_subject(run_reference(program, task, journal), task, journal)
 
 
@@ -212,7 +212,8 @@ def conclude(
 
 
 def report_refused(program: Program, task: Task, journal: Journal, error: Exception) -> Report:
-    """The Report of a program that was refused; what raises in eager as torch promises must raise compiled, too."""
+    """The Report of a program that was refused. An error that torch promises in eager must be raised by the compiled
+    side too."""
     refused = refusal(show(program), error)
     compiles = task.place.subject.backend not in UNCOMPILED
     if not (isinstance(error, EagerRaised) and error.seen.raised and promised_error(error.seen.raised) and compiles):
@@ -227,8 +228,8 @@ def report_refused(program: Program, task: Task, journal: Journal, error: Except
 
 
 def _saved_otherwise(program: Program, task: Task, journal: Journal, seen: Observation) -> bool:
-    """Whether a side that ran has the gradients of the program without what that does before the backward: what it
-    saved is not what was overwritten, and so there was nothing to refuse."""
+    """Whether a side that ran has the gradients of the program without the statements between forward and backward.
+    Then it saved other values than those that were overwritten, and had nothing to refuse."""
     try:
         trial = run_reference(replace(program, body=function_body(program)), task, journal)
         trial.subject = replace(seen, written={})

@@ -60,7 +60,7 @@ def _check_backend(side: Subject) -> None:
 
 
 def _check_stage(side: Subject) -> None:
-    """Raises UsageError where a side names a stage that there is not."""
+    """Raises UsageError where a side names a stage that does not exist."""
     from fuzzer.stages import STAGES
 
     known = [f"inductor:{name}" for name in STAGES]
@@ -69,7 +69,7 @@ def _check_stage(side: Subject) -> None:
 
 
 def make_task(device: str | None, backend: str, compare: tuple[str, str] | None, **fields: Any) -> Any:
-    """The Task of a comparison at this place; `fields` are its others. Raises UsageError, NoMachine."""
+    """The Task of a comparison at this place; `fields` are its other fields. Raises UsageError, NoMachine."""
     from fuzzer.workers.messages import Task
 
     return Task(place=_make_place(pick_device(device), backend, compare), **fields)

@@ -1,4 +1,7 @@
-"""The functions that the pool runs in workers: (task, argument) to Report, for a program by number or by text."""
+"""The functions that the pool runs in workers: (task, argument) to Report, for a program by its number or by its text.
+
+The text of a program comes through the pipe (`verify.ask`); each function parses it once.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import replace
 
 from fuzzer.judgement.trial import Trial
 from fuzzer.language import interpret
+from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from fuzzer.trial.draw import draw_detectable, program_task, report_drawn, write_down
 from fuzzer.trial.pipeline import (
@@ -23,8 +27,8 @@ from fuzzer.workers.messages import Report, Task
 
 
 def explore_announced(task: Task, index: int) -> Report:
-    """Draw program number `index`, in the drawing of which a worker died: this one writes down whatever it runs in
-    eager. Where it dies too, the program is in its obituary."""
+    """Draw program number `index`, in the drawing of which a worker died. Each program that runs in eager on the way is
+    written into the journal before it runs: if this worker dies too, its obituary names the program."""
     drawn = draw_detectable(program_task(task, index), index, journal(), write_down)
     return drawn if isinstance(drawn, Report) else Report(show(drawn.trial.program), rejected="it was drawn after all")
 
@@ -44,7 +48,8 @@ def examine(task: Task, text: str) -> Report:
 
 
 def report_words(task: Task, text: str) -> Report:
-    """What this program exercises: the Report's `files` are its words, one a line, by family. Raises ParseError."""
+    """The words that this program exercises: the Report's `files` hold them by family, one word a line. Raises
+    ParseError."""
     try:
         trial = record_reference(parse(text), task, journal())
     except REFUSED as error:
@@ -53,15 +58,15 @@ def report_words(task: Task, text: str) -> Report:
     return replace(told, files={family: "\n".join(sorted(found)) for family, found in words.items()})
 
 
-def run_trial(task: Task, text: str) -> Trial:
-    """Both sides of this program, run and not judged. Raises ParseError and what stands in REFUSED."""
-    trial = run_both(parse(text), task, journal())
+def run_trial(task: Task, program: Program) -> Trial:
+    """Both sides of this program, run and not judged. Raises the errors in REFUSED."""
+    trial = run_both(program, task, journal())
     journal().phase("look")
     return trial
 
 
 def record_values(task: Task, text: str) -> Report:
-    """The Report's `recorded` are recipes of the program's values on the reference side. Raises ParseError."""
+    """The Report's `recorded` holds recipes of the program's values on the reference side. Raises ParseError."""
     program, log = parse(text), journal()
     log.begin(text)
     log.phase("reference forward")

@@ -1,4 +1,4 @@
-"""What each worker of a pool is at, as its journal tells it."""
+"""The task that each worker of a pool has, and its phase, as its journal tells them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BUILD = "build"  # of several programs together: nobody's turn
 
 @dataclass(frozen=True)
 class Work:
-    """What a worker is at.
+    """The task of a worker.
 
-    task     the function that it runs; "" where it waits for one.  seconds   since it began that.
-    phase    of the program: "reference forward", "backward", ...; BUILD where several are built together.
-    program  which of so many programs has its turn, from 1; None where it has one, or none has.
+    task     the function that it runs; "" where it waits for a task.  seconds   since the task began.
+    phase    of the program: "reference forward", "backward", ...; BUILD while several programs are compiled together.
+    program  which of several programs has its turn, from 1; None where the task has one program, or none has its turn.
     """
 
     task: str = ""
@@ -37,7 +37,7 @@ class Work:
 
 
 def at_work(pool: Pool) -> list[Work]:
-    """What each worker that runs is at."""
+    """The Work of each worker that runs."""
     found, now = [], time.monotonic()
     for pid, future, began in pool.executor.at_work():
         owner = pool.owners.get(future) if future is not None else None
@@ -56,6 +56,6 @@ def at_work(pool: Pool) -> list[Work]:
 
 
 def told(pool: Pool) -> str:
-    """What a pool has done and is at, in a few words."""
+    """The number of programs that a pool has run, and its workers' tasks, in a few words."""
     busy = [work for work in at_work(pool) if work.task]
     return f"{pool.finished} programs run" + (f", {len(busy)} at work" if busy else "")

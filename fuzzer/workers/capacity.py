@@ -21,8 +21,8 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 def default_workers(devices: Sequence[str] = ("cpu",)) -> int:
-    """Workers for these devices: so many a core (`Device.per_core`), fewer where RAM or the GPUs' memory has room for
-    fewer, one GiB each. At least one."""
+    """The number of workers for these devices: so many for each core (`Device.per_core`), fewer where RAM or the GPUs'
+    memory has room for fewer, at one GiB each. At least one."""
     found = accelerator(devices)
     room = [cores() * (found or HOST).per_core, free_ram() // _WORKER_RAM]
     if found:
@@ -31,7 +31,8 @@ def default_workers(devices: Sequence[str] = ("cpu",)) -> int:
 
 
 def most_workers() -> int:
-    """More than this is a mistake: 16 a core, and of descriptors, of which each takes three, half."""
+    """The largest number of workers that is no mistake: 16 for each core, and no more than half of the descriptors
+    allow, of which each worker takes three."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, min(16 * cores(), descriptors // 6))
 

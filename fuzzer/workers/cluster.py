@@ -2,8 +2,8 @@
 
 An actor is a crew: on its machine it has a pool of processes, as a campaign has without Ray, so that a program that
 takes its worker with it harms neither the actor nor other programs. Ray places the crews, notices that a machine is
-lost, and starts its crews again where there is room; what they were at goes to others. The frontier and the ledger stay
-with the campaign. Ray is imported when it is asked for.
+lost, and starts its crews again where there is room; their tasks go to other crews. The frontier and the ledger stay
+with the campaign. Ray is imported only when it is asked for.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Crew:
-    """What a crew takes of its machine, and how many workers it has."""
+    """The resources that a crew takes of its machine, and its number of workers."""
 
     cpus: int
     gpus: int
@@ -105,7 +105,8 @@ def _differences(ends: Sequence[int]) -> list[int]:
 
 @contextlib.contextmanager
 def _own_signals() -> Iterator[None]:
-    """Whatever takes over SIGTERM meanwhile gives it back: a campaign has its own way to end."""
+    """Restore this process's handlers of SIGTERM and other signals afterwards, whoever replaces them meanwhile: a
+    campaign has its own way to end."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -170,7 +171,7 @@ class _Task(Task):
 
 @dataclass(eq=False)
 class _Placed:
-    """A crew that Ray has placed, or will: its actor, and what it is at."""
+    """A crew that Ray has placed or will place: its actor, and its tasks."""
 
     crew: Crew
     actor: Any
@@ -288,7 +289,7 @@ class RayExecutor:
                     told.future().add_done_callback(functools.partial(self._take, placed, task))
 
     def _take(self, placed: _Placed, task: _Task, told: Future[Any]) -> None:
-        """What a crew tells of a task."""
+        """Take a crew's answer about a task."""
         with self.changed:
             if placed.tasks.pop(task.number, None) is None:
                 return  # it was stopped
@@ -307,12 +308,13 @@ class RayExecutor:
             self.changed.notify_all()
 
     def _is_loss(self, error: BaseException | None) -> bool:
-        """Whether it says that a crew, its machine or its answer is gone; else it is one of `Workshop`'s own."""
+        """Whether the error says that a crew, its machine or its answer is lost; else it is an error of `Workshop`
+        itself."""
         known = self.ray.exceptions
         return isinstance(error, known.RayError) and not isinstance(error, known.RayTaskError)
 
     def _lose(self, placed: _Placed, task: _Task) -> None:
-        """A crew is lost with a task, which goes to another, unless crews are lost wherever it goes."""
+        """A crew was lost with a task. The task goes to another crew, unless crews are lost wherever it goes."""
         if placed.up:
             placed.up = False
             self._await(placed)
@@ -323,7 +325,7 @@ class RayExecutor:
             task.fail(WorkerEnded(DIED, None, self.nothing))
 
     def _given_up(self, task: _Task, future: Future[Any]) -> None:
-        """Where nobody waits for a task any more, its worker is killed."""
+        """Kill the worker of a task that nobody waits for any more."""
         if not future.cancelled():
             return
         with self.changed:
@@ -334,7 +336,7 @@ class RayExecutor:
     # ------------------------------------------------------------ crews
 
     def _await(self, placed: _Placed) -> None:
-        """Use a crew as soon as Ray has it running, be it again."""
+        """Use a crew as soon as Ray has it running, also for the second time."""
         placed.actor.ready.remote().future().add_done_callback(functools.partial(self._begin, placed))
 
     def _begin(self, placed: _Placed, told: Future[Any]) -> None:
@@ -353,7 +355,7 @@ class RayExecutor:
 
 
 def _first_cause(error: BaseException) -> str:
-    """What ended an actor, in a line: the error that its beginning raised is told last."""
+    """The reason why an actor ended, in a line. Of several errors, the one that its start raised comes last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line.partition("NoMachine: ")[2] for line in lines if "NoMachine: " in line]
     return (named or [f"no workers on the Ray cluster: {lines[-1] if lines else error!r}"])[-1]

@@ -1,8 +1,9 @@
 """Worker processes, each with a pipe of its own and a thread that waits for it.
 
-What becomes of a task is a Future: what its function gave or raised, or `WorkerEnded`. Workers share neither a lock nor
-a pipe, so that whatever befalls one of them is its own. One more thread watches them: deadlines, tasks that were given
-up, processes that somebody stopped, and those that die of a fatal signal and never end.
+The outcome of a task is a Future: the value that its function returned, the error that it raised, or `WorkerEnded`.
+Workers share neither a lock nor a pipe, so that an accident of one stays its own. One more thread watches them all:
+deadlines, tasks that were given up, processes that somebody stopped, and processes that hang while they die of a fatal
+signal.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class _Worker:
         self.lock = threading.Lock()  # nobody kills a process id that may be another's by now
 
     def receive(self, seconds: float | None = None) -> Any:
-        """What it sends next. Raises EOFError where it ends or closes its pipe instead, or says nothing so long."""
+        """The next message of the worker. Raises EOFError where it ends, closes its pipe, or sends nothing for
+        so long."""
         if self.pipe not in wait([self.pipe, self.end], seconds) and not self.pipe.poll():
             raise EOFError
         return pickle.loads(self.pipe.recv_bytes())
@@ -201,7 +203,7 @@ class Executor:
     # ------------------------------------------------------------ one worker's thread
 
     def _keep(self, number: int) -> None:
-        """One worker after another, while there may be tasks."""
+        """Run one worker after another, while there may be tasks."""
         failures = 0
         while not self._over():
             worker = self._begin(number)
@@ -219,7 +221,7 @@ class Executor:
                 self.stop(why)
 
     def _live(self, worker: _Worker) -> int:
-        """Have a worker do tasks until it ended or is to be replaced. How many it began."""
+        """Let a worker do tasks until it has ended or is to be replaced. Returns the number of tasks that it began."""
         for tasks in range(self.tasks_each):
             task = self._next(worker)
             if task is None:
@@ -229,7 +231,7 @@ class Executor:
         return self.tasks_each
 
     def _let_leave(self, worker: _Worker) -> None:
-        """Let a worker end by itself, beside the next, which need not wait for that."""
+        """Let a worker end by itself. The next worker starts beside it and need not wait."""
 
         def see_off() -> None:
             worker.reap(_LEAVE_SECONDS)
@@ -280,7 +282,7 @@ class Executor:
                 self.changed.wait(min(_BACK_OFF_SECONDS, 0.25 * 2.0**failures))
 
     def _next(self, worker: _Worker) -> Task | None:
-        """The next task, which the worker has from now on; None where there is none to come, or the worker ended."""
+        """The next task, which is the worker's from now on; None where no more will come, or the worker has ended."""
         while True:
             with self.changed:
                 if not self.tasks and not self._over():
@@ -301,7 +303,7 @@ class Executor:
                         return task
 
     def _run(self, worker: _Worker, task: Task) -> bool:
-        """Have the worker do its task. False where it ended over it."""
+        """Let the worker do its task. False where the worker ended with it."""
         begun = False
         try:
             worker.pipe.send_bytes(task.call)
@@ -317,7 +319,8 @@ class Executor:
         return True
 
     def _lose(self, worker: _Worker, task: Task, begun: bool) -> None:
-        """The worker of a task ended: the task goes to another, where neither it nor its deadline did that."""
+        """The worker of a task has ended. The task goes to another worker, unless the task itself or its deadline ended
+        this one."""
         code, killed = worker.reap(_END_SECONDS)
         code = -worker.dying if killed == STUCK else code
         left = self.bury(worker.pid)
@@ -391,7 +394,8 @@ def _end_of(process: BaseProcess) -> int:
 
 
 def process_state(pid: int) -> str:
-    """The state of a process by psutil's name for it, as "running", "stopped" or "zombie"; "" where there is none."""
+    """The state of a process by psutil's name for it, such as "running", "stopped" or "zombie"; "" where there is no
+    such process."""
     try:
         return psutil.Process(pid).status()
     except psutil.Error:

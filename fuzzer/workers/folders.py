@@ -1,4 +1,4 @@
-"""Temporary folders that their owner locks, so that those of the dead are told from those of the living."""
+"""Temporary folders that their owner locks: a folder without its owner's lock is left over from a dead process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Folder:
         _own.add(self)
 
     def remove(self) -> None:
-        """Remove it, whatever is in it."""
+        """Remove the folder and all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self.lock is not None:
             os.close(self.lock)
@@ -41,14 +41,15 @@ _own: set[Folder] = set()
 
 
 def remove_own() -> None:
-    """Remove every folder of this process: it ends in a moment."""
+    """Remove every folder of this process, which is about to end."""
     for folder in list(_own):
         folder.remove()
 
 
 @contextlib.contextmanager
 def alone(folder: Path, command: str) -> Iterator[None]:
-    """One campaign at a time in this folder, which is made. Raises UsageError where another has it."""
+    """Only one campaign at a time runs in this folder, which is made. Raises UsageError where another campaign
+    has it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / _LOCK_FILE
     lock = lock_file(path)

@@ -20,7 +20,7 @@ STUCK = "stuck in the handler of a fatal signal"  # of which it died
 
 class WorkerEnded(Exception):
     """A worker ended with a task. why: DEADLINE, DIED, STUCK or CLOSED;  code: its exit status, negative for a signal;
-    left: what `bury` gave."""
+    left: the result of `bury`."""
 
     def __init__(self, why: str, code: int | None, left: Any):
         super().__init__(f"{why} ({code})")
@@ -36,9 +36,9 @@ class Task:
     """A call that a worker runs.
 
     call    function and arguments, pickled.  seconds   after which its worker is killed; None: any.
-    behind  whether it comes after every task that is not.  future   what became of it.
+    behind  whether it comes after every task that is not.  future   its outcome.
     began   when a worker took it, by `time.monotonic`.
-    lost    workers, or crews of them, that ended over it by no fault of its own.
+    lost    the number of workers, or of crews of them, that ended with it by no fault of the task.
     """
 
     call: bytes

@@ -1,6 +1,6 @@
-"""A worker's log of what it is doing, read by its parent after a death: the program, then each phase entered.
+"""A worker's log of its work, read by the parent process after a death: the program, then each phase as it begins.
 
-Of a worker that has several programs at once it says whose turn it is, too.
+With several programs at once, the log also says whose turn it is.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ DIED_DRAWING = "died while it was drawn"  # the phase of a program that is drawn
 
 
 class Journal:
-    """A worker's log: the program, before it runs, then each phase entered. Read by the parent after a death.
+    """A worker's log: the program, before it runs, then each phase as it begins. The parent reads it after a death.
 
-    turn   which of several programs has its turn; None where a worker has but one, or it is nobody's.
+    turn   which of several programs has its turn; None where the worker has one program, or none has its turn.
     """
 
     def __init__(self, path: Path | None):
@@ -43,7 +43,7 @@ def read_journal(text: str) -> tuple[str, str]:
 
 
 def read_turn(text: str) -> int | None:
-    """Which of several programs had its turn; None where it was nobody's, or the worker had but one."""
+    """Which of several programs had its turn; None where none had, or the worker had one program."""
     first = text.partition("\n")[0]
     return int(first.removeprefix(_TURN)) if first.startswith(_TURN) else None
 

@@ -1,4 +1,4 @@
-"""What travels between the campaign and its workers: Task and Report."""
+"""The messages between the campaign and its workers: Task and Report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fuzzer.language.program import Attributes, Recipe, Route
 
 @dataclass(frozen=True)
 class Task:
-    """What a campaign fixes for all its programs."""
+    """The options of a campaign that hold for all its programs."""
 
     place: Place = Place()
     seed: int = 0

@@ -1,4 +1,4 @@
-"""What the end of a worker says of the program that it was at."""
+"""The Report of a program whose worker ended, made from the journal and the stderr that the worker left."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _OF_EAGER = ("reference forward", "reference backward")
 
 
 def number_undrawn(report: Report) -> int | None:
-    """The number of the program in the drawing of which a worker died; None of any other Report."""
+    """The number of the program in the drawing of which the worker of this Report died; None for any other Report."""
     told = re.match(rf"{UNDRAWN}: it {DIED} .*# program (\d+) of seed", report.rejected)
     return int(told[1]) if told else None
 
 
 def died_of(report: Report) -> str:
-    """The text of what a worker ran when it died in the drawing of a program; "" of any other Report."""
+    """The text of the program that a worker ran when it died in a drawing; "" for any other Report."""
     return report.text if report.rejected.startswith(f"the worker {DIED_DRAWING}") else ""
 
 
 def report_of_death(place: Place, observed: Observation, text: str, phase: str) -> Report:
-    """What the end of a worker says of the program that it was at, in this phase."""
+    """The Report of the program that a worker was running when it ended in this phase."""
     outcome, name, stderr = observed.outcome, observed.signal, observed.stderr
     try:
         program = parse(text)
@@ -100,7 +100,7 @@ def top_frame(stderr: str) -> str:
 
 @dataclass(frozen=True)
 class Left:
-    """What a worker left: its journal, the tail of its stderr, the native function in which it died."""
+    """The things that a worker left: its journal, the tail of its stderr, and the native function in which it died."""
 
     journal: str
     stderr: str
@@ -108,7 +108,8 @@ class Left:
 
 
 def obituary(task: Task, programs: int, outcome: str, name: str, left: Left) -> list[Report | None]:
-    """The Reports of a task of so many programs whose worker ended: of the one whose turn it was, else None."""
+    """The Reports of a task of so many programs whose worker ended: a Report for the program whose turn it was, None
+    for the others."""
     found: list[Report | None] = [None] * programs
     turn = read_turn(left.journal) if programs > 1 else 0
     if turn is not None:
@@ -118,7 +119,7 @@ def obituary(task: Task, programs: int, outcome: str, name: str, left: Left) -> 
 
 
 def signal_name(code: int | None) -> str:
-    """The name of the signal that an exit status tells of; of another, the status."""
+    """The name of the signal that an exit status stands for; for another exit status, the status."""
     if code is not None and code < 0:
         with contextlib.suppress(ValueError):
             return signal.Signals(-code).name

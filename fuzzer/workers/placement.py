@@ -1,4 +1,4 @@
-"""On which accelerator each worker is, and which accelerators still answer."""
+"""The accelerator of each worker, and which accelerators still answer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _LEAST_IDLE = 0.05  # of a device that others keep busy: a worker there still ge
 
 
 class Placement:
-    """Devices of one type as they were before this process used them, and its workers on each; for any thread."""
+    """The devices of one type as they were before this process used them, and its workers on each. Any thread may call
+    it."""
 
     def __init__(self, devices: Sequence[DeviceState]):
         self.devices, self.workers = tuple(devices), [0] * len(devices)
         self.lock = threading.Lock()
 
     def take(self, among: Sequence[int] = ()) -> int:
-        """The device of one more worker, among these or all: of those with memory for it, the one of whose time it gets
-        most. Of equal ones each has its turn."""
+        """The device of one more worker, among these or all: of the devices with enough memory, the one that gives a
+        worker most of its time. Equal ones take turns."""
         with self.lock:
             numbers = among or range(len(self.devices))
             roomy = [n for n in numbers if (self.workers[n] + 1) * WORKER_GPU_MEMORY <= self.devices[n].free]
@@ -33,7 +34,7 @@ class Placement:
             return chosen
 
     def give(self, number: int) -> None:
-        """A worker of this device ended."""
+        """Note that a worker of this device ended."""
         with self.lock:
             self.workers[number] -= 1
 
@@ -43,7 +44,8 @@ class Placement:
 
 @functools.cache
 def placement(type: str) -> Placement:
-    """The placement of this process' workers on devices of a type; they are asked once, where there are several."""
+    """The placement of this process' workers on devices of a type. Where there are several, the devices are queried
+    once."""
     there = count_devices(type)
     found = query_devices(type) if there > 1 else []
     return Placement(found if found and len(found) == there else [DeviceState()] * max(1, there))
@@ -61,7 +63,7 @@ print((torch.ones(65536, device=device) + 1).sum().item())
 
 
 def answers(type: str, index: int) -> bool:
-    """Whether this device computes in a new process, and soon enough."""
+    """Whether a new process can compute on this device, and soon enough."""
     command = (sys.executable, "-P", "-c", _ASK, type, str(index))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)

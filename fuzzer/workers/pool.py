@@ -51,7 +51,8 @@ _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then th
 
 @dataclass(frozen=True)
 class Owner:
-    """What a task is: the function's name, of how many programs, and the seconds that each may take."""
+    """The description of a task: the name of its function, the number of programs, and the seconds that each
+    may take."""
 
     function: str
     programs: int
@@ -107,7 +108,7 @@ class Pool:
         )
 
     def _on(self, cluster: Cluster, common: dict[str, Any], memory: int | None) -> AnyExecutor:
-        """The workers on a cluster's machines, each crew with its share of the memory."""
+        """The workers on a cluster's machines, each crew with its part of the memory."""
 
         def settings(crew: Crew) -> dict[str, Any]:
             share = None if memory is None else memory * crew.workers // self.workers
@@ -146,9 +147,11 @@ class Pool:
         seconds: float | None = None,
         behind: bool = False,
     ) -> Future[Any]:
-        """Run function(task, what), for so many programs, in a worker; from any thread. seconds: that each may take;
-        None: the pool's deadline. behind: after every task that is not; others keep the pool `engaged`. Raises
-        Stopped."""
+        """Run function(task, what), for so many programs, in a worker. Any thread may call this.
+
+        seconds  that each program may take; None: the pool's deadline.
+        behind   after every task that is not behind; those others keep the pool `engaged`. Raises Stopped.
+        """
         each = self.deadline if seconds is None else seconds
         # each program of several keeps its own deadline in the worker, and so does what they have in common
         together = each if programs == 1 else 2 * programs * each
@@ -174,8 +177,8 @@ class Pool:
         return found
 
     def results(self, future: Future[Any], task: Task) -> list[Report | None]:
-        """The Reports of a finished future's programs, in order; of a worker that died, that of the program whose turn
-        it was, and None for those that are to run again. Raises Stopped."""
+        """The Reports of a finished future's programs, in order. Of a worker that died: the Report of the program whose
+        turn it was, and None for those that are to run again. Raises Stopped."""
         found = self._results(future, task)
         self.finished += len(found) - found.count(None)
         _troubles[0] += any(report is not None and report.rejected.startswith(TROUBLE) for report in found)
@@ -218,7 +221,7 @@ class Pool:
         return [f"{self.kind}:{index}" for index in self.answering.silent]
 
     def health(self) -> dict[str, int]:
-        """Workers that run, how many died, and the bytes of the host that they take."""
+        """The number of workers that run, the number that died, and the bytes of the host's memory that they take."""
         sizes = self.executor.resident()
         return {"workers": len(sizes), "worker_deaths": self.deaths, "memory_bytes": sum(sizes)}
 
@@ -250,10 +253,10 @@ _troubles = [0]
 
 
 def troubles() -> int:
-    """How many tasks of this process' workers could not run so far for what the machine lacked."""
+    """How many tasks of this process' workers could not run so far because the machine lacked something."""
     return _troubles[0]
 
 
 def spent_seconds() -> float:
-    """CPU seconds that the workers of this process told of so far; of a task that met its deadline, that."""
+    """CPU seconds that the workers of this process reported so far. A task that met its deadline counts with that."""
     return _spent[0]

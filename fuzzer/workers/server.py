@@ -58,7 +58,7 @@ def server_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def environment(wanted: dict[str, str]) -> Iterator[None]:
-    """os.environ replaced by `wanted` for a while."""
+    """os.environ replaced by `wanted` inside a `with` block."""
     saved = dict(os.environ)
     os.environ.clear()
     os.environ.update(wanted)
@@ -85,7 +85,8 @@ def _without_interrupt() -> Iterator[None]:
 
 
 def start_server() -> None:
-    """Have the fork server run, in a clean environment: it takes that once. It imports on when this returns."""
+    """Start the fork server, unless it runs, in a clean environment: it keeps that. It is still importing when this
+    returns."""
     with _starting:
         if not _session:
             _session.append(Folder(Path("/tmp") if len(tempfile.gettempdir()) > _LONGEST else None, "backfuzz-"))
@@ -108,7 +109,8 @@ def server_pids() -> list[int]:
 
 
 def _end() -> None:
-    """At the end of this process. The server may import still, and would miss its folder aloud."""
+    """Stop the fork server at the end of this process. It may still be importing, and would complain that its folder is
+    gone."""
     for pid in server_pids():
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)

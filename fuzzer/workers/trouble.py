@@ -1,4 +1,5 @@
-"""What the machine lacks while a program runs: room on the disk, descriptors, a compiler. No program is to blame."""
+"""Things that the machine lacks while a program runs: room on the disk, descriptors, a compiler. No program is to
+blame."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _SAID = re.compile(
 
 
 def trouble(error: BaseException) -> str:
-    """What the machine lacked, where this exception, or one that it came from, says so; "" of any other."""
+    """The thing that the machine lacked, where this exception, or one that caused it, says so; "" for any other."""
     return next(filter(None, map(_lacking, _origins(error))), "")
 
 

@@ -15,13 +15,13 @@ _PROCESS = Path("/proc/self")
 
 
 def cpu_seconds() -> float:
-    """CPU seconds so far of this process and of its children that have ended, as the C++ compiler has."""
+    """CPU seconds so far of this process and of its children that have ended, such as the C++ compiler."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def resident_bytes(pid: int) -> int:
-    """Bytes of the host that a process has in memory; 0 where there is none, or that cannot be measured."""
+    """Bytes of the host's memory that a process has; 0 where there is no such process, or this cannot be measured."""
     try:
         return psutil.Process(pid).memory_info().rss
     except psutil.Error:

@@ -50,8 +50,8 @@ def serve(pipe: Connection, start: Callable[..., None], arguments: tuple[Any, ..
 
 
 def run_task(function: Callable[[Task, Any], Any], task: Task, what: Any) -> Any:
-    """What the function gives: a Report, or one for each of several programs; their CPU seconds are together all that
-    the task took."""
+    """The result of the function: a Report, or one for each of several programs. Together their CPU seconds are all
+    that the task took."""
     started = cpu_seconds()
     found = to_report(lambda: function(task, what))
     reports = [found] if isinstance(found, Report) else found
@@ -66,7 +66,7 @@ _T = TypeVar("_T")
 
 
 def to_report(work: Callable[[], _T]) -> _T | Report:
-    """What the work gives; the Report of what it raises, but for a ParseError."""
+    """The result of the work; for an exception other than a ParseError, the Report of it."""
     try:
         return work()
     except ParseError:
@@ -82,7 +82,7 @@ def to_report(work: Callable[[], _T]) -> _T | Report:
 
 
 def _journalled() -> str:
-    """The program that this worker is at, as its journal has it."""
+    """The program that this worker is running, as its journal has it."""
     log = journal().path
     return read_journal(log.read_text())[0] if log is not None and log.exists() else ""
 

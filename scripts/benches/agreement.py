@@ -17,6 +17,7 @@ import click
 
 from benches.options import json_option
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.text import parse
 from fuzzer.ledger.cause import Cause, cause_of, group
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.recognise import STAGE, Known, kernels_of, known_fault, recognise
@@ -114,7 +115,7 @@ def _as_suspect(finding: Finding, known: list[Known]) -> tuple[str | None, int]:
         asked.append(name)
         return answers.get(name, "")
 
-    return recognise(finding.signature, kernels_of(finding.program), known, answer), len(asked)
+    return recognise(finding.signature, kernels_of(parse(finding.program)), known, answer), len(asked)
 
 
 @click.command("agreement")

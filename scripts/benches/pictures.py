@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.state import State
 from fuzzer.campaign.told import view
 from fuzzer.campaign.told.panel import CampaignPanel
 from fuzzer.commands import main
@@ -42,7 +43,7 @@ def photograph_campaign(arguments: tuple[str, ...], svg: Path) -> None:
 
         def update(self, campaign: Campaign) -> None:
             super().update(campaign)
-            explores = campaign.totals.programs and campaign.doing == "exploring"
+            explores = campaign.totals.programs and campaign.course.state is State.EXPLORING
             if explores and time.monotonic() - self.drawn > _EVERY:
                 self.drawn = time.monotonic()
                 svg.write_text(panel_svg(campaign, self.pace))

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from benches.options import common_options, print_figures, programs_option, task_on
-from fuzzer.campaign.loop import in_flight
+from fuzzer.campaign.turns import in_flight
 from fuzzer.language.private import compile_phases
 from fuzzer.language.program import Attributes
 from fuzzer.language.settings import UnknownSetting, parse_assignment

@@ -23,6 +23,7 @@ from benches.stream import stream
 from benches.triggers import TRIGGERS, triggered
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.program import Program
+from fuzzer.language.text import parse
 from fuzzer.trial.draw import draw_program
 from fuzzer.trial.pipeline import REFUSED
 from fuzzer.trial.verify import examine_all
@@ -117,7 +118,7 @@ def hear(device: str, workers: int, only: Collection[int] = ()) -> dict[str, Any
     place = Place(Subject("eager", device), Subject("inductor", device))
     task = Task(place=place, fresh=True, also=("gradients_are_derivatives",))
     with Pool(workers, [device]) as pool:
-        reports = examine_all(pool, [(task, text) for text in texts.values()])
+        reports = examine_all(pool, [(task, parse(text)) for text in texts.values()])
     rows = {name: _said(report) for name, report in zip(texts, reports, strict=True)}
     return {"programs": len(rows), **Counter(report.verdict for report in reports), "rows": rows}
 

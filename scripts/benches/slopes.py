@@ -303,7 +303,8 @@ def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:
         if now >= len(sampler.samples) * most / _SAMPLES:
             sampler.look(campaign.totals.drawn, campaign.totals.phases["cpu"])
             sampler.shares = shares(campaign, sampler.before, now) if now else {}
-        campaign.stopping = campaign.stopping or now > most
+        if now > most:
+            campaign.course.stop()
 
     return progress
 

@@ -34,8 +34,8 @@ import click
 from benches import bare
 from benches.options import common_options, print_figures, programs_option, task_on
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.loop import in_flight
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule
+from fuzzer.campaign.turns import in_flight
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.language.errors import UsageError
 from fuzzer.workers.accelerator import count_devices

@@ -11,6 +11,7 @@ from benches.injection import INJECTIONS, Running, can_mount, fill_disk, inject_
 
 from fuzzer.campaign.suspects.shelf import Shelf
 from fuzzer.campaign.suspects.suspect import Suspect
+from fuzzer.language.text import parse
 from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING
 
@@ -21,11 +22,12 @@ def test_what_is_neither_in_a_ledger_nor_on_a_shelf_is_lost(tmp_path: Path) -> N
     (tmp_path / "tmp").mkdir()
     other = replace(FINDING, program=FINDING.program.replace("relu", "exp"))
     (tmp_path / "stored").write_text(f"{FINDING.id}\n{other.id}\n")
-    rows = [{"class": "wrong", "text": text} for text in (FINDING.original, "kept", "nowhere")]
+    kept = FINDING.program.replace("relu", "sin")
+    rows = [{"class": "wrong", "text": text} for text in (FINDING.original, kept, "nowhere")]
     (own / "trials.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"class": "wr')
     with open_store(tmp_path / "disk" / "ledger.db") as store:
         store.add(FINDING)
-    Shelf(own).put(Suspect("kept", FINDING.signature))
+    Shelf(own).put(Suspect(parse(kept), FINDING.signature))
     running = Running(tmp_path)
     assert running.lost() == (1, 1)
     assert running.left_over() == 0

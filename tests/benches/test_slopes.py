@@ -148,12 +148,12 @@ def test_samples_are_taken_from_the_first_program_on_and_the_campaign_ends_in_ti
     now[0] = 500.0
     for _ in range(60):
         progress(told)
-        assert not told.stopping
+        assert not told.course.stopped
         now[0] += 0.4
     assert [sample.seconds for sample in sampler.samples][:3] == pytest.approx([0.0, 0.4, 0.8])
     now[0] += 0.4
     progress(told)
-    assert told.stopping
+    assert told.course.stopped
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -161,8 +161,8 @@ def test_a_signal_stops_the_campaign_and_what_was_measured_is_told(number: int) 
     told, before = Campaign(Plan(Task(), 1), lambda _: None), signal.getsignal(number)
     with stopped_early(told):
         signal.raise_signal(number)
-        assert told.stopping
-    told.ended.set()
+        assert told.course.stopped
+    told.course.end()
     assert signal.getsignal(number) == before
 
 

@@ -14,6 +14,7 @@ from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome, triage_susp
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Natural, Signature, Verdict
+from fuzzer.language.text import parse
 from fuzzer.workers.messages import Report, Task
 
 SIGNATURE = Signature("gradients_agree", "wrong", "backward", "other")
@@ -76,7 +77,9 @@ class FakePool:
 
 def one(plan: Plan, report: Report | None = None, suspect: Suspect | None = None) -> TriageOutcome:
     pool: Any = FakePool(lambda task, what: report or wrong())
-    return triage_suspect(suspect or Suspect(PROGRAM, SIGNATURE), plan, CandidateCache(pool, plan.task), PLACE, "c1")
+    return triage_suspect(
+        suspect or Suspect(parse(PROGRAM), SIGNATURE), plan, CandidateCache(pool, plan.task), PLACE, "c1"
+    )
 
 
 def waiting(plan: Plan) -> Triage:

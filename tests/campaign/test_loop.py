@@ -49,7 +49,7 @@ def test_half_of_the_workers_explore_while_suspects_pile_up_and_nothing_is_new(
     made = Campaign(plan, print)
     assert made._room() == 10
     made.triage = Triage(plan, "name", made.totals, print)
-    made.triage.waiting = [Suspect(PROGRAM, SIGNATURE)] * waiting
+    made.triage.waiting = [Suspect(parse(PROGRAM), SIGNATURE)] * waiting
     assert made._room() == 10, "exploring finds what is new"
     made.schedule.plateau = lambda: True  # type: ignore[method-assign]
     assert made._room() == room
@@ -197,7 +197,7 @@ def test_a_campaign_that_is_stopped_while_it_begins_to_explore_counts_that_time(
 ) -> None:
     def stopped(own: Path) -> BySeed:
         time.sleep(0.1)
-        made.stopping = True
+        made.course.stop()
         raise Stopped("its workers were killed")
 
     monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(some_wrong))

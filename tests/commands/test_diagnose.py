@@ -44,7 +44,7 @@ def test_diagnose_of_what_does_not_show_here_exits_2_and_stores_that_where_it_wa
         store.add(replace(FINDING, place=place))
         store.add(elsewhere)
         assert {fault.side for fault in store.faults()} == {"not diagnosed"}
-    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
+    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [Report("") for _ in asked])
     done = call("diagnose", FINDING.id, elsewhere.id, "--workers", "1", "--db", db)
     assert done.exit_code == 2
     assert f"{FINDING.id}: it does not reproduce here (found with torch {torch.__version__})" in done.stderr

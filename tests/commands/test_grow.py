@@ -49,7 +49,7 @@ def test_grow_takes_the_program_that_a_person_wrote_for_one_finding(
     growing = "fuzzer.campaign.suspects.growing.with_program"
     monkeypatch.setattr(growing, lambda found, text, *_: asked.append(text) or own)
     done = call("grow", FINDING.id, "--program", tmp_path / "own.prog", "--workers", "1", "--db", db)
-    assert (done.exit_code, asked) == (0, [WIDE])
+    assert (done.exit_code, asked) == (0, [parse(WIDE)])
     assert done.stdout.startswith(f"{FINDING.id}: as a person wrote it (1 programs run)\n")
     done = call("grow", FINDING.id, FINDING.id, "--program", tmp_path / "own.prog", "--db", db)
     assert done.exit_code == 2
@@ -58,7 +58,7 @@ def test_grow_takes_the_program_that_a_person_wrote_for_one_finding(
 
 def test_grow_of_what_does_not_show_here_exits_2_and_stores_nothing(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = db.read_bytes()
-    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [Report(text) for _, text in asked])
+    monkeypatch.setattr("fuzzer.trial.verify.examine_all", lambda pool, asked: [Report("") for _ in asked])
     nothing = Growth(parse(RELU), 0.0, (), 20)
     monkeypatch.setattr("fuzzer.campaign.suspects.growing.grow_finding", lambda found, *_: (found, nothing))
     done = call("grow", FINDING.id, "--workers", "1", "--db", db)

@@ -38,7 +38,7 @@ class FakePool:
     def __init__(self, answer: Callable[[Any, Task, Any], Report | None]):
         self.answer, self.given_up = answer, 0
 
-    def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+    def submit(self, function: Any, task: Task, what: Any, seconds: float | None = None) -> Future[Report]:
         future: Future[Report] = Future()
         report = self.answer(function, task, what)
         if report is not None:

@@ -120,7 +120,7 @@ def test_where_each_change_is_a_build_all_of_a_kind_are_tried_at_once() -> None:
     group = all_off("memory", program, TASK, some)
     assert group.name == "all memory off"
     assert {"functorch.donated_buffer=False", "inductor.allow_buffer_reuse=False"} < {a.name for a in some}
-    settings = dict(parse(group.text).settings)
+    settings = dict(group.program.settings)
     assert settings["functorch.donated_buffer"] is settings["inductor.allow_buffer_reuse"] is False
     assert settings["inductor.max_fusion_size"] == 4  # the program's own
 
@@ -145,5 +145,5 @@ def test_leaves_that_are_not_in_order_are_tried_in_order() -> None:
     asked = {a.name: a for a in ablations(parse(PROGRAM), TASK)}
     assert IN_ORDER not in asked
     strided = parse(PROGRAM.replace("f32[4], seed=1", "f32[4], stride=(2,), seed=1"))
-    (leaf,) = parse({a.name: a for a in ablations(strided, TASK)}[IN_ORDER].text).leaves
+    (leaf,) = {a.name: a for a in ablations(strided, TASK)}[IN_ORDER].program.leaves
     assert leaf.stride == (1,)

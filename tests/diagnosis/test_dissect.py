@@ -56,7 +56,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, bisect: Callable[[Callable[[], bool]]
     """What is told where PyTorch's bisector runs like this and the program's runs say that, one after the other."""
     answers = iter(verdicts)
     monkeypatch.setattr(dissection, "bisect", bisect)
-    monkeypatch.setattr(dissection, "examine", lambda task, text: next(answers))
+    monkeypatch.setattr(dissection, "report_program", lambda *_: next(answers))
     return run_bisector(LIGHT, (PROGRAM, SIGNATURE, 60.0))
 
 

@@ -19,7 +19,6 @@ import torch
 
 from fuzzer import stages
 from fuzzer.judgement.trial import Place, Subject
-from fuzzer.language import text
 from fuzzer.language.interpret import cotangents, materialise, to_function
 from fuzzer.language.private import output_code, reset_compiler
 from fuzzer.language.program import Attributes, Program, Route, Value
@@ -180,7 +179,7 @@ def inert(device: str) -> list[str]:
 
 def disagreeing(device: str) -> list[str]:
     """Run a program under every value; the ones that do not agree with eager."""
-    asked: list[tuple[Task, str]] = []
+    asked: list[tuple[Task, Program]] = []
     rows = tried(device)
     assert len(rows) > 20, "there was little to check"
     task = Task(place=Place(Subject("eager", device), Subject("inductor", device)))
@@ -189,7 +188,7 @@ def disagreeing(device: str) -> list[str]:
         if not ROUTES[program.route.name].takes(setting):
             program = replace(program, route=Route(next(name for name, spec in ROUTES.items() if spec.takes(setting))))
         changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
-        asked.append((task, text.show(replace(program, settings=changed))))
+        asked.append((task, replace(program, settings=changed)))
     with Pool(default_workers([device]), [device]) as pool:
         reports = examine_all(pool, asked)
     told = [(s.name, v, r.verdict, r.rejected) for (s, v), r in zip(rows, reports, strict=True)]

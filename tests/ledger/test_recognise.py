@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.judgement.verdict import Signature
+from fuzzer.language.text import parse
 from fuzzer.ledger.recognise import STAGE, Known, candidates, kernels_of, known_fault, recognise
 from tests.ledger.test_cause import DRAWS, RAISES, SETTINGS, WRONG, anew, found, lowering, text
 
@@ -70,15 +71,15 @@ def test_a_mode_chooses_another_kernel() -> None:
     linear = text("exp").replace("exp(x0)", 'interpolate_linear(x0, scale_factor=1.1, mode="linear")')
     nearest = linear.replace(', mode="linear"', "")
     known = known_fault("F6", [found(linear, stages={"eager": "agree", "aot_eager": "wrong"})])
-    assert [k.fault for k in candidates(WRONG, kernels_of(linear), known)] == ["F6"]
-    assert candidates(WRONG, kernels_of(nearest), known) == []
+    assert [k.fault for k in candidates(WRONG, kernels_of(parse(linear)), known)] == ["F6"]
+    assert candidates(WRONG, kernels_of(parse(nearest)), known) == []
 
 
 def test_what_hooks_an_operation_is_held_against_too() -> None:
     hooked = text("exp").replace("v0 = ", "with hook(scale=2.0):\n    v0 = ")
     known = known_fault("F8", [found(hooked, "aot_eager")])
-    assert [k.fault for k in candidates(WRONG, kernels_of(hooked), known)] == ["F8"]
-    assert candidates(WRONG, kernels_of(text("exp")), known) == []
+    assert [k.fault for k in candidates(WRONG, kernels_of(parse(hooked)), known)] == ["F8"]
+    assert candidates(WRONG, kernels_of(parse(text("exp"))), known) == []
 
 
 def test_where_no_more_is_asked_than_the_stage_before_the_last_the_pattern_is_the_same() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuzzer.judgement.trial import Place, Subject
-from fuzzer.language.text import show
+from fuzzer.language.text import parse, show
 from fuzzer.trial.draw import draw_program
 from fuzzer.trial.tasks import examine, explore, record_values, report_words, run_trial
 from fuzzer.workers.messages import Task
@@ -38,7 +38,7 @@ def test_words_are_told_by_family_and_features_only_where_asked() -> None:
 
 
 def test_both_sides_are_run_and_not_judged() -> None:
-    trial = run_trial(TASK, TEXT)
+    trial = run_trial(TASK, parse(TEXT))
     assert trial.subject.outcome == trial.reference.outcome == "ran"
     assert trial.subject.gradients["x0"].equal(trial.reference.gradients["x0"])
 

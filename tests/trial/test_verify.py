@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 
 from fuzzer.judgement.verdict import Signature, Verdict
+from fuzzer.language.text import parse
 from fuzzer.trial import verify as verification
 from fuzzer.trial.verify import RUNS, examine_all, matching, verify
 from fuzzer.workers.messages import Report, Task
 
 WRONG = Signature("gradients_agree", "wrong", "backward", "scattered")
 SHOWN = Report("", (Verdict(Signature("rerun_is_identical", "nondeterministic", "", "other"), ""), Verdict(WRONG, "a")))
+
+PROGRAM = parse("""program(1)
+route("autograd")
+x0 = leaf(f32[4], seed=1)
+v0 = relu(x0)
+backward(v0, cotangent(f32[4]))
+""")
 
 
 class Pool:
@@ -30,7 +38,7 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def submit(self, function: Any, task: Task, text: str) -> Future[Report]:
+    def submit(self, function: Any, task: Task, text: str, seconds: float | None) -> Future[Report]:
         self.tasks.append(task)
         return Future()
 
@@ -48,7 +56,7 @@ def test_of_several_verdicts_the_one_that_is_the_same_finding_counts() -> None:
 
 def test_reports_come_in_the_order_of_what_was_asked() -> None:
     reports = [Report("a"), Report("b"), Report("c")]
-    asked = [(Task(seed=n), report.text) for n, report in enumerate(reports)]
+    asked = [(Task(seed=n), PROGRAM) for n in range(len(reports))]
     assert examine_all(Pool(iter(reports)), asked) == reports  # type: ignore[arg-type]
 
 
@@ -63,7 +71,7 @@ def test_a_finding_counts_as_often_as_it_showed_in_fresh_processes(
         return pool
 
     monkeypatch.setattr(verification, "Pool", made)
-    found = verify("text", Task(seed=5), WRONG, 8, ["cpu"], tmp_path)
+    found = verify(PROGRAM, Task(seed=5), WRONG, 8, ["cpu"], tmp_path)
     assert (found.reproduced, found.runs) == (2, RUNS)
     assert found.verdict == SHOWN.verdicts[1]
     assert opened == [(RUNS, ["cpu"], {"scratch": tmp_path, "fresh": True})]

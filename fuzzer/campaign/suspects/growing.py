@@ -1,4 +1,4 @@
-"""A finding's minimal program grown into what a person would write, asked of the pool like a reduction."""
+"""A finding's minimal program grown into a program that a person would write, by candidates that run on the pool."""
 
 from __future__ import annotations
 
@@ -29,53 +29,53 @@ from minimizer.same import margin
 def grow_finding(
     finding: Finding, task: Task, pool: Pool, folder: Path, expired: Callable[[], bool] = lambda: False
 ) -> tuple[Finding, Growth]:
-    """The finding with its natural program, and how that was found. The minimal program is the natural one where none
-    is more natural, or not all fresh processes show it.
+    """The finding with its natural program, and how that was found. Where no candidate is more natural, or not all
+    fresh processes reproduce the finding with it, the minimal program is the natural one.
 
-    task, pool   where the finding shows.  folder   for what fresh processes write.
+    task, pool   where the finding reproduces.  folder   for the files of fresh processes.
     """
     cache = CandidateCache(pool, replace(task, fresh=True), final=True)
     shown: dict[str, Verdict] = {}
 
-    def ask(program: Program) -> float | None:
-        list(cache([program]))
-        text = show(program)
-        verdict = _same_fault(finding, text, cache)
+    def error_of(program: Program) -> float | None:
+        verdict = _same_fault(finding, own, program, cache)
         if verdict is None or verdict.error < least:
             return None
-        shown[text] = verdict
+        shown[show(program)] = verdict
         return visible_error(verdict, program)
 
     program = parse(finding.program)
+    own = kernels_of(program)
     minimal = Natural(finding.program, finding.signature, finding.detail, finding.comparisons)
     known = Verdict(finding.signature, finding.detail, finding.comparisons)
     least, error = margin(known.error), visible_error(known, program)
-    growth = grow(program, error, ask, expired=expired)
-    text = show(growth.program)
-    natural = _verified(text, shown[text], task, pool, folder) if growth.history else None
+    growth = grow(program, error, error_of, expired=expired)
+    natural = None
+    if growth.history:
+        natural = _verified(growth.program, shown[show(growth.program)], task, pool, folder)
     return replace(finding, natural=natural or minimal), growth
 
 
-def with_program(finding: Finding, text: str, task: Task, pool: Pool, folder: Path) -> Finding | None:
-    """The finding with a program that a person wrote as its natural one; None where that does not show its fault in all
-    fresh processes."""
-    found = typed(parse(text))
+def with_program(finding: Finding, program: Program, task: Task, pool: Pool, folder: Path) -> Finding | None:
+    """The finding with a person's program as its natural one; None where not all fresh processes reproduce its fault
+    with that program."""
+    found = typed(program)
     if found is None:
         return None
     cache = CandidateCache(pool, replace(task, fresh=True), final=True)
-    list(cache([found[0]]))
-    verdict = _same_fault(finding, show(found[0]), cache)
-    natural = None if verdict is None else _verified(show(found[0]), verdict, task, pool, folder)
+    verdict = _same_fault(finding, kernels_of(parse(finding.program)), found[0], cache)
+    natural = None if verdict is None else _verified(found[0], verdict, task, pool, folder)
     return None if natural is None else replace(finding, natural=natural)
 
 
-def _verified(text: str, shown: Verdict, task: Task, pool: Pool, folder: Path) -> Natural | None:
-    """The program as a natural one, with what the last of several fresh processes showed; None where not all did."""
-    told = verify(text, task, shown.signature, pool.workers, task.place.devices, folder)
+def _verified(program: Program, shown: Verdict, task: Task, pool: Pool, folder: Path) -> Natural | None:
+    """The program as a natural one, with the verdict of a fresh process; None where not all of them reproduce the
+    finding."""
+    told = verify(program, task, shown.signature, pool.workers, task.place.devices, folder)
     if told.reproduced < told.runs or told.verdict is None:
         return None
     verdict = told.verdict
-    return Natural(text, verdict.signature, without_paths(verdict.detail), verdict.comparisons)
+    return Natural(show(program), verdict.signature, without_paths(verdict.detail), verdict.comparisons)
 
 
 def visible_error(verdict: Verdict, program: Program) -> float:
@@ -97,48 +97,51 @@ def _visible(actual: float, expected: float, dtype: torch.dtype) -> float:
 
 
 def _dtype(program: Program, comparison: Comparison) -> torch.dtype:
-    """That of the compared tensor, of a complex one of its parts."""
+    """The dtype of the compared tensor; for a complex tensor, the dtype of its parts."""
     names = {f"{leaf.name}.grad": leaf.dtype for leaf in program.leaves}
     names |= {o.value: o.cotangent.dtype for o in program.outputs if o.cotangent is not None}
     found = TORCH_DTYPES[names.get(comparison.name, "f32")]
     return found.to_real() if found.is_complex else found if found.is_floating_point else torch.float32
 
 
-def _same_fault(finding: Finding, text: str, cache: CandidateCache) -> Verdict | None:
-    """The verdict of a candidate that shows the finding's fault.
+def _same_fault(finding: Finding, own: set[str], program: Program, cache: CandidateCache) -> Verdict | None:
+    """The verdict of a candidate, once it has run, that reproduces the finding's fault; None where none does.
 
-    One of the finding's signature with all its kernels does, and one of another pattern whose cause is the same by the
-    rule that joins findings. Where other values changed the oracle, or another write the kernels, it is the fault if
-    the experiments that tell the finding tell the candidate too.
+    own   the kernels of the finding's program.
+
+    A candidate with all these kernels reproduces it with the finding's signature, or with another pattern whose cause
+    is the same by the rule that joins findings. Where other values changed the oracle or the kernels, the experiments
+    that identify the finding must give the same answers for the candidate.
     """
-    held = kernels_of(finding.program) <= kernels_of(text)
-    for verdict in cache.verdicts[text]:
+    held = own <= kernels_of(program)
+    for verdict in cache.verdicts_of(program):
         if held and follows(finding.signature, verdict.signature):
             return verdict
         if not alike(finding.signature, verdict.signature):
             continue
-        if held and verdict.signature.oracle == finding.signature.oracle and _one_cause(finding, text, verdict):
+        if held and verdict.signature.oracle == finding.signature.oracle and _one_cause(finding, program, verdict):
             return verdict
-        return verdict if _told_alike(finding, text, verdict, cache.task, cache.pool) else None
+        return verdict if _told_alike(finding, program, verdict, cache.task, cache.pool) else None
     return None
 
 
-def _one_cause(finding: Finding, text: str, verdict: Verdict) -> bool:
+def _one_cause(finding: Finding, program: Program, verdict: Verdict) -> bool:
     """Whether the candidate would join the finding's fault, were its diagnosis the same."""
-    shown = Natural(text, verdict.signature, verdict.detail, verdict.comparisons)
+    shown = Natural(show(program), verdict.signature, verdict.detail, verdict.comparisons)
     return cause_of(replace(finding, natural=shown).grown).shares(cause_of(finding))
 
 
 def alike(own: Signature, shown: Signature) -> bool:
-    """Whether other values may have made one of the other."""
+    """Whether two signatures may be of one fault under other values."""
     same = (own.verdict, own.direction) == (shown.verdict, shown.direction)
     return same and own.pattern in VALUES and shown.pattern in VALUES
 
 
-def _told_alike(finding: Finding, text: str, verdict: Verdict, task: Task, pool: Pool) -> bool:
-    """Whether a candidate answers the questions that tell the finding; no if there are none."""
+def _told_alike(finding: Finding, program: Program, verdict: Verdict, task: Task, pool: Pool) -> bool:
+    """Whether the experiments that identify the finding give the same answers for the candidate; False where there are
+    none."""
     questions = [q for known in known_fault("", [finding]) for q in known.questions]
-    answer = experimenter(parse(text), verdict.signature, task, pool)
+    answer = experimenter(program, verdict.signature, task, pool)
     return bool(questions) and all(
         (told := answer(q.name)) != "" and not told.startswith("not run") and (told == AGREE) is q.agrees
         for q in questions

@@ -1,7 +1,7 @@
-"""What candidates show, and the minimizer put to work on the pool: between the library and the workers.
+"""The interestingness test of the minimizer: candidates run on the pool, and their verdicts are kept.
 
-Candidates are asked of the cheapest stage of the compiler that shows the verdict (`searches`); what is left in the end
-is built.
+Candidates run at the cheapest stage of the compiler that reproduces the verdict (`searches`). The minimal program is
+then compiled in full.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fuzzer.judgement.verdict import FINDINGS, Verdict
 from fuzzer.language.program import Program, Recipe
 from fuzzer.language.text import show
 from fuzzer.trial.tasks import examine, record_values
-from fuzzer.trial.verify import examine_all
+from fuzzer.trial.verify import ask, examine_all
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 from minimizer.reduce import Reduction, reduce
@@ -28,15 +28,16 @@ _LEAST_SECONDS, _TIMES = 10.0, 5.0
 
 
 class CandidateCache:
-    """What candidates showed, asked of the pool and kept by text: suspects of one fault shrink through the same ones.
+    """The verdicts on candidates that ran on the pool, kept by the text that goes through its pipe: suspects of one
+    fault shrink through the same candidates.
 
-    batch     candidates run at once; all workers' without it.
+    batch     candidates that run at once; None: as many as there are workers.
     examine   the worker's function that runs a candidate.
     final     whether verdicts must survive the rounding model's final look, which takes eight times the replicas.
-    hasty     whether a candidate is taken to hang after a few times what those took that ended.
+    hasty     whether a candidate counts as hanging after a few times the seconds of those that ended.
 
-    A run that nobody waits for any more is not stopped, since that would cost its worker; what it showed is kept for
-    when it is asked for again. Lanes may share this.
+    A run that nobody waits for any more goes on, since stopping it would cost its worker. Its verdicts are kept for the
+    next time. Several lanes may share a cache.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CandidateCache:
         self.lock = threading.Lock()
 
     def at(self, stage: str) -> CandidateCache:
-        """What candidates show at a stage of the compiler; it is asked of the same workers, and kept apart."""
+        """The cache of a stage of the compiler: the same workers, other verdicts."""
         with self.lock:
             if stage not in self.stages:
                 staged = replace(self.task, place=self.task.place.at(stage))
@@ -70,7 +71,7 @@ class CandidateCache:
             return self.stages[stage]
 
     def asking(self, also: tuple[str, ...]) -> CandidateCache:
-        """What candidates show where these oracles are asked; kept apart from where they are not."""
+        """The cache of a task with these oracles in `also`; its verdicts are kept apart."""
         if also == self.task.also:
             return self
         with self.lock:
@@ -80,15 +81,15 @@ class CandidateCache:
             return self.asked[also]
 
     def in_haste(self) -> CandidateCache:
-        """What candidates show where one that hangs costs a few times what a sound one takes, not the pool's deadline.
-        Kept apart: what is only slow may seem to hang."""
+        """The cache in which a candidate that hangs costs a few times the seconds of one that ends, not the pool's
+        deadline. Its verdicts are kept apart, since a slow candidate may seem to hang."""
         with self.lock:
             if self.hurried is None:
                 self.hurried = type(self)(self.pool, self.task, self.batch, self.examine, self.task.final, hasty=True)
             return self.hurried
 
     def seconds(self) -> float | None:
-        """That a candidate may take; None: the pool's deadline, also until one has ended."""
+        """The seconds that a candidate may take; None: the pool's deadline, also until a candidate has ended."""
         return max(_LEAST_SECONDS, _TIMES * self.longest) if self.hasty and self.longest else None
 
     def __call__(self, batch: Sequence[Program]) -> Iterator[Shown]:
@@ -99,7 +100,7 @@ class CandidateCache:
         yield from map(self.result, texts)
 
     def start(self, text: str) -> Future[Report] | None:
-        """Run a candidate, unless what it shows is known or it is running already."""
+        """Run a candidate, unless its verdicts are known or it runs already."""
         with self.lock:
             if text in self.kept:
                 return None
@@ -108,7 +109,7 @@ class CandidateCache:
             return self.running[text]
 
     def result(self, text: str) -> Shown:
-        """What a candidate shows, once it has run."""
+        """The errors of a candidate by signature, once it has run."""
         future = self.start(text)
         if future is not None:
             wait([future])
@@ -118,8 +119,14 @@ class CandidateCache:
             found = self.kept.get(text)
         return self.result(text) if found is None else found  # another lane's answer may have pushed it out
 
+    def verdicts_of(self, program: Program) -> tuple[Verdict, ...]:
+        """The verdicts on a candidate, once it has run."""
+        text = show(program)
+        self.result(text)
+        return self.verdicts[text]
+
     def collect(self) -> None:
-        """Keep what runs showed that ended after their batch was decided: no Report waits for ever."""
+        """Keep the verdicts of runs that ended after their batch was decided: no Report waits for ever."""
         with self.lock:
             for text in [text for text, future in self.running.items() if future.done()]:
                 self._keep(text)
@@ -141,17 +148,17 @@ class CandidateCache:
             self.built.add(text)
 
     def rerun(self, batch: Sequence[Program]) -> list[Shown]:
-        """Every program run once more, whatever it showed before: for what does not show in every run."""
-        return [_finding_errors(report) for report in examine_all(self.pool, [(self.task, show(p)) for p in batch])]
+        """Every program run once more, though its verdicts are known: for a fault that does not reproduce each time."""
+        return [_finding_errors(report) for report in examine_all(self.pool, [(self.task, p) for p in batch])]
 
     def record(self, program: Program) -> dict[str, Recipe]:
-        """What the program's values hold in eager."""
+        """Recipes of the program's values in eager, by name."""
         task = self.task
-        return self.pool.result(self.pool.submit(record_values, task, show(program)), task).recorded
+        return self.pool.result(ask(self.pool, record_values, task, program), task).recorded
 
 
 def _finding_errors(report: Report) -> Shown:
-    """The signatures of a report with their errors. A class that is no finding's is no reason to look further."""
+    """The errors of a report by signature, of those classes that are findings."""
     return {v.signature: v.error for v in report.verdicts if v.signature.verdict in FINDINGS}
 
 
@@ -170,10 +177,9 @@ def minimize_with(
 
 
 def searches(program: Program, verdict: Verdict, cache: CandidateCache, how: Sameness) -> Iterator[CandidateCache]:
-    """The caches to shrink a program with, cheapest first: of the first stage that shows the verdict as clearly as a
-    candidate must, if one does without building; then the cache itself, for where the result shows nothing when built.
-    Each in haste first where the verdict is a hang.
-    """
+    """The caches with which to shrink a program, cheapest first: that of the first stage that reproduces the verdict as
+    clearly as a candidate must, if a stage does; then the cache itself, in case the result agrees when it is
+    compiled in full. For a hang, each comes in haste first."""
     for found in _patient_searches(program, verdict, cache, how):
         if verdict.signature.verdict == "hangs":
             yield found.in_haste()
@@ -186,13 +192,13 @@ def _patient_searches(
     if how.n == 1 and cache.task.place.subject.backend == "inductor":
         from fuzzer.stages import STAGES  # it imports much of inductor
 
-        stages = [cache.at(stage) for stage in STAGES]
-        for staged in stages:  # asked at once
-            staged.start(show(program))
+        stages, text = [cache.at(stage) for stage in STAGES], show(program)
+        for staged in stages:  # all of them at once
+            staged.start(text)
         for staged in stages:
-            shown = staged.result(show(program))
+            shown = staged.result(text)
             same = how.judge(verdict.signature, [shown], least=margin(verdict.error)) is Answer.SAME
-            if same and show(program) not in staged.built:
+            if same and text not in staged.built:
                 yield staged
                 break
     yield cache

@@ -1,4 +1,4 @@
-"""A ledger that cannot be used now, or is gone: it is waited for, and what was found is kept beside it."""
+"""Writing to a ledger that is locked, damaged or deleted for a while: the finding is kept beside it until then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ BESIDE = "findings.db"  # in the campaign's folder
 
 
 def require_ledgers(plan: Plan) -> None:
-    """Read the ledger and those that are only read: a bad one is told before anything runs. Raises StoreError."""
+    """Read the ledger and those that are only read, so that a bad one is reported before anything runs. Raises
+    StoreError."""
     with open_store(plan.db) as store:
         store.list()
     for path in plan.known:
@@ -27,9 +28,12 @@ def require_ledgers(plan: Plan) -> None:
 
 
 def add_patiently(finding: Finding, plan: Plan, campaign: str, expired: Callable[[], bool]) -> bool:
-    """Store a verified finding in the ledger, whenever that can be written; whether it was new. Raises StoreError once
-    there is no time left. It is in a ledger in the campaign's folder first, for `backfuzz merge` where that of the
-    campaign is locked, damaged or deleted to the end."""
+    """Store a verified finding in the ledger as soon as that can be written; whether it was new. Raises StoreError once
+    there is no time left.
+
+    The finding is first stored in a ledger in the campaign's folder: `backfuzz merge` takes it from there if the
+    campaign's ledger stays locked, damaged or deleted.
+    """
     beside = plan.own(campaign) / BESIDE
     beside.parent.mkdir(parents=True, exist_ok=True)
     with open_store(beside) as store:
@@ -38,7 +42,8 @@ def add_patiently(finding: Finding, plan: Plan, campaign: str, expired: Callable
 
 
 def write_patiently(db: Path, work: Callable[[Store], _T], expired: Callable[[], bool]) -> _T:
-    """What some work on a ledger gives, done once that can be written. Raises StoreError once there is no time left."""
+    """Do some work on a ledger as soon as that can be written, and return its result. Raises StoreError once there is
+    no time left."""
     while True:
         try:
             with open_store(db) as store:

@@ -1,4 +1,4 @@
-"""Suspects in order of urgency, on threads beside exploration, until they are findings."""
+"""Suspects in order of urgency: threads beside exploration turn them into findings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from fuzzer.campaign.suspects.patience import BESIDE, RETRY_SECONDS
 from fuzzer.campaign.suspects.shelf import Shelf
 from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
 from fuzzer.campaign.told.totals import Totals
+from fuzzer.campaign.turns import candidates, had_its_share, lanes
 from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.program import Program
-from fuzzer.language.text import parse, show
+from fuzzer.language.text import parse
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.store import open_store
@@ -37,12 +38,6 @@ from fuzzer.workers.trouble import FULL
 MOST_FRUITLESS_COVERED = 2
 MOST_FRUITLESS = 12
 MOST_WAITING = 8  # of one signature
-# Triage keeps this fraction of the workers busy while exploration goes on: reduction is a chain of decisions, so more
-# of them would mostly try candidates that are never needed.
-_SHARE_OF_WORKERS = 4
-_MOST_OF_CPU = 0.25  # seconds of the CPU, while exploring finds features that are new
-_FREE_SECONDS = 60.0  # that it has anyway: a small suspect's
-_MOST_LANES = 4
 _MOST_DISTURBED = 3
 
 
@@ -62,15 +57,14 @@ class Triage:
         self.waiting: list[Suspect] = []
         self.changed = threading.Condition()
         self.busy: list[Suspect] = []
-        lanes = max(1, min(_MOST_LANES, plan.workers // _SHARE_OF_WORKERS))
-        self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes)]
+        self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes(plan.workers))]
         self.closing = False
         self.deadline: float | None = None
         self.fruitless: Counter[str] = Counter()  # suspects of a signature in a row that brought nothing new
         self.findings: list[Finding] = []
         with open_store(plan.db) as store:
             known = store.list()
-        self.known = {(f.signature, ops_of(f.program)) for f in known}
+        self.known = {(f.signature, ops_of(parse(f.program))) for f in known}
         self.met = {f.id for f in known}  # of faults that were known or told
         self.failed: list[Suspect] = []
         self.error: Exception | None = None
@@ -81,9 +75,9 @@ class Triage:
         self.disturbed: Counter[Suspect] = Counter()  # how often that came between
 
     def start(self, pool: Pool, plateau: Callable[[], bool] = lambda: False) -> None:
-        """Begin, on these workers. plateau: whether exploring finds nothing new."""
+        """Begin on these workers. plateau: tells whether exploring finds nothing new."""
         self.plateau, self.spent_before = plateau, spent_seconds()
-        self.pool, self.cache = pool, CandidateCache(pool, self.plan.task, self.plan.workers // _SHARE_OF_WORKERS)
+        self.pool, self.cache = pool, CandidateCache(pool, self.plan.task, candidates(self.plan.workers))
         for lane in self.lanes:
             lane.start()
 
@@ -91,12 +85,13 @@ class Triage:
         return any(lane.is_alive() for lane in self.lanes)
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait this long for a lane to end; without a time, for all of them."""
+        """Wait at most this long for one lane to end; with None, for all lanes."""
         for lane in [lane for lane in self.lanes if lane.is_alive()][: None if seconds is None else 1]:
             lane.join(seconds)
 
     def enqueue(self, suspect: Suspect) -> None:
-        """Queue a suspect, unless its signature is exhausted; of too many, the least urgent goes."""
+        """Queue a suspect, unless its signature is exhausted. Of too many with one signature, the least urgent is
+        dropped."""
         with self.changed:
             if self.given_up(suspect) or suspect in (*self.waiting, *self.busy):
                 return
@@ -110,15 +105,15 @@ class Triage:
             self.changed.notify()
 
     def leave(self) -> int:
-        """How many suspects are left, on the shelf; those that would most likely bring nothing are dropped."""
+        """How many suspects are left on the shelf. Those that would most likely bring nothing are dropped first."""
         with self.changed:
             for suspect in filter(self.given_up, self.waiting):
                 self.shelf.drop(suspect)
         return len(self.shelf.suspects())
 
     def beside(self) -> Path | None:
-        """The ledger in the campaign's folder, where it holds findings that the campaign's ledger lacks; else it is
-        removed."""
+        """The ledger in the campaign's folder, where it holds findings that the campaign's ledger lacks; else that
+        ledger is removed, and None."""
         path = self.shelf.folder / BESIDE
         if not path.exists():
             return None
@@ -129,8 +124,8 @@ class Triage:
         return path
 
     def priority(self, suspect: Suspect) -> tuple[int, bool, bool, int]:
-        """Worst class first, then what is not explained yet, then the backward, which is what we are here for, then
-        what is soon minimized."""
+        """The worst class first; then suspects that no known finding covers; then those of the backward, which are the
+        purpose; then short programs, which are soon minimal."""
         signature = suspect.signature
         backward = signature.direction == "backward"
         return CLASSES.index(signature.verdict), self.covered_by_known(suspect), not backward, len(suspect.text)
@@ -140,7 +135,7 @@ class Triage:
         return any(known == suspect.signature and ops <= suspect.ops for known, ops in self.known)
 
     def given_up(self, suspect: Suspect) -> bool:
-        """Whether the suspect would most likely end at a known program, or at none."""
+        """Whether the suspect would most likely become a known finding, or none."""
         patience = MOST_FRUITLESS_COVERED if self.covered_by_known(suspect) else MOST_FRUITLESS
         return self.fruitless[str(suspect.signature)] >= patience
 
@@ -155,7 +150,7 @@ class Triage:
         return self.deadline is not None and time.monotonic() > self.deadline
 
     def run(self) -> None:
-        """One lane: suspects until there are no more, or no time."""
+        """One lane: take suspects until there are no more, or no time."""
         while (suspect := self._next()) is not None:
             try:
                 self._one(suspect)
@@ -177,20 +172,18 @@ class Triage:
                     self.changed.notify_all()
 
     def _fail(self, suspect: Suspect, error: Exception) -> None:
-        """Leave a suspect on the shelf, for a fault of ours."""
+        """Leave a suspect on the shelf because backfuzz itself failed on it."""
         self.fruitless[str(suspect.signature)] += 1
         self.failed.append(suspect)
         self.say(f"triage itself failed on {suspect.signature}: {type(error).__name__}: {error} (please report it)")
 
     def cpu_seconds(self) -> float:
-        """What triage took so far: all that was spent since it began, but for exploring."""
+        """CPU seconds that triage took so far: all that were spent since it began, without those of exploring."""
         return max(0.0, spent_seconds() - self.spent_before - self.totals.phases["cpu"])
 
     def _has_had_its_share(self) -> bool:
-        """Whether the next suspect is to wait, for exploring, which finds what is new."""
-        own = self.cpu_seconds()
-        total = own + self.totals.phases["cpu"]
-        return not self.closing and own > max(_FREE_SECONDS, _MOST_OF_CPU * total) and not self.plateau()
+        """Whether the next suspect has to wait for exploring (`turns.had_its_share`)."""
+        return not self.closing and had_its_share(self.cpu_seconds(), self.totals.phases["cpu"], self.plateau)
 
     def queue(self) -> dict[str, int]:
         """How many suspects wait, by class."""
@@ -198,7 +191,7 @@ class Triage:
             return dict(Counter(suspect.signature.verdict for suspect in self.waiting))
 
     def _wait_for_ledger(self, suspect: Suspect, error: StoreError) -> None:
-        """Have the suspect wait: others use the ledger, or the disk is full. Exploring goes on."""
+        """Let the suspect wait while others use the ledger or the disk is full. Exploring goes on."""
         with self.changed:
             if self.blocked is None:
                 self.say(f"{error}; what is found is kept in {self.shelf.folder} meanwhile, and exploring goes on")
@@ -206,7 +199,7 @@ class Triage:
         self._wait_for(suspect)
 
     def _wait_for(self, suspect: Suspect) -> None:
-        """Have the suspect wait, and this lane."""
+        """Let the suspect wait, and this lane."""
         with self.changed:
             self.waiting.append(suspect)
             if not self.closing:
@@ -234,8 +227,7 @@ class Triage:
         key = str(suspect.signature)
         if suspect.signature.verdict == UNSUPPORTED:  # not minimized; without its settings it may be a finding
             self.fruitless[key] += 1
-            program = parse(suspect.text)
-            if (bare := without_settings(program)) != program:
+            if (bare := without_settings(suspect.program)) != suspect.program:
                 self._offer_slip(bare)
             self.shelf.drop(suspect)
             return
@@ -246,7 +238,7 @@ class Triage:
             return
         self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
         if outcome.finding is not None:
-            self.known.add((outcome.finding.signature, ops_of(outcome.finding.program)))
+            self.known.add((outcome.finding.signature, ops_of(parse(outcome.finding.program))))
         with self.changed:
             self.say(self._count(outcome, key))
         for other in outcome.others[:4]:
@@ -254,14 +246,14 @@ class Triage:
         self.shelf.drop(suspect)
 
     def _put_back(self, suspect: Suspect, disturbed: bool) -> None:
-        """Have a suspect wait for the time that it lacked, or for what the machine lacked meanwhile; where that was so
-        too often, it is left on the shelf."""
+        """Let a suspect wait that had too little time, or that was `disturbed`: the machine lacked something meanwhile.
+        After too many disturbances it stays on the shelf."""
         self.disturbed[suspect] += disturbed
         with self.changed:
             (self.waiting if self.disturbed[suspect] <= _MOST_DISTURBED else self.failed).append(suspect)
 
     def _count(self, outcome: TriageOutcome, key: str) -> str:
-        """Count what a suspect of this signature came to; a line that tells it."""
+        """Count the outcome of a suspect with this signature; a line that reports it."""
         finding, totals = outcome.finding, self.totals
         totals.minimized += outcome.reduction is not None
         if finding is None:
@@ -280,7 +272,7 @@ class Triage:
         return f"known{f' as {outcome.fault}' if outcome.fault else ''}: {describe(finding)}"
 
     def _announce(self, finding: Finding) -> None:
-        """Run the command that the plan has for a new fault; nobody waits for it, and its failure is told."""
+        """Run the plan's command for a new fault, in a thread of its own. A failure is reported."""
         with open_store(self.plan.db) as store:
             fault = store.fault_of(finding.id).id
         told = {"FAULT": fault, "FINDING": finding.id, "CLASS": finding.signature.verdict, "DB": str(self.plan.db)}
@@ -299,7 +291,7 @@ class Triage:
         threading.Thread(target=run, daemon=True).start()
 
     def _fault_met(self, finding: Finding) -> str:
-        """The fault that a new finding joined, where that was known or told before; "" where it is a new one."""
+        """The fault that a new finding joined, where that was known or reported before; "" where the fault is new."""
         with open_store(self.plan.db) as store:
             fault = store.fault_of(finding.id).id
             variants = {row["id"] for row in store.rows(Wanted(fault=fault), "id")}
@@ -308,10 +300,10 @@ class Triage:
         return fault if met else ""
 
     def _offer_slip(self, program: Program) -> None:
-        """A candidate that showed another finding while this one shrank."""
-        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), show(program))])[0]
+        """Queue a candidate that showed another finding while a suspect shrank, if it does so again."""
+        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), program)])[0]
         if report.verdicts and report.verdict in FINDINGS:
-            self.enqueue(Suspect(report.text, report.verdicts[0].signature))
+            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature))
 
 
 def describe(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""A suspect held against the faults of the ledger, before it is minimized: one or two runs instead of sixty."""
+"""A suspect compared with the faults of the ledger before it is minimized: one or two runs instead of sixty."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from fuzzer.diagnosis.ablation import ablations, outcome_text, without_ops
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.program import Program
-from fuzzer.language.text import parse
 from fuzzer.ledger.cause import LEFT
 from fuzzer.ledger.errors import UnknownFinding
 from fuzzer.ledger.recognise import STAGE, Known, kernels_of, recognise
@@ -22,8 +21,8 @@ from fuzzer.workers.pool import Pool
 
 @dataclass(frozen=True)
 class Met:
-    """A suspect met as a known fault: its id (with the ledger's name where that is another), the finding that stands
-    for it, and how many experiments it took."""
+    """A suspect recognised as a known fault: the fault's id (with the ledger's name where that is another), the finding
+    that stands for the fault, and the number of experiments."""
 
     fault: str
     finding: Finding
@@ -31,17 +30,15 @@ class Met:
 
 
 def met_as_known(
-    text: str, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
+    program: Program, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
 ) -> Met | None:
-    """The fault of a ledger, or of others that are only read, which explains a program of this signature.
-
-    No ledger is open while the experiments run.
-    """
+    """The fault that explains a program of this signature, from the ledger or from others that are only read; None
+    where none does. No ledger is open while the experiments run."""
     with open_store(db) as store:
         held = dict.fromkeys(store.known_faults(), db)
     for path in others:
         held |= {known: path for known in _faults_of(path) if known not in held}
-    fault, experiments = fault_shown(text, signature, held, task, pool)
+    fault, experiments = fault_shown(program, signature, held, task, pool)
     if fault is None:
         return None
     path = next((path for known, path in held.items() if known.fault == fault), db)
@@ -54,8 +51,8 @@ def met_as_known(
 
 
 def fault_elsewhere(finding: Finding, db: Path, others: Iterable[Path], same: bool = False) -> str:
-    """The fault of ledgers other than `db` that has this very finding or, unless `same`, that it would join there; ""
-    where there is none."""
+    """The fault of a ledger other than `db` that has this very finding or, unless `same`, that the finding would join
+    there; "" where there is none."""
     for path in others:
         with open_store(path, create=False) as store:
             fault = None if same and finding.id not in {f.id for f in store.list()} else store.fault_alike(finding)
@@ -66,7 +63,7 @@ def fault_elsewhere(finding: Finding, db: Path, others: Iterable[Path], same: bo
 
 @functools.cache
 def _faults_of(path: Path) -> tuple[Known, ...]:
-    """The faults of a ledger that is only read: once."""
+    """The faults of a ledger that is only read. It is read once."""
     with open_store(path, create=False) as store:
         return store.known_faults()
 
@@ -76,29 +73,29 @@ def _named(fault: str, path: Path, db: Path) -> str:
 
 
 def fault_shown(
-    text: str, signature: Signature, known: Iterable[Known], task: Task, pool: Pool
+    program: Program, signature: Signature, known: Iterable[Known], task: Task, pool: Pool
 ) -> tuple[str | None, int]:
-    """The id of the fault that explains a program of this signature, None where none of these does; and how many
-    experiments were run."""
-    program, ran = parse(text), list[str]()
-    run, own = experimenter(program, signature, task, pool), STAGE + task.place.subject.backend
+    """The id of the fault that explains a program of this signature, or None; and the number of experiments run."""
+    ran, own = list[str](), STAGE + task.place.subject.backend
+    run = experimenter(program, signature, task, pool)
 
     def answer(name: str) -> str:
         told = run(name)
         ran.extend([name] if told and name != own else [])
         return told
 
-    return recognise(signature, kernels_of(text), known, answer), len(ran)
+    return recognise(signature, kernels_of(program), known, answer), len(ran)
 
 
 def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:
-    """A function that runs the experiment of a name on the program and tells the class that it then shows. Under a task
-    with a stage on trial all of them run there, without building: then that stage itself shows the signature."""
+    """A function that runs the experiment of a name on the program and returns the class that the program then shows.
+    Under a task with a stage on trial all experiments run at that stage, and nothing is compiled in full: the stage
+    itself reproduces the signature."""
     fresh, own = replace(task, fresh=True), STAGE + task.place.subject.backend
     single = {STAGE + a.name if a.table == "stage" else a.name: a for a in ablations(program, fresh)}
 
     def answer(name: str) -> str:
-        """The class that the program shows under the experiment of this name; "" where there is none."""
+        """The class that the program shows under the experiment of this name; "" where there is no such experiment."""
         if name.endswith(LEFT):
             single.update({a.name: a for a in without_ops(program, fresh, [name.removesuffix(LEFT)])})
         found = single.get(name)
@@ -106,6 +103,6 @@ def experimenter(program: Program, signature: Signature, task: Task, pool: Pool)
             return signature.verdict
         if found is None or found.skipped:
             return ""
-        return outcome_text(examine_all(pool, [(found.task, found.text)])[0], signature.verdict)
+        return outcome_text(examine_all(pool, [(found.task, found.program)])[0], signature.verdict)
 
     return answer

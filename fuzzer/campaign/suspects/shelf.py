@@ -1,4 +1,5 @@
-"""Suspects as files in the campaign's folder, from when they are queued until they are decided: a kill loses none."""
+"""Suspects as files in the campaign's folder, from the moment they are queued until they are decided: a kill loses
+none."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from pathlib import Path
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.campaign.told.written import replace_file
 from fuzzer.judgement.verdict import parse_signature
+from fuzzer.language.text import parse
 
 _NAME, _SEEN_AT = "suspect-*.prog", "# seen at "
 
@@ -20,17 +22,17 @@ class Shelf:
         self.folder = folder
 
     def put(self, suspect: Suspect) -> None:
-        """Keep a suspect, whole or not at all."""
+        """Write a suspect, whole or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = f"{_SEEN_AT}{suspect.stage}\n" if suspect.stage else ""
         replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{suspect.text}".encode())
 
     def drop(self, suspect: Suspect) -> None:
-        """Keep it no longer: it is decided."""
+        """Remove a suspect that is decided."""
         self._path(suspect).unlink(missing_ok=True)
 
     def suspects(self) -> list[Suspect]:
-        """Those that are kept, in no particular order."""
+        """The suspects on the shelf, in no particular order."""
         found = []
         for path in sorted(self.folder.glob(_NAME)):
             with contextlib.suppress(FileNotFoundError):  # decided meanwhile
@@ -38,7 +40,7 @@ class Shelf:
         return found
 
     def take_over(self, other: Shelf) -> list[Suspect]:
-        """Move another's suspects here; what they are."""
+        """Move the suspects of another shelf here, and return them."""
         found = other.suspects()
         for suspect in found:
             self.put(suspect)
@@ -56,4 +58,4 @@ def _read(content: str) -> Suspect:
     if text.startswith(_SEEN_AT):
         line, _, text = text.partition("\n")
         stage = line.removeprefix(_SEEN_AT)
-    return Suspect(text, parse_signature(head.removeprefix("# ")), stage)
+    return Suspect(parse(text), parse_signature(head.removeprefix("# ")), stage)

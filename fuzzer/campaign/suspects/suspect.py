@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzzer.campaign.plan import Plan
@@ -18,10 +18,10 @@ from fuzzer.judgement.oracles import ASKED, about_bare
 from fuzzer.judgement.promise import why_unsupported
 from fuzzer.judgement.verdict import FINDINGS, Finding, Signature, Verdict, without_paths
 from fuzzer.language.program import Program
-from fuzzer.language.text import parse, show
+from fuzzer.language.text import show
 from fuzzer.ledger.store import open_store
 from fuzzer.trial.pipeline import without_settings
-from fuzzer.trial.verify import RUNS, Verification, examine_all, matching, verify
+from fuzzer.trial.verify import RUNS, examine_all, matching, verify
 from fuzzer.workers.messages import Task
 from fuzzer.workers.pool import Pool
 from minimizer.reduce import Reduction
@@ -30,28 +30,36 @@ from minimizer.same import sameness
 
 @dataclass(frozen=True)
 class Suspect:
-    """A program whose trial did not agree, waiting for triage."""
+    """A program whose trial did not agree, waiting for triage.
 
-    text: str
+    stage  of the compiler, where the trial ended at one; "" where the program was compiled in full.
+    text   the program's: two suspects are equal if their texts are, since -0.0 == 0.0 in a program.
+    """
+
+    program: Program = field(compare=False)
     signature: Signature
-    stage: str = ""  # of the compiler, where it was seen at one and not built
+    stage: str = ""
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", show(self.program))
 
     @functools.cached_property
     def ops(self) -> frozenset[str]:
-        return ops_of(self.text)
+        return ops_of(self.program)
 
 
-def ops_of(text: str) -> frozenset[str]:
-    """The names of the ops in a program's text."""
-    return frozenset(node.op for node in parse(text).nodes)
+def ops_of(program: Program) -> frozenset[str]:
+    """The names of a program's ops."""
+    return frozenset(node.op for node in program.nodes)
 
 
 @dataclass(frozen=True)
 class TriageOutcome:
-    """What triage made of a suspect: a finding (new or known), or why there is none.
+    """The result of triage for a suspect: a finding (new or known), or the reason why there is none.
 
-    fault        the known fault that explains it, where it was met as one or is in another ledger.
-    experiments  by which it was met, without being minimized.
+    fault        the known fault that explains the suspect, where it was recognised or is in another ledger.
+    experiments  by which the suspect was recognised, without being minimized.
     """
 
     finding: Finding | None
@@ -73,40 +81,39 @@ def triage_suspect(
     expired: Callable[[], bool] = lambda: False,
     recognised: bool = True,
 ) -> TriageOutcome:
-    """Minimize, verify, diagnose and grow one suspect; store it when it is new. One that shows a known fault is not
-    minimized, where it may be `recognised`."""
+    """Minimize, verify, diagnose and grow one suspect, and store it when it is new. A suspect that reproduces a known
+    fault is not minimized, where it may be `recognised`."""
     if about_bare((suspect.signature.oracle,)):
-        return TriageOutcome(None, False, "looked into without its settings", (without_settings(parse(suspect.text)),))
+        return TriageOutcome(None, False, "looked into without its settings", (without_settings(suspect.program),))
     own = {suspect.signature.oracle} & {*ASKED} - {*plan.task.also}  # a share of programs is asked it: so is this one
     pool, task = cache.pool, replace(plan.task, fixed=(), also=(*plan.task.also, *own))
     cache = cache.asking(task.also)
     if suspect.stage and recognised:  # known faults are met for a tenth of what building it takes
         there = replace(task, place=task.place.at(suspect.stage))
-        if met := met_as_known(suspect.text, suspect.signature, plan.db, plan.known, there, pool):
+        if met := met_as_known(suspect.program, suspect.signature, plan.db, plan.known, there, pool):
             return _recognised(met)
     # a hang costs its deadline each time
     times = 1 if suspect.signature.verdict == "hangs" else RUNS
-    again = examine_all(pool, [(replace(task, fresh=True), suspect.text)] * times)
+    again = examine_all(pool, [(replace(task, fresh=True), suspect.program)] * times)
     seen = [v for report in again if (v := matching(report, suspect.signature)) is not None]
     if not seen:
         return _not_again(suspect, again[0].verdict)
-    if recognised and (met := met_as_known(suspect.text, seen[0].signature, plan.db, plan.known, task, pool)):
+    if recognised and (met := met_as_known(suspect.program, seen[0].signature, plan.db, plan.known, task, pool)):
         return _recognised(met)
     shrunk = _shrink(suspect, seen, times, cache, task, expired)
     if isinstance(shrunk, TriageOutcome):
         return shrunk
     reduction, verdict = shrunk
-    found = Finding(verdict.signature, "", suspect.text, show(reduction.program), place, 0, 0)
-    return _known_finding(found, plan, reduction) or _verify_and_store(
-        suspect, found, reduction, seen[0].detail, plan, task, pool, campaign, expired
-    )
+    found = Finding(verdict.signature, "", suspect.text, show(reduction.program), place, 0, 0, campaign=campaign,
+                    before=without_paths(seen[0].detail))  # fmt: skip
+    return _known_finding(found, plan, reduction) or _verify_and_store(found, reduction, plan, task, pool, expired)
 
 
 def _not_again(suspect: Suspect, verdict: str) -> TriageOutcome:
-    """Of a suspect that, built in a fresh process, is of this class and does not show its signature."""
+    """The outcome of a suspect that, compiled in full in a fresh process, shows this class and not its signature."""
     where = f"seen at {suspect.stage}, not when built" if suspect.stage else "did not show again"
     other = bool(suspect.stage) and verdict in FINDINGS  # what a stage refuses, code computes wrongly
-    return TriageOutcome(None, False, f"{where} ({verdict})", others=(parse(suspect.text),) if other else ())
+    return TriageOutcome(None, False, f"{where} ({verdict})", others=(suspect.program,) if other else ())
 
 
 def _shrink(
@@ -117,23 +124,23 @@ def _shrink(
     task: Task,
     expired: Callable[[], bool],
 ) -> tuple[Reduction, Verdict] | TriageOutcome:
-    """The suspect minimized, with what the minimal program shows when it is built; or why there is none. seen: what it
-    showed in so many runs."""
-    program, how = parse(suspect.text), sameness(len(seen), times)
+    """The minimal program's Reduction and its verdict when it is compiled in full; or the outcome without one. seen:
+    the verdicts of the suspect in so many runs."""
+    program, how = suspect.program, sameness(len(seen), times)
     # those before the last are cheaper, and may slip to what rounding explains after all, or shows at a stage alone
     for looks in (*searches(program, seen[0], cache, how), CandidateCache(cache.pool, task, cache.batch, final=True)):
         reduction = minimize_with(program, seen[0], looks, how, expired)
         if reduction.why == "deadline":
             note = "no time was left to minimize it"
             return TriageOutcome(None, False, note, reduction.others, reduction, unfinished=True)
-        shown = examine_all(cache.pool, [(replace(task, fresh=True), show(reduction.program))])[0]
+        shown = examine_all(cache.pool, [(replace(task, fresh=True), reduction.program)])[0]
         if (verdict := matching(shown, suspect.signature)) is not None:
             return reduction, verdict
     return TriageOutcome(None, False, f"the minimal program is no longer wrong with caches off ({shown.verdict})")
 
 
 def _known_finding(found: Finding, plan: Plan, reduction: Reduction) -> TriageOutcome | None:
-    """That this very finding is known, to the ledger or to another that is only read; None where it is to neither."""
+    """The outcome where this very finding is known, to the ledger or to one that is only read; None where it is not."""
     with open_store(plan.db) as store:
         if found.id in {f.id for f in store.list()}:
             return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
@@ -143,27 +150,24 @@ def _known_finding(found: Finding, plan: Plan, reduction: Reduction) -> TriageOu
 
 
 def _verify_and_store(
-    suspect: Suspect,
     found: Finding,
     reduction: Reduction,
-    before: str,
     plan: Plan,
     task: Task,
     pool: Pool,
-    campaign: str,
     expired: Callable[[], bool],
 ) -> TriageOutcome:
-    """The finding of a minimal program that shows in every fresh process, stored, and looked into where it is new."""
-    text = found.program
-    verified = verify(text, task, found.signature, plan.workers, plan.devices, plan.folder)
+    """The finding of a minimal program that reproduces in every fresh process, stored; diagnosed where it is new."""
+    program = reduction.program
+    verified = verify(program, task, found.signature, plan.workers, plan.devices, plan.folder)
     if verified.reproduced < verified.runs or verified.verdict is None:
         note = f"reproduced {verified.reproduced} of {verified.runs} times in fresh processes"
         return TriageOutcome(None, False, note, reduction.others, reduction)
-    finding = _finding(suspect, text, verified, found.place, campaign, reduction, before)
-    new = add_patiently(finding, plan, campaign, expired)  # what is verified is safe before the rest takes minutes
+    finding = _verified(found, reduction, verified.runs, verified.verdict)
+    new = add_patiently(finding, plan, found.campaign, expired)  # it is safe before the rest, which takes minutes
     if new:
         if plan.corpus is not None:
-            _keep_regression(plan.corpus, finding)
+            _keep_regression(plan.corpus, finding, program)
         finding = _look_into(finding, task, pool, plan, expired)
     fault = fault_elsewhere(finding, plan.db, plan.known)
     return TriageOutcome(finding, new, reduction.why, reduction.others, reduction, fault=fault)
@@ -175,8 +179,8 @@ def _recognised(met: Met) -> TriageOutcome:
 
 
 def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Callable[[], bool]) -> Finding:
-    """The finding, which is stored, with its diagnosis and natural program, which are stored too. Where torch promises
-    nothing, nobody is shown a program."""
+    """The stored finding with its diagnosis and its natural program, which are stored too. Where torch promises
+    nothing, nobody is shown a natural program, and none is grown."""
     finding = diagnose(finding, task, pool, plan.folder, expired)
     write_patiently(plan.db, lambda store: store.set_diagnosis(finding), expired)
     if not finding.unsupported and not expired():
@@ -186,38 +190,24 @@ def _look_into(finding: Finding, task: Task, pool: Pool, plan: Plan, expired: Ca
     return finding
 
 
-def _finding(
-    suspect: Suspect,
-    text: str,
-    verified: Verification,
-    place: dict[str, str],
-    campaign: str,
-    reduction: Reduction,
-    before: str,
-) -> Finding:
-    verdict = verified.verdict
-    assert verdict is not None
-    return Finding(
-        verdict.signature,
-        without_paths(verdict.detail),
-        suspect.text,
-        text,
-        place,
-        verified.reproduced,
-        verified.runs,
-        verdict.comparisons,
-        campaign=campaign,
+def _verified(found: Finding, reduction: Reduction, runs: int, verdict: Verdict) -> Finding:
+    """The finding with the verdict of all its runs in fresh processes, as it is stored."""
+    return replace(
+        found,
+        signature=verdict.signature,
+        detail=without_paths(verdict.detail),
+        reproduced=runs,
+        runs=runs,
+        comparisons=verdict.comparisons,
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         note="" if reduction.minimal else f"not proven minimal ({reduction.why})",
-        before=without_paths(before),
-        unsupported=why_unsupported(parse(text), verdict.signature.pattern),
+        unsupported=why_unsupported(reduction.program, verdict.signature.pattern),
     )
 
 
-def _keep_regression(corpus: Path, finding: Finding) -> None:
-    """Every verified finding leaves a .prog: what it showed and where, then the minimal program."""
+def _keep_regression(corpus: Path, finding: Finding, program: Program) -> None:
+    """Write a .prog for a verified finding: its signature and place, then the minimal program."""
     corpus.mkdir(parents=True, exist_ok=True)
     where = f"torch {finding.place.get('torch', '?')}, {finding.place.get('device', '?')}"
     head = [f"{finding.signature} ({where})", f"expect: {finding.signature.verdict} there, agree where it is fixed"]
-    program = replace(parse(finding.program), comment=tuple(head))
-    (corpus / f"{finding.id}.prog").write_text(show(program))
+    (corpus / f"{finding.id}.prog").write_text(show(replace(program, comment=tuple(head))))

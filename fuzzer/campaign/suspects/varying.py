@@ -1,7 +1,7 @@
-"""The scope of a fault, measured: neighbours of a finding's natural program, asked of the pool.
+"""The scope of a fault, measured: neighbours of a finding's natural program run on the pool.
 
-They are asked of the cheapest stage of the compiler that shows the program itself; then some of those that fail are
-built, so that what is said of each axis has been seen in code.
+They run at the cheapest stage of the compiler that reproduces the finding. Some of those that fail there are then
+compiled in full, so that each axis has been seen in code.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from fuzzer.language.text import parse, show
 from fuzzer.ledger.scope import AGREES, FAILS, OTHER, PROGRAM, UNSAID, Row, Scope
 from fuzzer.stages import STAGES, cannot_run
 from fuzzer.trial.tasks import record_values
+from fuzzer.trial.verify import ask
 from fuzzer.workers.accelerator import default_device_type
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
@@ -36,10 +37,10 @@ _Asked = tuple[Task, Neighbour]
 
 
 def vary(finding: Finding, task: Task, pool: Pool, created: str, seconds: float) -> Scope | None:
-    """The scope of the finding's fault here and now: of its natural program, or of the minimal one where that alone
-    shows it. None where neither shows.
+    """The scope of the finding's fault here and now: of its natural program, or of the minimal one where only that
+    reproduces it. None where neither does.
 
-    task, pool   where the finding shows; the pool has the devices of `other_devices` too.
+    task, pool   where the finding reproduces; the pool has the devices of `other_devices` too.
     created      the time that the ledger keeps.  seconds  after which no further neighbour is waited for.
     """
     until = time.monotonic() + seconds
@@ -73,7 +74,7 @@ class _Measuring:
     until: float
 
     def start(self) -> bool:
-        """Whether the program shows it here; finds the stage that is asked."""
+        """Whether the program reproduces the finding here; chooses the stage for its neighbours."""
         itself = Neighbour(PROGRAM, "itself", self.program)
         backend = self.task.place.subject.backend
         stages = [replace(self.task, place=self.task.place.at(s)) for s in STAGES] if backend == "inductor" else []
@@ -117,7 +118,7 @@ class _Measuring:
         return not backends or compiler in backends
 
     def telling(self) -> Program | None:
-        """A program whose ratio tells more than that of this one, which is zero or none: a formula needs that."""
+        """A program whose ratio a formula can use, where that of this program is zero or missing; else None."""
         if any(ratio for ratio in self.rows[0].ratios.values()):
             return None
         rows = (row for row in self.rows if row.axis in SHAPES and row.outcome == FAILS)
@@ -125,7 +126,7 @@ class _Measuring:
 
     def runs(self, batch: Sequence[Program]) -> list[bool]:
         """Which of these programs eager runs."""
-        asked = [self.pool.submit(record_values, self.task, show(program)) for program in batch]
+        asked = [ask(self.pool, record_values, self.task, program) for program in batch]
         wait(asked)
         reports = [self.pool.result(future, self.task) for future in asked]
         return [not report.rejected and not report.verdicts for report in reports]
@@ -157,7 +158,7 @@ class _Measuring:
 
     def ask(self, asked: Sequence[_Asked]) -> list[Row]:
         """A row for each, as far as time allows."""
-        futures = [self.pool.submit(measure, task, show(n.program)) for task, n in asked]
+        futures = [ask(self.pool, measure, task, n.program) for task, n in asked]
         rows: list[Row] = []
         for (task, neighbour), future in zip(asked, futures, strict=True):
             wait([future], timeout=max(0.0, self.until - time.monotonic()))

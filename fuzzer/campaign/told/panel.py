@@ -1,4 +1,4 @@
-"""The panel of a campaign on a terminal: the first lines say what a person asks first."""
+"""The panel of a campaign on a terminal: the first lines answer a person's first questions."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.state import State
 from fuzzer.campaign.told.logs import free_bytes, thinned
 from fuzzer.campaign.told.totals import Pace, by_stage
 from fuzzer.coverage.cells import CELL_FAMILIES
@@ -44,9 +45,9 @@ def sparkline(values: Sequence[float], bars: str = _BARS) -> str:
 
 
 def time_left(campaign: Campaign, seconds: float) -> str:
-    """How long it will still take, after so many seconds of exploring, and by which bound."""
+    """How long it will still take after so many seconds of exploring, by the bound that is met first."""
     plan, programs, triage = campaign.plan, campaign.totals.programs, campaign.triage
-    if campaign.stopping:
+    if campaign.course.stopped:
         return "it is ending"
     if triage is not None and triage.deadline is not None:
         return f"{clock(triage.deadline - time.monotonic())} at most, for triage"
@@ -64,7 +65,7 @@ def time_left(campaign: Campaign, seconds: float) -> str:
 class CampaignPanel:
     """A campaign as it is whenever this is drawn.
 
-    began   when it was started, by `clock`, as `campaign.explores_since` is.
+    began   when it was started, by `clock`, as `campaign.course.since` is.
     """
 
     def __init__(self, campaign: Campaign, pace: Pace, clock: Callable[[], float] = time.monotonic):
@@ -89,18 +90,18 @@ class CampaignPanel:
         about = (
             f"{torch}{place.get('gpu', subject.device)}, {subject.backend}, seed {campaign.plan.task.seed}, {ledger}"
         )
-        yield Panel(table, title=f"backfuzz: {campaign.doing}", subtitle=Text(about), title_align="left",
+        yield Panel(table, title=f"backfuzz: {campaign.course.state.value}", subtitle=Text(about), title_align="left",
                     subtitle_align="left")  # fmt: skip
 
     def seconds(self) -> float:
         """Since exploring began; 0 before."""
-        since = self.campaign.explores_since
+        since = self.campaign.course.since.get(State.EXPLORING)
         return 0.0 if since is None else self.clock() - since
 
     def _rows(self, bars: str) -> Iterator[tuple[str, Text | str]]:
-        """What a person asks first."""
+        """The rows that a person looks at first."""
         totals, seconds = self.campaign.totals, self.seconds()
-        if self.campaign.explores_since is None:
+        if State.EXPLORING not in self.campaign.course.since:
             ran = f", {pool.finished} programs run" if (pool := self.campaign.pool) is not None else ""
             yield "time", f"{clock(self.clock() - self.began)} of getting ready{ran}; the rates leave it out"
         else:
@@ -142,7 +143,7 @@ class CampaignPanel:
                 yield name, f"{counts[-1]:<7} {sparkline([0, *counts], bars)}"
 
     def _below(self, columns: int, rows: int) -> Iterator[tuple[str, Text | str]]:
-        """What the workers do, what waits, how the machine is."""
+        """The workers, the queue and the machine."""
         campaign, pool = self.campaign, self.campaign.pool
         works = at_work(pool) if pool is not None else []
         for i, line in enumerate(worker_lines(works, columns, rows) or ["they are started"]):
@@ -153,8 +154,8 @@ class CampaignPanel:
         free = f"memory {_gib(health.get('memory_bytes', 0))}, {_gib(free_ram())} free"
         disk = f"; disk {_gib(free_bytes(campaign.plan.folder))} free" if campaign.plan.folder.exists() else ""
         yield "machine", f"{load}; {free}{disk}"
-        if campaign.paused:
-            yield "", Text(f"paused: {campaign.paused}", style="bold red")
+        if campaign.course.lacks:
+            yield "", Text(f"paused: {campaign.course.lacks}", style="bold red")
         if health.get("worker_deaths"):
             yield "", f"{health['worker_deaths']} workers died or met their deadline"
 
@@ -170,8 +171,8 @@ class CampaignPanel:
 
 
 def worker_lines(works: Sequence[Work], columns: int, rows: int) -> list[str]:
-    """What each worker is at and for how long, so many in a line; where there is no room for all, how many do what, and
-    those that are longest at it."""
+    """The task of each worker and its seconds, so many in a line. Where there is no room for all: how many do which,
+    and those that have taken longest."""
     head = []
     if len(works) > columns * rows:
         phases = Counter(work.phase or str(work) for work in works)

@@ -1,4 +1,4 @@
-"""What a campaign counts, and how fast it is now."""
+"""The counts of a campaign, and how fast it is now."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ CODE = "code"  # the stage of programs that were built
 
 @dataclass(frozen=True)
 class Moment:
-    """What had run by then, by stage, in seconds since exploring began."""
+    """The programs that had run by then, by stage, in seconds since exploring began."""
 
     seconds: float
     programs: Mapping[str, int]
@@ -106,7 +106,7 @@ class Pace:
         self.new = 0
 
     def look(self, seconds: float, totals: Totals) -> None:
-        """Note how it is so many seconds after exploring began."""
+        """Note the counts, so many seconds after exploring began."""
         if (new := totals.new.total()) > self.new:
             self.new, self.last_new = new, seconds
         if seconds - self.moments[-1].seconds < _APART_SECONDS and len(self.moments) > 1:

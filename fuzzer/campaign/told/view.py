@@ -1,4 +1,4 @@
-"""What a campaign shows while it runs: a live panel on a terminal, plain lines elsewhere."""
+"""The view of a running campaign: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.live import Live as RichLive
 from rich.text import Text
 
 from fuzzer.campaign.loop import Campaign
+from fuzzer.campaign.state import State
 from fuzzer.campaign.told.panel import CampaignPanel, clock
 from fuzzer.campaign.told.totals import Pace, Totals
 from fuzzer.judgement.verdict import FINDINGS
@@ -23,17 +24,16 @@ _LOOK_SECONDS = 1.0
 
 
 def status_line(campaign: Campaign, pace: Pace) -> str:
-    """One short line: how far, how fast, what was found, what waits."""
+    """One short line: the time, the speed, the faults, the queue."""
     totals, triage = campaign.totals, campaign.triage
-    since = campaign.explores_since
-    seconds = totals.seconds or (0.0 if since is None else time.monotonic() - since)
+    seconds = totals.seconds or campaign.course.seconds(State.EXPLORING)
     told = [f"{clock(seconds)} run", f"{totals.programs} programs ({sum(pace.now().values()):.2f}/s now)"]
     told += [f"{totals.new.total()} new fault(s)"]
     told += [f"{known} suspects known"] if (known := totals.known.total()) else []
     told += [f"{len(triage.busy)} in triage"] if triage and triage.busy else []
     told += [f"{len(triage.waiting)} waiting"] if triage and triage.waiting else []
-    if since is None:
-        told = [f"{campaign.doing}: {campaign.pool.finished if campaign.pool else 0} programs run"]
+    if State.EXPLORING not in campaign.course.since:
+        told = [f"{campaign.course.state.value}: {campaign.pool.finished if campaign.pool else 0} programs run"]
     features = sum(campaign.schedule.features().values())
     return ", ".join(told + ([f"{features} features"] if features else []))
 
@@ -41,7 +41,7 @@ def status_line(campaign: Campaign, pace: Pace) -> str:
 class Lines:
     """Plain lines, each with the time; on stderr when stdout carries JSON.
 
-    unread   whether the reader had enough (`| head`): then the campaign is stopped, and nothing is said any more.
+    unread   whether the reader has gone (`| head`): then the campaign is stopped, and nothing is printed any more.
     """
 
     def __init__(self, as_json: bool):
@@ -56,10 +56,10 @@ class Lines:
         self.over.set()
 
     def begin(self, campaign: Campaign) -> None:
-        """Show this campaign from now on, also before it explores, until this ends."""
+        """Show this campaign from now until the view ends, also before it explores."""
 
         def watch() -> None:
-            while not self.over.wait(_LOOK_SECONDS) and campaign.explores_since is None:
+            while not self.over.wait(_LOOK_SECONDS) and State.EXPLORING not in campaign.course.since:
                 self.tell(campaign)
 
         threading.Thread(target=watch, daemon=True).start()
@@ -86,9 +86,9 @@ class Lines:
             self.say(status_line(campaign, self.pace))
 
     def look(self, campaign: Campaign) -> None:
-        if campaign.explores_since is not None:
-            self.pace.look(time.monotonic() - campaign.explores_since, campaign.totals)
-        if self.unread and not campaign.stopping:
+        if State.EXPLORING in campaign.course.since:
+            self.pace.look(campaign.course.seconds(State.EXPLORING), campaign.totals)
+        if self.unread and not campaign.course.stopped:
             campaign.stop()
 
     def end(self, totals: Totals) -> None:

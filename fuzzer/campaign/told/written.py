@@ -1,6 +1,6 @@
-"""What a campaign writes: lines and files, each whole or not at all; where the disk is full, once there is room.
+"""The files of a campaign: lines and files, each whole or not at all; where the disk is full, once there is room.
 
-A campaign looks for room before it begins more programs (`Room`); here the disk was filled, by others maybe, since.
+A campaign looks for room before it begins more programs (`Room`). Here the disk was filled since then, maybe by others.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _append(path: Path, content: bytes) -> None:
 
 
 def _once_there_is_room(write: Callable[[], None], path: Path) -> None:
-    """Do this, again and again while there is none, and say so once. Whoever stops the campaign ends that."""
+    """Do this again and again while the disk has no room, and say so once. Stopping the campaign ends that."""
     told = False
     while True:
         try:

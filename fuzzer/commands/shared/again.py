@@ -16,6 +16,7 @@ from fuzzer.commands.shared.options import Sides
 from fuzzer.commands.shared.reference import finding_task, runs_here
 from fuzzer.commands.shared.waiting import FOLDER, starting, working
 from fuzzer.judgement.verdict import FINDINGS, Finding
+from fuzzer.language.text import parse
 from fuzzer.ledger.faults import Fault
 from fuzzer.ledger.scope import Scope
 
@@ -79,13 +80,14 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
     """The finding with a new diagnosis; None where it does not reproduce."""
     from fuzzer.diagnosis.diagnose import diagnose
     from fuzzer.trial.tasks import examine
-    from fuzzer.trial.verify import RUNS, examine_all, matching
+    from fuzzer.trial.verify import RUNS, ask, examine_all, matching
 
     task = finding_task(finding, Sides(device))
     with working(f"diagnosing {finding.id}", task.place.devices, workers) as pool:
         # a pool's first full compile takes 13 s (it makes the precompiled header) on one core: the diagnosis begins
         # beside it, and ends at once should the program not reproduce
-        first = pool.submit(examine, task, finding.program)
+        program = parse(finding.program)
+        first = ask(pool, examine, task, program)
         ended: list[bool] = []
 
         def gone() -> bool:
@@ -97,7 +99,7 @@ def diagnose_one(finding: Finding, device: str | None, workers: int | None) -> F
         wait([first])
         if not gone():
             return found
-        again = examine_all(pool, [(task, finding.program)] * (RUNS - 1))
+        again = examine_all(pool, [(task, program)] * (RUNS - 1))
         shows = any(matching(report, finding.signature) for report in again)
         return diagnose(finding, task, pool, FOLDER) if shows else None
 
@@ -116,9 +118,9 @@ def grow_one(
     task = finding_task(finding, Sides(device))
     with working(f"growing {finding.id}", task.place.devices, workers) as pool:
         if text:
-            held = with_program(finding, text, task, pool, FOLDER)
+            held = with_program(finding, parse(text), task, pool, FOLDER)
             return None if held is None else (held, (), 1)
-        shows = matching(examine_all(pool, [(task, finding.program)])[0], finding.signature) is not None
+        shows = matching(examine_all(pool, [(task, parse(finding.program))])[0], finding.signature) is not None
         grown, growth = grow_finding(finding, task, pool, FOLDER)  # what rounding hides may show with other values
         return (grown, growth.history, growth.queries) if shows or growth.history else None
 
@@ -134,7 +136,7 @@ def vary_one(
     task = finding_task(None if isinstance(varied, str) else varied, Sides(device))
     with working("varying", [*task.place.devices, *other_devices(task.place)], workers) as pool:
         if isinstance(varied, str):
-            shown = next(iter(examine_all(pool, [(task, varied)])[0].verdicts), None)
+            shown = next(iter(examine_all(pool, [(task, parse(varied))])[0].verdicts), None)
             if shown is None or shown.signature.verdict not in FINDINGS:
                 return None
             varied = Finding(shown.signature, shown.detail, varied, varied, {}, 0, 0)

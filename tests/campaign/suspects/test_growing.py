@@ -99,7 +99,7 @@ def test_a_program_that_a_person_wrote_is_natural_where_it_shows_the_fault_each_
             growing, "verify", lambda text, task, own, *_: Verification(reproduced, 3, Verdict(own, "wrong"))
         )
         pool: Any = FakePool(answer)
-        return with_program(found, own, TASK, pool, Path())
+        return with_program(found, parse(own), TASK, pool, Path())
 
     shown = held(shows(found.signature))
     assert shown is not None

@@ -32,7 +32,11 @@ LONGER = PROGRAM.replace("seed=1", 'values="integers", seed=1')
 
 def test_the_worst_class_is_minimized_first_and_then_the_shortest_program(plan: Plan) -> None:
     queue = waiting(plan)
-    long, short, crash = Suspect(LONGER, SIGNATURE), Suspect(PROGRAM, SIGNATURE), Suspect(PROGRAM, OTHER)
+    long, short, crash = (
+        Suspect(parse(LONGER), SIGNATURE),
+        Suspect(parse(PROGRAM), SIGNATURE),
+        Suspect(parse(PROGRAM), OTHER),
+    )
     for suspect in (long, short, crash):
         queue.enqueue(suspect)
     assert queue.waiting == [crash, short, long]
@@ -42,7 +46,7 @@ def test_what_no_known_finding_explains_is_minimized_first(plan: Plan) -> None:
     with open_store(plan.db) as store:
         store.add(stored())
     queue = waiting(plan)
-    known, unexplained = Suspect(PROGRAM, SIGNATURE), Suspect(TANH, SIGNATURE)
+    known, unexplained = Suspect(parse(PROGRAM), SIGNATURE), Suspect(parse(TANH), SIGNATURE)
     for suspect in (known, unexplained):
         queue.enqueue(suspect)
     assert queue.waiting == [unexplained, known]
@@ -55,21 +59,21 @@ def test_a_signature_that_led_to_known_programs_too_often_is_only_minimized_wher
         store.add(stored())
     queue = waiting(plan)
     queue.fruitless[str(SIGNATURE)] = triages.MOST_FRUITLESS_COVERED
-    queue.enqueue(Suspect(PROGRAM, SIGNATURE))
+    queue.enqueue(Suspect(parse(PROGRAM), SIGNATURE))
     assert queue.waiting == []
-    queue.enqueue(Suspect(TANH, SIGNATURE))
+    queue.enqueue(Suspect(parse(TANH), SIGNATURE))
     assert [s.text for s in queue.waiting] == [TANH]
     queue.fruitless[str(SIGNATURE)] = triages.MOST_FRUITLESS
     queue.waiting.clear()
-    queue.enqueue(Suspect(TANH, SIGNATURE))
+    queue.enqueue(Suspect(parse(TANH), SIGNATURE))
     assert queue.waiting == []
 
 
 def test_of_many_suspects_with_one_signature_the_shortest_wait(plan: Plan) -> None:
     queue = waiting(plan)
-    short = [PROGRAM.replace("seed=1", f"seed={i}") for i in range(triages.MOST_WAITING)]
+    short = [PROGRAM.replace("seed=1", f"seed={i + 1}") for i in range(triages.MOST_WAITING)]
     for text in (LONGER, *short, PROGRAM):
-        queue.enqueue(Suspect(text, SIGNATURE))
+        queue.enqueue(Suspect(parse(text), SIGNATURE))
     assert [s.text for s in queue.waiting] == short
 
 
@@ -82,7 +86,7 @@ def test_what_is_unsupported_is_not_minimized_and_tried_without_its_settings(
     unsupported = replace(SIGNATURE, verdict=UNSUPPORTED)
     knob = PROGRAM.replace('route("', 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("')
     for text in (knob, PROGRAM):
-        queue._one(Suspect(text, unsupported))
+        queue._one(Suspect(parse(text), unsupported))
     assert [show(program) for program in offered] == [PROGRAM]
     assert queue.fruitless[str(unsupported)] == 2
 
@@ -153,7 +157,7 @@ def test_what_came_of_a_suspect_while_the_machine_lacked_something_is_not_believ
     counts = iter(range(100))
     monkeypatch.setattr(triages, "troubles", lambda: next(counts))  # more after each suspect than before it
     monkeypatch.setattr(triages, "triage_suspect", lambda *_: TriageOutcome(None, False, "did not show again"))
-    triage, suspect = waiting(plan), Suspect(PROGRAM, SIGNATURE)
+    triage, suspect = waiting(plan), Suspect(parse(PROGRAM), SIGNATURE)
     triage.cache = CandidateCache(triage.pool, plan.task)
     triage.enqueue(suspect)
     for _ in range(3):
@@ -182,7 +186,7 @@ def test_triage_waits_while_the_machine_lacks_something_and_while_the_disk_is_fu
     monkeypatch.setattr(triages, "triage_suspect", full_once)
     triage = waiting(plan)
     triage.held = True
-    triage.enqueue(Suspect(PROGRAM, SIGNATURE))
+    triage.enqueue(Suspect(parse(PROGRAM), SIGNATURE))
     triage.start(triage.pool)
     time.sleep(0.1)
     assert tried == []

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches.agreement import recognition
 
+from fuzzer.campaign.suspects import recognition
 from fuzzer.campaign.suspects.recognition import Met, fault_elsewhere, fault_shown, met_as_known
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
+from fuzzer.language.text import parse
 from fuzzer.ledger.recognise import STAGE, Known, Question
 from fuzzer.ledger.store import Store, open_store
 from fuzzer.workers.messages import Report, Task
@@ -39,16 +40,16 @@ def pool(agrees: Callable[[Task], bool]) -> tuple[Any, list[Task]]:
 
 def test_what_makes_the_fault_vanish_is_tried_and_decides() -> None:
     gone, ran = pool(lambda task: task.lacking == ("aten.threshold_backward.default",))
-    assert fault_shown(PROGRAM, SIGNATURE, [known(LEFT_TO_ATEN)], TASK, gone) == ("F0123456", 1)
+    assert fault_shown(parse(PROGRAM), SIGNATURE, [known(LEFT_TO_ATEN)], TASK, gone) == ("F0123456", 1)
     assert [task.lacking for task in ran] == [("aten.threshold_backward.default",)]
     assert ran[0].fresh
     still, _ = pool(lambda task: False)
-    assert fault_shown(PROGRAM, SIGNATURE, [known(LEFT_TO_ATEN)], TASK, still) == (None, 1)
+    assert fault_shown(parse(PROGRAM), SIGNATURE, [known(LEFT_TO_ATEN)], TASK, still) == (None, 1)
 
 
 def test_a_stage_is_asked_as_a_backend() -> None:
     gone, ran = pool(lambda task: task.place.subject.backend == "aot_eager")
-    assert fault_shown(PROGRAM, SIGNATURE, [known(BEFORE)], TASK, gone) == ("F0123456", 1)
+    assert fault_shown(parse(PROGRAM), SIGNATURE, [known(BEFORE)], TASK, gone) == ("F0123456", 1)
     assert len(ran) == 1
 
 
@@ -56,22 +57,22 @@ def test_what_was_seen_at_a_stage_is_tried_there_and_shows_it_there() -> None:
     gone, ran = pool(lambda task: bool(task.lacking))
     there = replace(TASK, place=TASK.place.at("ir"))
     asked = (LEFT_TO_ATEN, Question(f"{STAGE}inductor:ir", False))
-    assert fault_shown(PROGRAM, SIGNATURE, [known(*asked)], there, gone) == ("F0123456", 1)
+    assert fault_shown(parse(PROGRAM), SIGNATURE, [known(*asked)], there, gone) == ("F0123456", 1)
     assert [task.place.subject.backend for task in ran] == ["inductor:ir"]
     in_code = Question(f"{STAGE}inductor:ir", True)
-    assert fault_shown(PROGRAM, SIGNATURE, [known(in_code)], there, gone) == (None, 0), "it is seen before code"
+    assert fault_shown(parse(PROGRAM), SIGNATURE, [known(in_code)], there, gone) == (None, 0), "it is seen before code"
 
 
 @pytest.mark.parametrize("question", [Question("no.such_setting=1", True), Question(f"{STAGE}no_such_stage", True)])
 def test_an_experiment_that_there_is_not_explains_nothing(question: Question) -> None:
     gone, ran = pool(lambda task: True)
-    assert fault_shown(PROGRAM, SIGNATURE, [known(question)], TASK, gone) == (None, 0)
+    assert fault_shown(parse(PROGRAM), SIGNATURE, [known(question)], TASK, gone) == (None, 0)
     assert ran == []
 
 
 def test_nothing_runs_for_a_suspect_that_no_fault_resembles() -> None:
     gone, ran = pool(lambda task: True)
-    assert fault_shown(PROGRAM, OTHER, [known(LEFT_TO_ATEN)], TASK, gone) == (None, 0)
+    assert fault_shown(parse(PROGRAM), OTHER, [known(LEFT_TO_ATEN)], TASK, gone) == (None, 0)
     assert ran == []
 
 
@@ -106,10 +107,10 @@ def test_a_fault_of_another_ledger_is_met_as_known_and_named_with_it(
     monkeypatch.setattr(Store, "known_faults", held_faults)
     monkeypatch.setattr(recognition, "fault_shown", shown)
     pool: Any = None
-    met = met_as_known(PROGRAM, SIGNATURE, own, [other], TASK, pool)
+    met = met_as_known(parse(PROGRAM), SIGNATURE, own, [other], TASK, pool)
     assert met == Met(f"{fault} of other.db", STORED, 2)
     ledger(own, STORED)
-    met = met_as_known(PROGRAM, SIGNATURE, own, [other], TASK, pool)
+    met = met_as_known(parse(PROGRAM), SIGNATURE, own, [other], TASK, pool)
     assert met == Met(fault, STORED, 2), "its own comes first"
     assert held == [{fault}, {fault}]
     assert other.read_bytes() == before

@@ -11,7 +11,11 @@ from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.language.text import parse
 from tests.campaign.fakes import OTHER, PROGRAM, SIGNATURE, TANH, waiting
 
-SUSPECTS = [Suspect(PROGRAM, SIGNATURE), Suspect(TANH, OTHER, "ir"), Suspect(TANH, replace(OTHER, pattern="a/b"))]
+SUSPECTS = [
+    Suspect(parse(PROGRAM), SIGNATURE),
+    Suspect(parse(TANH), OTHER, "ir"),
+    Suspect(parse(TANH), replace(OTHER, pattern="a/b")),
+]
 
 
 def test_suspects_are_read_as_they_were_put_and_their_files_are_programs(tmp_path: Path) -> None:

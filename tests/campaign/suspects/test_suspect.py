@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benches.agreement import recognition
 
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.suspects import recognition
 from fuzzer.campaign.suspects import suspect as suspects
 from fuzzer.campaign.suspects.interestingness import CandidateCache
 from fuzzer.campaign.suspects.suspect import Suspect, triage_suspect
@@ -49,21 +49,22 @@ def test_a_reduction_that_slips_to_rounding_is_done_again_under_the_final_look(
 
     monkeypatch.setattr(suspects, "minimize_with", minimize)
     pool: Any = FakePool(lambda task, text: Report(text) if text == slipped else wrong(text=text))
-    outcome = triage_suspect(Suspect(PROGRAM, SIGNATURE), plan, CandidateCache(pool, plan.task), PLACE, "c1")
+    outcome = triage_suspect(Suspect(parse(PROGRAM), SIGNATURE), plan, CandidateCache(pool, plan.task), PLACE, "c1")
     assert looks == [False, True]
     assert outcome.finding is not None
     assert outcome.finding.program == PROGRAM
 
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: Reduction(parse(slipped), 1, 0, (), (), True, "fixpoint"))
     assert (
-        triage_suspect(Suspect(PROGRAM, SIGNATURE), plan, CandidateCache(pool, plan.task), PLACE, "c1").finding is None
+        triage_suspect(Suspect(parse(PROGRAM), SIGNATURE), plan, CandidateCache(pool, plan.task), PLACE, "c1").finding
+        is None
     )
 
 
 def test_a_suspect_of_other_settings_is_looked_into_without_its_settings(plan: Plan, fakes: dict[str, Any]) -> None:
     text = PROGRAM.replace("route(", 'settings({"inductor.max_fusion_size": 4})\nroute(')
     assert text != PROGRAM
-    outcome = one(plan, suspect=Suspect(text, replace(SIGNATURE, oracle="settings_agree")))
+    outcome = one(plan, suspect=Suspect(parse(text), replace(SIGNATURE, oracle="settings_agree")))
     assert (outcome.finding, [show(p) for p in outcome.others]) == (None, [PROGRAM])
 
 
@@ -112,7 +113,7 @@ def test_what_does_not_show_with_caches_off_is_not_minimized(plan: Plan, fakes: 
 
 
 def test_what_a_stage_alone_shows_is_no_finding(plan: Plan, fakes: dict[str, Any]) -> None:
-    staged = Suspect(PROGRAM, SIGNATURE, "ir")
+    staged = Suspect(parse(PROGRAM), SIGNATURE, "ir")
     outcome = one(plan, Report(PROGRAM), staged)
     assert outcome.finding is None
     assert outcome.note == "seen at ir, not when built (agree)"
@@ -122,7 +123,7 @@ def test_what_a_stage_alone_shows_is_no_finding(plan: Plan, fakes: dict[str, Any
 def test_what_a_stage_shows_and_code_shows_otherwise_is_looked_into_as_code_shows_it(
     plan: Plan, fakes: dict[str, Any]
 ) -> None:
-    outcome = one(plan, wrong(OTHER), Suspect(PROGRAM, SIGNATURE, "ir"))
+    outcome = one(plan, wrong(OTHER), Suspect(parse(PROGRAM), SIGNATURE, "ir"))
     assert outcome.finding is None
     assert outcome.others == (parse(PROGRAM),)
 
@@ -137,13 +138,13 @@ def test_a_suspect_that_shows_a_fault_of_the_ledger_is_not_minimized(
     before = plan.db.read_bytes()
     monkeypatch.setattr(recognition, "fault_shown", lambda *_: (fault.id, 1))
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: pytest.fail("it was minimized"))
-    outcome = one(plan, suspect=Suspect(PROGRAM.replace("seed=1", "seed=5"), SIGNATURE))
+    outcome = one(plan, suspect=Suspect(parse(PROGRAM.replace("seed=1", "seed=5")), SIGNATURE))
     assert outcome.finding is not None
     assert (outcome.finding.id, outcome.new, outcome.note) == (stored.id, False, f"shows the fault {fault.id}")
     assert (outcome.fault, outcome.experiments) == (fault.id, 1)
     assert plan.db.read_bytes() == before
     pool: Any = FakePool(lambda task, what: wrong())
-    suspect, cache = Suspect(PROGRAM, SIGNATURE), CandidateCache(pool, plan.task)
+    suspect, cache = Suspect(parse(PROGRAM), SIGNATURE), CandidateCache(pool, plan.task)
     monkeypatch.setattr(suspects, "minimize_with", lambda *_: Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint"))
     assert triage_suspect(suspect, plan, cache, PLACE, recognised=False).note == "known", "it was asked for by name"
 
@@ -162,7 +163,7 @@ def test_what_was_seen_at_a_stage_is_met_as_known_there_and_not_built(
 
     monkeypatch.setattr(recognition, "fault_shown", shown)
     monkeypatch.setattr(suspects, "examine_all", lambda *_: pytest.fail("it was built"))
-    outcome = one(plan, suspect=Suspect(PROGRAM.replace("seed=1", "seed=5"), SIGNATURE, "ir"))
+    outcome = one(plan, suspect=Suspect(parse(PROGRAM.replace("seed=1", "seed=5")), SIGNATURE, "ir"))
     assert outcome.fault
     assert [task.place.subject.stage for task in asked] == ["ir"]
 

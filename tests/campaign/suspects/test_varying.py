@@ -42,7 +42,7 @@ class Asked(FakePool):
 
         super().__init__(told)
 
-    def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+    def submit(self, function: Any, task: Task, what: Any, seconds: float | None = None) -> Future[Report]:
         if function is not record_values:
             return super().submit(function, task, what)
         in_eager: Future[Report] = Future()
@@ -157,7 +157,7 @@ def test_after_its_time_nothing_is_waited_for() -> None:
     class Slow(Asked):
         abandoned = 0
 
-        def submit(self, function: Any, task: Task, what: Any) -> Future[Report]:
+        def submit(self, function: Any, task: Task, what: Any, seconds: float | None = None) -> Future[Report]:
             return super().submit(function, task, what) if what == SLICED or function is record_values else Future()
 
         def abandon(self, futures: list[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +11,14 @@ from rich.console import Console
 
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.state import State
 from fuzzer.campaign.suspects.queue import Triage
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.campaign.told import panel
 from fuzzer.campaign.told.logs import Progress
 from fuzzer.campaign.told.panel import CampaignPanel, clock, sparkline, time_left, worker_lines
 from fuzzer.campaign.told.totals import Pace
+from fuzzer.language.text import parse
 from fuzzer.ledger.progress import Point
 from fuzzer.workers.at_work import Work
 from tests.campaign.fakes import OTHER, PROGRAM, SIGNATURE
@@ -38,7 +39,9 @@ def drawn(shown: CampaignPanel, width: int = 80, height: int = 24, encoding: str
 def campaign(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     """One that has explored for 20 minutes of an hour."""
     made = Campaign(SimpleNamespace(**vars(plan) | {"minutes": 60, "programs": None}), print)  # type: ignore[arg-type]
-    made.doing, made.explores_since = "exploring", 0.0
+    made.course.change(State.CHECKING)
+    made.course.change(State.EXPLORING)
+    made.course.since[State.EXPLORING] = 0.0
     totals = made.totals
     totals.drawn, totals.detectable = 1233, 1188
     totals.classes.update(agree=1190, wrong=10, rejected=33)
@@ -46,7 +49,7 @@ def campaign(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     totals.new.update(wrong=2, raises=1)
     totals.known["wrong"] = 9
     made.triage = Triage(plan, "c1", totals, print)
-    made.triage.waiting, made.triage.busy = [Suspect(PROGRAM, SIGNATURE)] * 3, [Suspect(PROGRAM, OTHER)]
+    made.triage.waiting, made.triage.busy = [Suspect(parse(PROGRAM), SIGNATURE)] * 3, [Suspect(parse(PROGRAM), OTHER)]
     made.progress = Progress(plan.folder)
     made.progress.points = [Point(s, s, {}, {"node": s, "pair": 2 * s, "source": 7}) for s in range(10, 1200, 30)]
     made.schedule = SimpleNamespace(features=lambda: {"node": 1200, "pair": 2400, "source": 7})  # type: ignore[assignment]
@@ -93,7 +96,7 @@ def test_what_a_narrow_terminal_has_no_room_for_is_marked(campaign: Campaign) ->
 
 def test_before_it_explores_it_says_what_it_is_at_and_leaves_nothing_blank(plan: Plan) -> None:
     campaign = Campaign(plan, print)
-    campaign.doing = "canaries"
+    campaign.course.change(State.CHECKING)
     text = "\n".join(drawn(CampaignPanel(campaign, Pace(), iter(range(0, 99, 9)).__next__)))
     assert "backfuzz: canaries" in text
     assert "0:00:09 of getting ready" in text
@@ -127,7 +130,7 @@ def test_how_long_it_will_take_is_told_by_the_bound_that_is_met_first(campaign: 
     assert campaign.triage is not None
     campaign.triage.finish(90.5)
     assert time_left(campaign, 60.0) == "0:01:30 at most, for triage"
-    campaign.stopping, campaign.stopped_at = True, time.monotonic()
+    campaign.course.stop()
     assert time_left(campaign, 60.0) == "it is ending"
 
 

@@ -13,6 +13,7 @@ import pytest
 from fuzzer.campaign import loop
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
+from fuzzer.campaign.state import State
 from fuzzer.campaign.told import view
 from fuzzer.campaign.told.totals import Totals
 from tests.campaign.fakes import FakePool, some_wrong
@@ -41,7 +42,7 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
 ) -> None:
     lines, campaign = view.Lines(False), Campaign(plan, print)
     now = time.monotonic()
-    lines.told, campaign.explores_since = now, now - 65
+    lines.told, campaign.course.since[State.EXPLORING] = now, now - 65
     campaign.totals.drawn, campaign.totals.known["wrong"] = 130, 4
     for later in (10, 50, 61, 100, 122):
         monkeypatch.setattr(time, "monotonic", lambda later=later: now + later)
@@ -60,7 +61,7 @@ def test_while_canaries_are_asked_a_line_a_minute_says_so(
     monkeypatch.setattr(view, "LINE_SECONDS", 0.0)
     monkeypatch.setattr(view, "_LOOK_SECONDS", 0.01)
     campaign = Campaign(plan, print)
-    campaign.doing = "canaries"
+    campaign.course.change(State.CHECKING)
     with view.Lines(False) as lines:
         lines.begin(campaign)
         ends, told = time.monotonic() + 10, ""
