@@ -28,7 +28,7 @@ def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page
     documents = {path.relative_to(ROOT).with_suffix(".html") for path in (ROOT / "docs").rglob("*.md")}
     assert not [str(page) for page in documents if not (tmp_path / page).exists()]
     options = (tmp_path / "docs" / "reference" / "options.html").read_text()
-    assert "--until-plateau" in options
+    assert all(name in options for name in ("--minutes", "--until-plateau", "backfuzz grow F9957c78"))
     python = (tmp_path / "docs" / "reference" / "python.html").read_text()
     assert 'id="backfuzz.check"' in python
 
