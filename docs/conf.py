@@ -24,7 +24,13 @@ def typed(app: Any, context: Any, lines: list[str]) -> None:
     """The example at the end of a command's help is shown as it is typed."""
     if "| Example:" in lines:
         at = lines.index("| Example:")
-        lines[at:] = ["Example:", "", ".. code-block:: none", "", *(line.removeprefix("| ") for line in lines[at + 1 :])]
+        lines[at:] = [
+            "Example:",
+            "",
+            ".. code-block:: none",
+            "",
+            *(line.removeprefix("| ") for line in lines[at + 1 :]),
+        ]
 
 
 def setup(app: Any) -> None:
