@@ -90,9 +90,9 @@ class Asked:
 
 
 def ask(reference: str, sides: Sides, db: Path, expect: bool, natural: bool = False) -> Asked:
-    """The program of a reference and its task; with `expect` the header of a file names the wanted classes, and with `natural` a finding
-    stands with its natural program. Raises StoreError, and UsageError
-    and NoMachine of the sides."""
+    """The program of a reference and its task. With `expect` the header of a file names the wanted classes; with
+    `natural` the program of a finding is its natural one. Raises StoreError, and UsageError and NoMachine of the
+    sides."""
     from fuzzer.judgement.expectation import expected
 
     try:
