@@ -99,6 +99,20 @@ def as_it_stands(app: Any, what: str, name: str, held: Any, options: Any, lines:
     lines[:] = ["::", "", *("    " + line for line in lines), ""]
 
 
+def typed(app: Any, context: Any, lines: list[str]) -> None:
+    """The example at the end of a command's help is shown as it is typed."""
+    if "| Example:" in lines:
+        at = lines.index("| Example:")
+        lines[at:] = [
+            "Example:",
+            "",
+            ".. code-block:: none",
+            "",
+            *(line.removeprefix("| ") for line in lines[at + 1 :]),
+        ]
+
+
 def setup(app: Any) -> None:
     app.connect("source-read", read_with_rows)
     app.connect("autodoc-process-docstring", as_it_stands)
+    app.connect("sphinx-click-process-epilog", typed)

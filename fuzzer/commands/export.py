@@ -126,7 +126,7 @@ def _scope(finding: Finding, device: str | None, db: Path, measures: bool) -> Sc
 
 
 def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstration | None, str]:
-    """(the scripts by file name, what the first was seen to do, this machine's versions)."""
+    """(the scripts by file name, the result of the first, this machine's versions)."""
     from fuzzer.export.script import repro
 
     grown, minimal = finding.grown, repro(finding)

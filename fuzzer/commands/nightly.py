@@ -1,4 +1,4 @@
-"""`backfuzz nightly`: what a new torch changed."""
+"""`backfuzz nightly`: the changes that a new torch brings."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def run_campaign(words: Sequence[str]) -> tuple[int, dict[str, Any]]:
 
 @contextlib.contextmanager
 def _signals_to(running: subprocess.Popen[str]) -> Iterator[None]:
-    """What would end this command is handed on to the campaign, which then ends cleanly."""
+    """Signals that would end this command go to the campaign, which then ends cleanly."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, lambda caught, _: running.send_signal(caught)) for number in numbers]
     try:
@@ -174,7 +174,7 @@ def _signals_to(running: subprocess.Popen[str]) -> Iterator[None]:
 
 
 def last_night() -> dict[str, Any]:
-    """What the last whole night in this folder told; {} where there was none."""
+    """The report of the last whole night in this folder; {} if there was none."""
     try:
         found: dict[str, Any] = json.loads(REPORT_FILE.read_text())
     except (OSError, ValueError):
@@ -192,7 +192,7 @@ def _encode(night: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tell(night: Mapping[str, Any], told: Changes, as_json: bool, out: Path | None, db: Path) -> None:
-    """The report: on standard output, and as a page where one is asked for."""
+    """Print the report, and write it as a page if `out` names one."""
     if out is not None:
         _write_page(out, told, night, db)
     if as_json:
@@ -202,7 +202,7 @@ def _tell(night: Mapping[str, Any], told: Changes, as_json: bool, out: Path | No
     if night["matrix"]:
         click.echo(f"on other releases: {len(night['matrix'])} run(s) that the ledger lacked")
     totals = night["campaign"]
-    drawn = f"{totals['programs']} programs in {totals['seconds']} s" if totals else "it has no summary"
+    drawn = f"{totals['programs']} programs in {totals['seconds']} s" if totals else "no summary"
     click.echo(f"{night['command']}: {drawn}")
     for line in change_lines(told):
         click.echo(line)

@@ -53,7 +53,7 @@ def ops(complex_: bool, as_json: bool) -> None:
 
 
 def _taking_complex() -> Iterator[OpSpec]:
-    """The ops that take complex numbers, of which the running torch is asked."""
+    """The ops that take complex numbers with this torch."""
     from fuzzer.generation.vocabulary import complex_form
     from fuzzer.language.ops import OPS
 

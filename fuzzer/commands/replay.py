@@ -90,9 +90,9 @@ class Asked:
 
 
 def ask(reference: str, sides: Sides, db: Path, expect: bool, natural: bool = False) -> Asked:
-    """What a reference asks for; with `expect` a file's header says what it may show, and with `natural` a finding
-    stands with its natural program. Raises StoreError, and UsageError
-    and NoMachine of the sides."""
+    """The program of a reference and its task. With `expect` the header of a file names the wanted classes; with
+    `natural` the program of a finding is its natural one. Raises StoreError, and UsageError and NoMachine of the
+    sides."""
     from fuzzer.judgement.expectation import expected
 
     try:
@@ -105,7 +105,7 @@ def ask(reference: str, sides: Sides, db: Path, expect: bool, natural: bool = Fa
 
 
 def _run(asked: Sequence[Asked], workers: int | None) -> Iterator[Any]:
-    """What becomes of the programs, in order, each as soon as it is known."""
+    """The results of the programs, in order, each as soon as it is known."""
     from fuzzer.commands.shared.replayed import replayed, unreadable
     from fuzzer.trial.verify import examine_each
     from fuzzer.workers.capacity import default_workers
@@ -123,7 +123,7 @@ def _run(asked: Sequence[Asked], workers: int | None) -> Iterator[Any]:
 
 
 def _summary(found: Sequence[Any]) -> str:
-    """How many showed what."""
+    """The number of programs of each class."""
     from fuzzer.commands.shared.replayed import UNREADABLE
 
     counts = Counter(one.shown for one in found)

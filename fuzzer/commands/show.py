@@ -71,7 +71,7 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
 
 
 def print_tables(finding: Finding, fault: Fault, scopes: Sequence[Scope]) -> None:
-    """The same for a terminal: the program in colours, what was measured in tables."""
+    """The same for a terminal: the program in colours, the measurements in tables."""
     from rich.syntax import Syntax
     from rich.text import Text
 
@@ -102,7 +102,7 @@ def print_tables(finding: Finding, fault: Fault, scopes: Sequence[Scope]) -> Non
 
 
 def _asked(table: Mapping[str, str]) -> dict[str, str]:
-    """What was asked, and how many of the rest were not."""
+    """The entries that were run, and a count of the others."""
     asked = {name: text for name, text in table.items() if not text.startswith("not run")}
     left = len(table) - len(asked)
     return asked | ({f"{left} more": "not run (piped, this command says why)"} if left else {})

@@ -70,7 +70,7 @@ NEEDS = {"known": "--issue", "reported": "--issue", "fixed": "--fixed-in", "not-
 
 
 def require_complete(state: State) -> None:
-    """Raise UsageError for a state without what it needs."""
+    """Raise UsageError for a state without the option that it needs."""
     needed = {"--issue": state.issue, "--fixed-in": state.fixed_in, "--note": state.note}
     option = NEEDS.get(state.name)
     if option and not needed[option]:

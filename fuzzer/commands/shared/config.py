@@ -55,7 +55,7 @@ def defaults(path: Path | None, command: click.Command, table: Mapping[str, Any]
 
 
 def words(context: click.Context) -> list[str]:
-    """What a command took from the file, as words of a command line."""
+    """The options that a command took from the file, as words of a command line."""
     taken: list[str] = []
     for param in context.command.params:
         if context.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT_MAP:

@@ -10,7 +10,7 @@ from fuzzer.ledger.scope import Scope
 
 
 def diagnosis_lines(finding: Finding) -> list[str]:
-    """What is at fault: a line for each part of the diagnosis, then the traceback of what raised."""
+    """The diagnosis: a line for each part of the diagnosis, then the traceback of what raised."""
     from fuzzer.ledger.diagnosed import DIAGNOSER, TRACEBACK, VERSION, diagnosed_by
 
     if not finding.diagnosis:
@@ -34,7 +34,7 @@ def scope_lines(scope: Scope) -> list[str]:
 
 
 def fault_lines(fault: Fault) -> list[str]:
-    """What the ledger knows of a fault: its title and state, the releases, its note and its history."""
+    """A fault: its title and state, the releases, its note and its history."""
     counted = f"{fault.variants} finding(s), {fault.occurrences} program(s)"
     lines = [f"fault {fault.id}: {fault.title} ({fault.state}; {counted})"]
     lines += [f"  lives on: {', '.join(fault.lives_on) or 'none that was tried'}"]

@@ -1,4 +1,4 @@
-"""Replayed programs as JUnit XML, which CI systems read: of the format, what its schemas have in common."""
+"""Replayed programs as JUnit XML, which CI systems read: the part of the format that its schemas have in common."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _NO_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def junit(found: Sequence[Replayed], properties: Mapping[str, str], started: str) -> bytes:
-    """A suite with a case for each program: what shows another class than it may failed, what could not run is an
-    error.
+    """A suite with a case for each program: one that shows another class than wanted failed, one that could not run is
+    an error.
 
     properties   of the run.  started   when, in ISO 8601, without a zone.
     """

@@ -1,4 +1,4 @@
-"""What became of a program that was replayed: told in lines, as a row of JSON, as a case of JUnit, as a test."""
+"""The result of a program that was replayed: as lines, a row of JSON, a case of JUnit, a test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNREADABLE = "unreadable"  # of a file that is no program: beside the classes of
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of one program.
+    """The result of one program.
 
     program  its file or id.  shown  a class, or UNREADABLE.  why  it could not run; "" where it ran.
     wanted   the classes that it may show.  seconds  in its worker.
@@ -39,12 +39,12 @@ class Replayed:
 
     @property
     def passed(self) -> bool:
-        """Whether it ran and showed what it may."""
+        """Whether it ran and showed one of the wanted classes."""
         return self.ran and as_expected(self.shown, self.wanted)
 
     @property
     def head(self) -> str:
-        """Its class, with why it could not run, or what was wanted of it."""
+        """Its class, with the reason why it could not run, or the wanted classes."""
         if not self.ran:
             return f"{self.shown} ({self.why})"
         built = f" (built: {self.built})" if self.built else ""
@@ -77,7 +77,7 @@ def unreadable(program: str, error: Exception) -> Replayed:
 
 
 def replayed(program: str, report: Report, wanted: tuple[str, ...] = (AGREE,)) -> Replayed:
-    """What a Report says of a program."""
+    """The result of a program from its Report."""
     seconds = sum(took for phase, took in report.seconds.items() if phase != "cpu")  # which is of all phases
     return Replayed(
         program,

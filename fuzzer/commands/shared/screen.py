@@ -1,4 +1,4 @@
-"""The faults of a ledger to go through with the keyboard: what `backfuzz triage` shows on a terminal."""
+"""The faults of a ledger to go through with the keyboard: the screen of `backfuzz triage`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROWS_AROUND = 6  # lines for head, keys and the like; a fault takes up to three
 
 @dataclass
 class Screen:
-    """What is on the screen, and what a key does to it.
+    """The state of the screen, and the action of each key.
 
     ask   asks a person for a line.  time, who   of what is written into the ledger.
     """
@@ -60,7 +60,7 @@ class Screen:
         self.at = max(0, min(self.at, len(self.faults) - 1))
 
     def press(self, key: str) -> bool:
-        """Do what a key says; False where that is to leave."""
+        """Do the action of a key; False if the key is to leave."""
         self.told = ""
         if key in _LEAVE:
             return False
@@ -91,7 +91,7 @@ class Screen:
         self.load()
 
     def shown(self, height: int, width: int) -> RenderableType:
-        """What is to be seen on a terminal of this many lines and columns."""
+        """The screen, for a terminal of this many lines and columns."""
         room = max(3, (height - _ROWS_AROUND) // 2)
         first = max(0, min(self.at - room // 2, len(self.faults) - room))
         chosen = self.faults[self.at].id if self.faults else ""
@@ -102,7 +102,7 @@ class Screen:
         return Group(Text(head, style="bold"), body, Text(f"\n{KEYS}", style="dim"))
 
     def one(self) -> RenderableType:
-        """The chosen fault: its variant that stands for it, what is at fault, its history."""
+        """The chosen fault: its simplest variant, the diagnosis, its history."""
         fault = self.faults[self.at]
         finding = self.store.get(fault.id)
         told = [f"{name}: {finding.diagnosis[name]}" for name in _TOLD if name in finding.diagnosis]

@@ -96,7 +96,7 @@ def print_faults(found: Sequence[Fault]) -> None:
 def _print_apart(
     listed: Sequence[Listed], verdict: Callable[[Listed], str], table: Callable[[Sequence[Listed], int, str], Table]
 ) -> None:
-    """A table of differences from the promises of torch, and another of those about which torch promises nothing."""
+    """Print a table, and another of the cases about which torch promises nothing."""
     console = Console()
     promised = [one for one in listed if verdict(one) != UNSUPPORTED]
     apart = [one for one in listed if verdict(one) == UNSUPPORTED]
@@ -107,7 +107,7 @@ def _print_apart(
 
 
 def named_table(title: str, told: Mapping[str, str]) -> Table:
-    """A name and what is told of it in each row."""
+    """A name and a text in each row."""
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, show_header=False)
     table.add_column(style="dim", overflow="fold", max_width=40)
     table.add_column(overflow="fold", ratio=1)

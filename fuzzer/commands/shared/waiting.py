@@ -1,4 +1,4 @@
-"""What is shown while a command takes longer than a person waits in silence; all of it on stderr."""
+"""Signs of life on stderr, while a command takes longer than a person waits in silence."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LOOK_SECONDS = 0.5
 
 
 class Waiting:
-    """On a terminal a spinner, what is done and for how long, with a bar where it is known how much there is to do; it
-    is gone afterwards. Elsewhere a line a minute, with the time.
+    """On a terminal a spinner with a text and the time, and a bar if the amount of work is known; it is gone
+    afterwards. Elsewhere a line a minute, with the time.
 
     what     is done; may change.  detail   says more about it, `done` how many of `total` there are by now; both are
     asked twice a second, from another thread.
@@ -62,7 +62,7 @@ class Waiting:
         self.stop()
 
     def stop(self) -> None:
-        """Show nothing any more; may be asked for twice."""
+        """Show nothing any more; may be called twice."""
         self.over.set()
         self.shown.stop()
 
@@ -81,7 +81,7 @@ class Waiting:
 
 
 class Starting(Waiting):
-    """While torch is imported nothing is collected, which would take a quarter of that: what is made then stays."""
+    """While torch is imported the garbage collector rests: it would take a quarter of that time, and finds nothing."""
 
     def __enter__(self) -> Starting:
         gc.disable()
