@@ -17,6 +17,7 @@ from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.text import parse
 from fuzzer.trial import observe
 from fuzzer.trial.pipeline import report_program
+from fuzzer.workers import accelerator
 from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Task
 from tests.workers.light import BODY, LIGHT, trial
@@ -107,10 +108,10 @@ backward(v0, cotangent(f32[3]))
 
 def test_a_process_in_which_nothing_has_a_gradient_any_more_is_given_up() -> None:
     """As a trace leaves it that failed within a transform of torch.func (torch 2.13)."""
-    assert not observe.context_lost()
+    assert not accelerator.context_lost()
     with torch._C._AutoDispatchBelowAutograd():
-        assert observe.context_lost()
-    assert not observe.context_lost()
+        assert accelerator.context_lost()
+    assert not accelerator.context_lost()
 
 
 def test_what_holds_memory_of_a_lost_device_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +133,11 @@ def test_what_holds_memory_of_a_lost_device_is_kept(monkeypatch: pytest.MonkeyPa
 
     kept: list[object] = []
     monkeypatch.setattr(observe, "context_is_usable", lambda device: False)
-    monkeypatch.setattr(observe, "_lost", False)
-    monkeypatch.setattr(observe, "_KEPT", kept)
+    monkeypatch.setattr(accelerator, "_lost", False)
+    monkeypatch.setattr(accelerator, "_KEPT", kept)
     try:
         assert run() == RAISED
-        assert observe.context_lost()
+        assert accelerator.context_lost()
         assert not gc.isenabled()
         assert freed == []
     finally:
