@@ -1,7 +1,7 @@
 """Control flow: torch's own operations where a compiler traces them, elsewhere the same in plain Python.
 
-In eager torch hands these operations to dynamo; a recording of eager's operations needs what they are made of. What
-torch refuses of a body the plain form refuses too.
+Eager torch hands these operations to dynamo, but a recording of eager needs the operations inside them. The plain form
+refuses the same bodies as torch.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ def _stacked(found: Sequence[_Tensors]) -> _Tensors:
 
 
 def _carried(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """What is carried on, of the same type as before."""
+    """The carried value, which must have the same type as before."""
     if (new.dtype, new.shape, new.stride()) != (old.dtype, old.shape, old.stride()):
         raise BodyRefused(f"carries {new.dtype}{list(new.shape)} on where it was {old.dtype}{list(old.shape)}")
     return new
 
 
 def _own(results: _Tensors, operands: _Tensors) -> _Tensors:
-    """The results, none of which may lie in an operand's memory or another result's."""
+    """The results, none of which may share memory with an operand or another result."""
     seen = [memory_of(t) for t in operands]
     for result in results:
         if memory_of(result) in seen:
