@@ -38,8 +38,7 @@ class Draft:
     anchor  the value that the next node's first operand shall be, where it fits.
     target  the value that the node being drawn writes to.
     overwrites  whether a write may overwrite values that eager's backward needs, which then raises;  beside: whether a
-                node
-                may read the memory that it writes, beside the elements that it writes.
+                node may read the memory that it writes, beside the elements that it writes.
     may_write_leaves  whether a route was requested in which in-place ops may write leaves.
     given   values that the node being drawn shall read, where they fit.
     knobs   defaults for all further choices.

@@ -69,7 +69,7 @@ def draw_of(spec: OpSpec, operands: Sequence[object], attrs: Attributes) -> Draw
 
 
 def attribute_class(attribute: Attribute, value: Value, d: Draw) -> str:
-    """The class of an attribute's value, beside the operands and attributes of `d`.
+    """The class of an attribute's value, for a node with the operands and attributes of `d`.
 
     DEFAULT for the default. A choice, a flag and a dtype are classes of their own. An integer of the row is at one end
     of its range, INSIDE or BEYOND; a real at one of its corners or not; a dimension is named by its place; other

@@ -43,7 +43,7 @@ def scan(
     xs: torch.Tensor,
     reverse: bool = False,
 ) -> tuple[torch.Tensor, _Tensors]:
-    """The last of carry, ys = block(carry, x), for each x along the first dimension, and the ys stacked."""
+    """The last carry and the stacked ys of carry, ys = block(carry, x), for each x along the first dimension."""
     if torch.compiler.is_compiling():
         return higher_order("scan")(block, init, xs, reverse=reverse)  # type: ignore[no-any-return]
     carry, found = init, []
@@ -56,7 +56,7 @@ def scan(
 
 
 def while_loop(goes_on: Callable[..., Any], block: Callable[..., _Tensors], given: _Tensors) -> _Tensors:
-    """given = block(*given) as long as goes_on(*given)."""
+    """The result of given = block(*given), repeated as long as goes_on(*given)."""
     if torch.compiler.is_compiling():
         return higher_order("while_loop")(goes_on, block, given)  # type: ignore[no-any-return]
     while is_fake(given[0]) or bool(goes_on(*given)):

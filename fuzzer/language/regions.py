@@ -77,8 +77,7 @@ class RegionSpec:
     recomputes  whether the statements run again in the backward: then they may neither draw random numbers nor
                 overwrite.
     pure        whether its own statements may neither draw random numbers nor overwrite.
-    own_backward  whether it has a backward of its own: then all its operands and results are differentiable, and it is
-                  not
+    own_backward  whether it has a backward of its own: then all its operands and results are differentiable. It is not
                 used for one graph of both directions, where func.vjp calls its forward instead (pytorch #193279).
     retypes     whether its purpose is to change types.
     decides     whether its first operand's values decide which statements run: then they must be exact, from a leaf.

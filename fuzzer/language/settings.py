@@ -41,8 +41,7 @@ class Setting:
     graphs   TRAINING or INFERENCE: the only kind in which it has an effect (`RouteSpec.takes`); none given: both.
     needs    other settings without which it has no effect; they are set with it.
     always   whether every program draws a value of it, beside the drawn settings; if it needs others, every program
-             that
-             has drawn these.
+             that has drawn these.
     note     why it has no effect elsewhere, or why its effect is legal rounding, or is not.
     code     whether it affects only the text of kernels: no earlier stage shows it (`shown_before_code`).
     promised whether torch means it for users; else it is there for torch's own tests and debugging, and a program that

@@ -46,7 +46,7 @@ def rounds_once(step: Step) -> bool:
 
 
 def accumulates(step: Step) -> bool:
-    """Whether the step is a sum of products, or of anything else: exact on coarse grids."""
+    """Whether the step is a sum, of products or other terms: exact on coarse grids."""
     return kind_of(step) is ACCUMULATION
 
 

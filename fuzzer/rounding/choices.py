@@ -20,8 +20,7 @@ def untied(leaf: object, generator: torch.Generator, step: Step, order: int = 0)
     Infinities, and NaN where it counts as the largest, become finite numbers, which `tied` takes back.
 
     order  0: at random. 1, -1: in memory order, or the reverse, as many algorithms have them: random orders alone do
-           not
-           try all of a thousand equal elements. In float64 2**-48 leaves room for some 32 places.
+           not try all of a thousand equal elements. In float64 2**-48 leaves room for some 32 places.
     """
     if not isinstance(leaf, torch.Tensor) or leaf.is_complex():
         return leaf

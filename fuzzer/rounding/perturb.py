@@ -51,8 +51,7 @@ class Rounder:
     """One replica's perturbation.
 
     consistent  False: every rounding is drawn anew. True: it is a function of the value rounded, so that the same
-                operation
-                on the same operands rounds the same way each time (x*s - x*s stays 0).
+                operation on the same operands rounds the same way each time (x*s - x*s stays 0).
     scale       multiplies every unit (2 in the final check).
     approximate whether a side ran where quotients and roots are not correctly rounded (`Device.approximate`).
     absolute    whether underflow adds an error to a result, however small the result is.

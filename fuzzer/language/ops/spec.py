@@ -89,16 +89,14 @@ class Operand:
     fresh     the shape of a new leaf, where log-uniform sizes of a drawn rank would be refused too often.
     values    recipes that suit a new leaf, by name (beside the general ones).
     edges     the numbers at which the op changes its formula, from its drawn attributes: most new leaves hold them,
-              exactly
-              and one unit beside, in their own dtype.
+              exactly and one unit beside, in their own dtype.
     recipe    the recipe that it must have (index operands): then it is always a leaf.
     count     lowest and highest number of tensors, for an operand that is a list.
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
     fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
     within    with a recipe: numbers outside its range make the program ill-typed, because eager's kernels do not check
-              them
-              on every device, and read out of bounds or return undefined values.
+              them on every device, and read out of bounds or return undefined values.
     divisor   whether integers in it are never 0, by which torch refuses to divide.
     """
 
@@ -243,16 +241,14 @@ class OpSpec:
     name            in a .prog text; ends in an underscore where the op writes in place.
     family          one word; the generator draws the family first, then the op, each as likely.
     source          the torch callable as people write it, e.g. "torch.slice_scatter"; called with the operands by
-                    position
-                    (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
+                    position (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
     params          operands and attributes in the order in which they are drawn.
     then            torch callables applied to each result, one after another: torch.view_as_real for complex results.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
     effects         "" or WRITES for in-place ops.
     entries         entries of torch's own database of ops (`op_db`) that it covers: those whose function, or an exact
-                    alias
-                    of it, it calls. Left out: the one named like its source.
+                    alias of it, it calls. Left out: the one named like its source.
     since           the first torch release that has it, differentiable where the entry says so.
     random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
     portable        whether it means the same on every device.

@@ -83,8 +83,7 @@ class RouteSpec:
     backends       those that can run it; none given: any.
     torch_compile  whether it goes through torch.compile: PyTorch's bisector knows no other way.
     joint          whether one graph holds both directions, under no_grad; else a partitioner makes a forward and a
-                   backward
-                   graph.
+                   backward graph.
     module         whether a module holds the leaves that are parameters.
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
                    forward would see other values than the first.

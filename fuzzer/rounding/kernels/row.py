@@ -60,13 +60,10 @@ class Kernel:
     Rounding:
     kind            see `Kind`;  kind_of   the kind of one call, where that depends on its arguments.
     by_parts        whether it stays primitive for complex numbers: they are added part by part, but a product of them
-                    is a
-                    sum of products.
+                    is a sum of products.
     units           the error of results in units of the last place, in float64, float32 and half precision; None:
-                    `ULPS`.
-                    The largest documented for CUDA's functions (with the half that its guide does not count), SLEEF's
-                    and
-                    glibc's, vectorised ones included. Sources and figures: docs/rounding.md.
+                    `ULPS`. The largest documented for CUDA's functions (with the half that its guide does not count),
+                    SLEEF's and glibc's, vectorised ones included. Sources and figures: docs/rounding.md.
     inexact         whether implementations differ by more than their rounding even where the result is representable
                     (log2(8) may be computed as 2.9999998), or draw a number in a range.
     approximated    whether they do on an accelerator: Triton divides and takes roots approximately (PTX ISA, "div":
@@ -76,11 +73,9 @@ class Kernel:
 
     Precision:
     wide            float32 inside where its tensors are float16 or bfloat16, decomposed or not. Any other compound
-                    kernel
-                    may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv).
+                    kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv).
     inner           (step, unit of its coarsest dtype, unit of its partial sums, error of a sum in the latter) -> the
-                    error
-                    of operands and results inside, relative to their size; None: all of these together.
+                    error of operands and results inside, relative to their size; None: all of these together.
     calls_products  whether it calls matrix products, which autocast casts inside it too.
     scalars_in_double   whether it keeps scalar operands in double; others read them in the precision in which they
                         compute.
@@ -93,8 +88,7 @@ class Kernel:
                     pointwise.
     divides         whether the sum is divided, or is no sum at all: its length cannot be counted by summing ones.
     narrow          whether partial sums may be kept in the tensors' dtype: terms added one by one to memory, on some
-                    device
-                    or in some layout. Every other kernel accumulates at least in float32.
+                    device or in some layout. Every other kernel accumulates at least in float32.
     shrinks         whether autograd uses it to sum a gradient back to the shape of an expanded operand.
     is_tree         whether that sum is a tree on CUDA, and in float32 elsewhere: no partial sum grows large one by one.
     adds_to_product whether it adds to a product that has been rounded.
@@ -125,8 +119,7 @@ class Kernel:
     is_root         whether it is the root of a sum of squares, which may underflow.
     modulus_at      the argument whose modulus, if it is complex, may be the root of a sum of squares.
     intermediate    its intermediate value, element by element, which it may round to the tensor's dtype: if that
-                    overflows,
-                    the result may be infinite though its true value is not.
+                    overflows, the result may be infinite though its true value is not.
     limited         (step, operands, result) -> its result if it rounds its limits to the tensor's dtype.
     reached         (step, operands, 1.0 where the first is not finite) -> where a weight of 0 may make the result NaN.
 
