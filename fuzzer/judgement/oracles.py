@@ -117,9 +117,9 @@ def compile_does_not_raise(trial: Trial) -> Verdict | None:
 
 
 def metadata_agrees(trial: Trial) -> Verdict | None:
-    """None-ness, shape and dtype of every output and gradient are the reference's, and each lies within its storage.
+    """None-ness, shape and dtype of every output and gradient equal the reference's, and each is within its storage.
 
-    A gradient of zeros and None say the same: AOTAutograd returns zeros for leaves that only undifferentiated outputs
+    A gradient of zeros and None count as equal: AOTAutograd returns zeros for leaves that only undifferentiated outputs
     depend on, where eager returns None.
     """
     if trial.subject.outcome != RAN:

@@ -149,7 +149,7 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether the verdict is no complaint about the compiled side."""
+        """Whether the verdict says nothing against the compiled side."""
         return self.signature.verdict == "agree"
 
     @property

@@ -69,7 +69,7 @@ def while_loop(goes_on: Callable[..., Any], block: Callable[..., _Tensors], give
 
 def _rows(xs: torch.Tensor) -> Sequence[torch.Tensor]:
     if xs.dim() == 0 or not len(xs):
-        raise BodyRefused(f"nothing to go along in {tuple(xs.shape)}")
+        raise BodyRefused(f"no elements along the first dimension of {tuple(xs.shape)}")
     return torch.unbind(xs)
 
 

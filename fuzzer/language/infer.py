@@ -60,7 +60,7 @@ def _infer_from_fakes(program: Program) -> dict[str, TensorType]:
             reach = extent(leaf.shape, leaf.stride, leaf.offset)
             room[leaf.name] = reach if leaf.base is None else room[leaf.base]
             if reach > room[leaf.name]:
-                raise IllTyped(f"{leaf.name}: it reaches {reach} elements of a storage that has {room[leaf.name]}")
+                raise IllTyped(f"{leaf.name}: it needs {reach} elements, but its storage has {room[leaf.name]}")
             base = torch.empty(reach, dtype=TORCH_DTYPES[leaf.dtype]) if leaf.base is None else env[leaf.base]
             try:
                 env[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)

@@ -142,7 +142,7 @@ def _write_no_autocast(region: Region, inside: Inside) -> list[str]:
 
 def _autocast(inside: Inside, given: str) -> list[str]:
     if not inside.reads:
-        raise UnknownRegion("region autocast reads no value from outside, so that its device is not known")
+        raise UnknownRegion("region autocast reads no value from outside, so its device is unknown")
     return [f"with torch.autocast({inside.reads[0]}.device.type, {given}):", *indented(inside.lines)]
 
 
@@ -216,7 +216,7 @@ def _only(region: Region, inside: Inside) -> str:
     """The single result of a region. Raises UnknownRegion if there are several."""
     if inside.results != [inside.last]:
         others = ", ".join(name for name in inside.results if name != inside.last)
-        raise UnknownRegion(f"region {region.kind} gives {inside.last} alone, and {others} is read after it")
+        raise UnknownRegion(f"region {region.kind} returns only {inside.last}, but {others} is read after it")
     return inside.last
 
 
@@ -375,7 +375,7 @@ def ambient_region(program: Program) -> Region | None:
     known = [s for s in statements(program.body) if isinstance(s, Region) and s.kind in REGIONS]
     found = [region for region in known if REGIONS[region.kind].ambient]
     if (found and program.body != (found[0],)) or len(found) > 1:
-        raise UnknownRegion(f"region {found[-1].kind} stands around all statements, once")
+        raise UnknownRegion(f"region {found[-1].kind} must enclose all statements, once")
     return found[0] if found else None
 
 
@@ -384,13 +384,13 @@ def check_between(program: Program) -> None:
     the function does not return, or binds a name that is returned."""
     late, returned = between(program), {output.value for output in program.outputs}
     if any(isinstance(s, Region) and s.kind == BETWEEN and s is not late for s in statements(program.body)):
-        raise UnknownRegion(f"region {BETWEEN} stands at the end of a program, once")
+        raise UnknownRegion(f"region {BETWEEN} must stand at the end of a program, once")
     if late is None:
         return
     if unknown := set(outer_reads(late.body)) - returned - {leaf.name for leaf in program.leaves}:
-        raise UnknownRegion(f"region {BETWEEN} reads leaves and outputs, not {min(unknown)}")
+        raise UnknownRegion(f"region {BETWEEN} may read only leaves and outputs, not {min(unknown)}")
     if bound := returned.intersection(name for node in walk(late.body) for name in node.outs):
-        raise UnknownRegion(f"region {BETWEEN} gives nothing that is returned, such as {min(bound)}")
+        raise UnknownRegion(f"region {BETWEEN} may not bind a returned name such as {min(bound)}")
 
 
 def write_call(program: Program, call: str) -> list[str]:

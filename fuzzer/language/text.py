@@ -188,7 +188,7 @@ def parse(text: str) -> Program:
     try:
         return _parse(text)
     except (RecursionError, MemoryError):
-        raise ParseError(1, 1, "a text that is not nested so deeply") from None
+        raise ParseError(1, 1, "a text that is nested less deeply") from None
 
 
 def _parse(text: str) -> Program:

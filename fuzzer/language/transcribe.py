@@ -486,7 +486,7 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
         name = transcript.name(tensor)
         outputs[name] = Output(name, _cotangent_of(tensor, len(transcript.leaves) + len(outputs) + 1))
     if not any(o.cotangent for o in outputs.values()):
-        raise Inexpressible(["a function none of whose results has a gradient"])
+        raise Inexpressible(["a function without a differentiable result"])
     program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()))
     return Transcribed(program, tuple(transcript.drawn), tuple(transcript.constants))
 

@@ -41,7 +41,7 @@ def is_primitive(step: Step) -> bool:
 
 @once
 def rounds_once(step: Step) -> bool:
-    """Whether its result is rounded once and nothing else is: so are moves to a narrower dtype."""
+    """Whether the step only rounds its result, once, as moves to a narrower dtype do."""
     return is_primitive(step) or kind_of(step) is COPY
 
 

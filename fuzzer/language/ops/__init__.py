@@ -34,7 +34,7 @@ def _enter(table: Iterable[OpSpec], where: str) -> None:
     """Add the rows of a table that the running torch has to OPS."""
     for spec in table:
         if spec.name in OPS:
-            raise ValueError(f"op {spec.name} stands in two tables; the second is {where}")
+            raise ValueError(f"op {spec.name} is in two tables; the second is {where}")
         if _available(spec):
             OPS[spec.name] = spec
 

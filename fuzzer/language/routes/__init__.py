@@ -77,7 +77,7 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
             raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {known}")
     held = [leaf.name for leaf in program.leaves if leaf.parameter]
     if held and not spec.module:
-        raise UnknownRoute(f"route {program.route.name} has no module that {', '.join(held)} could be a parameter of")
+        raise UnknownRoute(f"route {program.route.name} has no module to hold the parameters {', '.join(held)}")
     for region in statements(program.body):
         if isinstance(region, Region) and region.kind in REGIONS and region.kind not in spec.regions:
             raise UnknownRoute(f"route {program.route.name} cannot hold a region {region.kind}")

@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one run: outputs in the program's order, and by leaf that requires grad the gradient or None."""
+    """The results of one run: outputs in the program's order; the gradient, or None, by leaf that requires grad."""
 
     outputs: tuple[torch.Tensor, ...]
     gradients: dict[str, torch.Tensor | None]
