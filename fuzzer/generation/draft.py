@@ -113,7 +113,7 @@ class Draft:
                 self.uses[name] = 0
 
     def readable(self) -> Iterator[tuple[str, TensorType]]:
-        """The values that may be operands: a node that writes a value does not read it through another operand."""
+        """The values that may be operands; not those in the memory of `target`, unless `beside` allows them."""
         locked = self.memory(self.target) if self.target else None
         for name, t in self.types.items():
             apart = self.memory(name) != locked or (self.beside and not self.overlap(name, self.target))

@@ -30,7 +30,7 @@ def by_largest_operands(e: Evaluation) -> float:
 
 
 def by_largest_operands_and_third_result(e: Evaluation) -> float:
-    """For normalisations: their third result, 1 / deviation, scales x - mean(x)."""
+    """That bound times a normalisation's third result, 1 / deviation, which scales x - mean(x)."""
     return _by_largest(e, e.results[2:3])
 
 
