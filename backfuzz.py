@@ -1,8 +1,8 @@
 """backfuzz from Python, and the command `backfuzz` (`python -m backfuzz`); docs/python.md shows its use.
 
 This module imports the packages `fuzzer` and `minimizer` of its own folder under those names, so that a fuzzer.py in
-the
-working folder or on PYTHONPATH is not taken for ours. The command and the fork server of its workers import it first.
+the working folder or on PYTHONPATH is not taken for ours. The command and the fork server of its workers import it
+first.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def node_to_leaf(program: Program, types: Types) -> Iterator[Program]:
 
 
 def bypass_node(program: Program, types: Types) -> Iterator[Program]:
-    """A node's readers read one of its operands of the same dtype and shape instead."""
+    """Readers of a node's result read one of the node's operands instead, of the same dtype and shape."""
     for node in reversed(program.nodes):
         for name in dict.fromkeys(node.uses):
             alike = [o for o in node.outs if (types[o].dtype, types[o].shape) == (types[name].dtype, types[name].shape)]

@@ -50,7 +50,7 @@ class Sameness:
 
     def __post_init__(self) -> None:
         if not 1 <= self.k <= self.n:
-            raise ValueError(f"{self.k} of {self.n}: k must lie in 1..n")
+            raise ValueError(f"{self.k} of {self.n}: k must be in 1..n")
 
     def accepts(self, rate: float) -> float:
         """The probability that a candidate which shows the finding in this share of runs is accepted."""

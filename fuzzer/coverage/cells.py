@@ -130,7 +130,7 @@ def _settings(scene: Scene) -> _Words:
 
 
 def _routes(scene: Scene) -> _Words:
-    """The route, and what the program does beside computing new values."""
+    """The route, with each property of the program: it writes, draws random numbers, has several outputs and so on."""
     program = scene.program
     route = program.route.name + " dynamic" * (dict(program.route.options).get("dynamic") is True)
     effects = {

@@ -98,7 +98,7 @@ class Frontier:
         return bool(last) and self.programs - last >= max(STALL_PROGRAMS / share, last)
 
     def absent(self, families: Iterable[str], share: float = 1.0) -> list[str]:
-        """Those of these families without any feature, after STALL_PROGRAMS / 4 programs that can show them (share)."""
+        """The families among these without any feature, once STALL_PROGRAMS / 4 programs could show one (share)."""
         return [f for f in families if f not in self.last_new and self.programs * share >= STALL_PROGRAMS // 4]
 
 

@@ -43,7 +43,7 @@ class Watch:
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def words(self) -> dict[str, frozenset[str]]:
-        """The words of what was compiled, by family of `structure`. Raises `error`."""
+        """The words of the compiled graphs and code, by family of `structure`. Raises `error`."""
         if self.error is not None:
             raise self.error
         return compiled_words(self.graphs, self.counted)

@@ -1,11 +1,12 @@
 """The cells that each program is asked to fill: those requested least so far, op by op.
 
-The request follows from the program's number alone, not from other programs' results. So the programs of a seed are the
-same with any number of workers, and when a campaign goes on. In each round every op stands once, `core` first. Of an
-op,
-the dtype, the class of each attribute, the operand with its layout and the leaf's recipe are those requested least. An
-op that is not the first of its program reads a value that the one before made or read, each operand in turn; an op with
-a single operand does so once every layout of that operand was requested.
+A program's request follows from its number alone, not from other programs' results. So the programs of a seed are the
+same with any number of workers, and when a campaign is continued.
+
+In each round every op occurs once, those of `core` first. For each op the rarest request so far is chosen: of its
+dtypes, of the classes of each attribute, of its operands with their layouts, of the recipes. A later op of a program is
+also linked to the node before: one of its operands is a value that this node made or read. An op with a single operand
+is linked only after every layout of the operand was requested.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ class Case:
     """One finding under diagnosis.
 
     task   runs the program with a full compile, where it was found;  at   the same at the cheapest stage that
-           reproduces the
-           finding.
+           reproduces the finding.
     """
 
     def __init__(self, finding: Finding, task: Task, pool: Pool, scratch: Path, expired: Callable[[], bool]):

@@ -42,10 +42,8 @@ def describe_difference(task: Task, text: str, decides: bool = False) -> Report:
             outcome, and raised, the origin of the exception; its traceback.txt is among the files.
             shared forward_graph.py and so on: a node of inductor's input, no view, whose elements share memory.
     files   x0.grad.txt (a drawing), forward_graph.py, backward_code.py and so on: graphs with strides as inductor
-            lowers
-            them (or its input, where lowering raises) and the generated code. A graph that holds both directions is
-            called
-            joint, a second one of a kind is numbered.
+            lowers them (or its input, where lowering raises) and the generated code. A graph that holds both directions
+            is called joint, a second one of a kind is numbered.
     """
     program, files, graphs = parse(text), dict[str, str](), dict[str, str]()
     try:

@@ -74,9 +74,11 @@ Asked = Mapping[tuple[str, str], Sequence[Finding]]  # by (fault, device): its v
 def ask_of(
     variants: Mapping[str, Sequence[Finding]], device: str | None = None
 ) -> dict[tuple[str, str], list[Finding]]:
-    """The variants to run for each fault, whose variants come simplest first. Without `device`: on each device those
-    found there. With it: all on that device, those found there first. Findings that compare devices run where they were
-    found."""
+    """By (fault, device), the variants to run there; those of a fault are given simplest first.
+
+    Without `device` each variant runs on the device where it was found. With it all run on that device, those found
+    there first. A finding that compares two devices always runs where it was found.
+    """
     found: dict[tuple[str, str], list[Finding]] = {}
     for fault, own in variants.items():
         for finding in own:

@@ -76,7 +76,7 @@ def comparisons(compared: tuple[Compared, ...], side: str) -> str:
     """The results of the usual comparisons. Where eager is wrong, eager in float64 may be wrong too and is left out."""
     fails = [c for c in compared if c.close]
     names = ", ".join(f"`{c.name}`" for c in fails)
-    close = f"fails for {names}" if fails else "passes: the difference is smaller than it asks for"
+    close = f"fails for {names}" if fails else "passes: the difference is within its tolerances"
     text = f"`torch.testing.assert_close` at its defaults {close}"
     if fails:
         text += f" ({mismatch(fails[0].close)})"

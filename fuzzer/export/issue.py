@@ -62,8 +62,8 @@ def issue(
 
 
 _MADE = (
-    "Found by a fuzzer, backfuzz: it draws random programs, compares their compiled with their eager gradients, and "
-    "shrinks what differs. The program, the numbers and the first form of this text are its output."
+    "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager gradients, and "
+    "shrinks programs that differ. The program, the numbers and the draft of this text are its output."
 )
 _LABEL = "topic: fuzzer"  # required by PyTorch's template
 _GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"
@@ -125,14 +125,14 @@ def description(finding: Finding) -> str:
     if finding.side == EAGER_RAISES:
         return f"A function of {names} raises in eager mode, as it should; {under} it runs."
     if finding.side in (EAGER, BOTH) or grown.signature.verdict == "eager-suspect":
-        return f"The {what} of {names} is wrong in eager mode, and nothing says so."
+        return f"The {what} of {names} is wrong in eager mode, without an error."
     if grown.signature.verdict != "wrong":
         return f"A function of {names}, {under}: {headline(grown).partition('] ')[2]}."
     if grown.signature.pattern == "None-ness":
-        return f"A {what} of a function of {names} is None {under} or in eager mode, and not in the other."
+        return f"A {what} of a function of {names} is None {under} or in eager mode, but not in both."
     if grown.signature.pattern in _METADATA:
         what = f"{grown.signature.pattern} of the {what}"
-    return f"The {what} of a function of {names} is another {under} than in eager mode, and nothing says so."
+    return f"The {what} of a function of {names} {under} differs from eager mode, without an error."
 
 
 _METADATA = ("dtype", "shape")
@@ -147,8 +147,8 @@ def _where(finding: Finding) -> str:
     shows = [f'`backend="{name}"`' for name, said in seen.items() if said != "agree"]
     agrees = [f'`backend="{name}"`' for name, said in seen.items() if said == "agree"]
     gone = [f"`{name}`" for name in vanishing(finding) if re.fullmatch(r"(inductor|functorch)\.[\w.]+=\w+", name)]
-    told = [f"shows with {', '.join(shows)}"] if shows else []
-    told += [f"not with {', '.join(agrees)}"] if shows and agrees else []
+    told = [f"differs with {', '.join(shows)}"] if shows else []
+    told += [f"agrees with {', '.join(agrees)}"] if shows and agrees else []
     told += [f"gone with {' or '.join(gone)}"] if gone else []
     return f"Ablation: {'; '.join(told)}." if told else ""
 
@@ -158,7 +158,7 @@ def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None
     several programs, those of this program."""
     if fault is None or len(fault.lives_on) + len(fault.gone_on) < 2:
         return ""
-    tried = (("shows on", ", ".join(fault.lives_on)), ("not on", ", ".join(fault.gone_on)))
+    tried = (("reproduces on", ", ".join(fault.lives_on)), ("gone on", ", ".join(fault.gone_on)))
     told = f"Releases: {'; '.join(f'{told} torch {places}' for told, places in tried if places)}."
     if fault.variants == 1:
         return told
@@ -166,7 +166,7 @@ def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None
     here = {_release_and_device(shown.torch, shown.device)} if shown is not None else set()
     seen |= here if shown is not None and shown.shows else set()
     not_here = f", not on torch {', '.join(here)}" if here - seen else ""
-    return f"{told} {fault.variants} programs show it, not each on all of these: this one does on torch " + (
+    return f"{told} {fault.variants} programs show it, not all of them on each of these: this one does on torch " + (
         f"{', '.join(sorted(seen))}{not_here}."
     )
 
@@ -180,17 +180,15 @@ def _scope(scope: Scope) -> str:
     ratios."""
     where = f"torch {scope.torch}, {scope.device}"
     if scope.stage:
-        where += (
-            f"; those marked `built` ran as compiled, the others at the stage `inductor:{scope.stage}`, before code"
-        )
+        where += f"; those marked `built` were compiled in full, the others ran at the stage `inductor:{scope.stage}`"
     parts = [
-        f"One thing changed in the program above ({where}):",
+        f"The program above with one change ({where}):",
         _table(SCOPE_HEAD, scope_rows(scope)),
     ]
     if shapes := shape_rows(scope):
         formula = f"; the ratio is {scope.formula}" if scope.formula is not None else ""
         parts += [f"Sizes and attributes that fail{formula}:", _table(shape_head(scope), shapes)]
-    return _folded(f"Scope: {len(scope.rows) - 1} programs beside it, and what they show", "\n\n".join(parts))
+    return _folded(f"Scope: {len(scope.rows) - 1} neighbouring programs and their results", "\n\n".join(parts))
 
 
 def _known(fault: Fault | None) -> str:
@@ -233,7 +231,7 @@ def _place(finding: Finding) -> str:
 def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
     """Evidence beside the reproducer, in folded sections."""
     parts = [
-        f"The minimal program, where it shows: {one_line(finding.detail, 1000)}",
+        f"The error of the minimal program: {one_line(finding.detail, 1000)}",
         _comparison_table(finding.comparisons),
         _diagnosis(finding),
         _before(finding),
@@ -243,12 +241,12 @@ def _evidence(finding: Finding, others: list[tuple[str, str]]) -> list[str]:
         _ablation(finding.ablation),
         f"As a backfuzz program (`backfuzz replay FILE`), signature `{finding.signature}`, finding `{finding.id}`:",
         _fenced(finding.program),
-        "Grown into what the script above holds:" if finding.grown is not finding else "",
+        "The more natural program in the script above:" if finding.grown is not finding else "",
         _fenced(finding.grown.program) if finding.grown is not finding else "",
     ]
     files = [(name, text) for name, text in (*others, *finding.attachments.items()) if name != EARLIER]
     return [
-        _folded("Evidence: how it was found and what is at fault", "\n\n".join(part for part in parts if part)),
+        _folded("Evidence: how it was found, and its cause", "\n\n".join(part for part in parts if part)),
         *(_folded(f"`{name}`", _fenced(text, _language(name))) for name, text in files),
     ]
 
@@ -303,7 +301,7 @@ def _before(finding: Finding) -> str:
     if not finding.before or finding.original == finding.program:
         return ""
     size = len(parse(finding.original).nodes)
-    return f"In the program of {size} operations that this one was reduced from: {one_line(finding.before, 1000)}"
+    return f"In the original program of {size} operations, before minimizing: {one_line(finding.before, 1000)}"
 
 
 def _stages(stages: dict[str, str]) -> str:
@@ -312,7 +310,7 @@ def _stages(stages: dict[str, str]) -> str:
 
 
 def _ablation(ablation: dict[str, str]) -> str:
-    table = _table(("one thing changed", "verdict"), list(ablation.items()))
+    table = _table(("single change", "verdict"), list(ablation.items()))
     return _folded(f"{len(ablation)} single changes", table) if table else ""
 
 
@@ -324,7 +322,7 @@ def _diagnosis(finding: Finding) -> str:
         (name, f"`{one_line(text, 290)}`" if name == "suspect" else text) for name, text in known
     ]  # code may look like HTML
     table = _table(("diagnosis", ""), known)
-    return f"What is at fault, as far as it could be narrowed down:\n\n{table}" if table else ""
+    return f"The cause, as far as it is known:\n\n{table}" if table else ""
 
 
 def _folded(summary: str, text: str) -> str:

@@ -73,7 +73,7 @@ def add_write(draft: Draft, spec: OpSpec) -> None:
         draft.target = ""
         draft.undo(mark)
     else:
-        # a base carries the gradient of what was written through its view
+        # a base carries the gradient of a value written through its view
         draft.tracked |= {name for name in shared if name in tracked and spec.differentiable}
 
 

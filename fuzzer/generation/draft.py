@@ -37,8 +37,7 @@ class Draft:
     anchor  the value that the next node's first operand shall be, where it fits.
     target  the value that the node being drawn writes to.
     overwrites  whether a write may overwrite values that eager's backward needs, which then raises;  beside: whether a
-                node
-                may read the memory that it writes, beside the elements that it writes.
+                node may read the memory that it writes, beside the elements that it writes.
     may_write_leaves  whether a route was requested in which in-place ops may write leaves.
     given   values that the node being drawn shall read, where they fit.
     long    whether a long leaf is still to be drawn;  linear: whether the node being drawn may read one.
@@ -111,7 +110,7 @@ class Draft:
                 self.uses[name] = 0
 
     def readable(self) -> Iterator[tuple[str, TensorType]]:
-        """The values that may be operands: a node that writes a value does not read it through another operand."""
+        """The values that may be operands; not those in the memory of `target`, unless `beside` allows them."""
         locked = self.memory(self.target) if self.target else None
         for name, t in self.types.items():
             apart = self.memory(name) != locked or (self.beside and not self.overlap(name, self.target))

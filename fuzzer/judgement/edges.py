@@ -18,8 +18,8 @@ _AS_REFERENCE = (2, 6)  # remainders whose replicas have the reference's range a
 
 
 def left_to_range(trial: Trial) -> list[torch.Tensor]:
-    """For each target, where the range of an intermediate decides whether an element is finite, and rounding does not:
-    replicas of one way agree, those of all ways do not. Raises Unreplayable."""
+    """For each target, the elements whose finiteness depends on the range of an intermediate and not on rounding:
+    replicas with the same range agree about it, replicas with different ranges do not. Raises Unreplayable."""
     look = looks(trial)[-1]
     return trial.once(("range", look), lambda: _left_to_range(trial, look))  # type: ignore[no-any-return]
 

@@ -51,8 +51,7 @@ class Oracle:
     asked  whether it is checked only if a task names it (`Task.also`).
     share  the share of a campaign's programs, chosen by number, for which it is checked though no task named it.
     bare   whether it is about the program without its settings: that program then runs too (`Trial.bare`), and the
-           oracle's
-           finding is a finding of that program.
+           oracle's finding is a finding of that program.
     """
 
     claim: Callable[[Trial], Verdict | None]
@@ -118,9 +117,9 @@ def compile_does_not_raise(trial: Trial) -> Verdict | None:
 
 
 def metadata_agrees(trial: Trial) -> Verdict | None:
-    """None-ness, shape and dtype of every output and gradient are the reference's, and each lies within its storage.
+    """None-ness, shape and dtype of every output and gradient equal the reference's, and each is within its storage.
 
-    A gradient of zeros and None say the same: AOTAutograd returns zeros for leaves that only undifferentiated outputs
+    A gradient of zeros and None count as equal: AOTAutograd returns zeros for leaves that only undifferentiated outputs
     depend on, where eager returns None.
     """
     if trial.subject.outcome != RAN:
@@ -271,7 +270,7 @@ def _sort(value: float) -> str:
 
 
 def seen_zero_signs_agree(trial: Trial) -> Verdict | None:
-    """A zero whose sign another result of the program shows (1 / x, atan2, copysign) has the sign of eager's."""
+    """A zero has the same sign as eager's, if another result of the program depends on that sign (1 / x, atan2)."""
     found = _other_zero_signs(trial, "seen_zero_signs_agree")
     return next((verdict for name, verdict in found if sees_zero_sign(trial, name)), None)
 

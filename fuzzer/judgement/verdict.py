@@ -57,9 +57,8 @@ class Signature:
     verdict    one of CLASSES.
     direction  "forward", "backward" or "".
     pattern    all-zero, constant-ratio, nonfinite, scattered or other for numeric differences; exception type and
-               innermost
-               torch functions for exceptions; signal and top native frame for deaths, or CORRUPT_HEAP. OF_EAGER and the
-               same, where eager dies or raises.
+               innermost torch functions for exceptions; signal and top native frame for deaths, or CORRUPT_HEAP.
+               OF_EAGER and the same, where eager dies or raises.
 
     A verdict of class `agree` records a legal difference that is worth counting.
     """
@@ -150,7 +149,7 @@ class Verdict:
 
     @property
     def agrees(self) -> bool:
-        """Whether the verdict is no complaint about the compiled side."""
+        """Whether the verdict says nothing against the compiled side."""
         return self.signature.verdict == "agree"
 
     @property

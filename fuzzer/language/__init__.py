@@ -1,1 +1,1 @@
-"""The program and all that can be said: its text, values, ops, regions, settings and routes; its one evaluator."""
+"""The language of programs: text, values, ops, regions, settings and routes; and the one evaluator."""

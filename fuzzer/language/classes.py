@@ -1,4 +1,4 @@
-"""Classes of operands' layouts and of attributes' values: what a cell names, and a wish asks for."""
+"""Classes of operands' layouts and of attributes' values, which cells name and wishes request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fuzzer.language.ops.spec import REQUIRED, Attribute, Bound, Draw, Limits, Operand, OpSpec, writable
 from fuzzer.language.program import DIFFERENTIABLE, Attributes, Dtype, Shape, TensorType, Value, contiguous, extent
 
-# Of a layout: how the elements lie, one of ORDERS; beside it AT_OFFSET, where the first does not lie first, and
-# SIZE_ONE, where some dimension has one element, whose stride says nothing.
+# Of a layout: the order of its elements in memory, one of ORDERS; also AT_OFFSET, where the storage offset is not 0,
+# and SIZE_ONE, where some dimension has one element, whose stride means nothing.
 SCALAR, CONTIGUOUS, PERMUTED, CHANNELS_LAST = "0-dim", "contiguous", "permuted", "channels last"
 BROADCAST, OVERLAPPING, GAPS, EMPTY = "broadcast", "overlapping", "gaps", "empty"
 ORDERS = (SCALAR, CONTIGUOUS, PERMUTED, CHANNELS_LAST, BROADCAST, OVERLAPPING, GAPS)
@@ -22,7 +22,7 @@ FIRST, LAST, INNER, NEGATIVE, ONLY = "first", "last", "inner", "negative", "only
 
 
 def layout_classes(shape: Shape, stride: Shape, offset: int = 0) -> frozenset[str]:
-    """The classes of a layout: one of ORDERS (or EMPTY), and what stands beside it."""
+    """The classes of a layout: one of ORDERS (or EMPTY), and those that may be added to it."""
     found = {_order(shape, stride)}
     if offset:
         found.add(AT_OFFSET)
@@ -50,7 +50,7 @@ def _order(shape: Shape, stride: Shape) -> str:
 
 
 def channels_last(shape: Shape) -> Shape:
-    """Strides of a dense tensor whose second dimension lies innermost."""
+    """Strides of a dense tensor whose second dimension is innermost."""
     order = [0, *range(2, len(shape)), 1]
     steps = contiguous(tuple(shape[i] for i in order))
     return tuple(steps[order.index(i)] for i in range(len(shape)))
@@ -60,7 +60,7 @@ def channels_last(shape: Shape) -> Shape:
 
 
 def draw_of(spec: OpSpec, operands: Sequence[object], attrs: Attributes) -> Draw:
-    """What the rules of an op's row may look at, of a node with operands of these types and these attributes."""
+    """The Draw for the rules of an op's row, for a node with operands of these types and these attributes."""
     given = dict(attrs)
     filled = {a.name: given.get(a.name, a.default) for a in spec.attributes}
     lacking = [None] * (len(spec.operands) - len(operands))
@@ -69,11 +69,11 @@ def draw_of(spec: OpSpec, operands: Sequence[object], attrs: Attributes) -> Draw
 
 
 def attribute_class(attribute: Attribute, value: Value, d: Draw) -> str:
-    """The class of an attribute's value, beside the operands and attributes of `d`.
+    """The class of an attribute's value, for a node with the operands and attributes of `d`.
 
-    DEFAULT, where it is that. A choice, a flag and a dtype are classes of their own; an integer of the row stands at
-    one end of its range, INSIDE or BEYOND; a real at one of its corners or not; a dimension is named by its place;
-    other numbers are held against 0, 1 and the sizes of the first operand.
+    DEFAULT for the default. A choice, a flag and a dtype are classes of their own. An integer of the row is at one end
+    of its range, INSIDE or BEYOND; a real at one of its corners or not; a dimension is named by its place; other
+    numbers are compared with 0, 1 and the sizes of the first operand.
     """
     if type(value) is type(attribute.default) and value == attribute.default:
         return DEFAULT
@@ -90,7 +90,7 @@ def attribute_class(attribute: Attribute, value: Value, d: Draw) -> str:
             return f"corner {value}" if value in (attribute.corners or ()) else INSIDE
         return _beside_sizes(value, d.x.shape)
     except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
-        return OTHER  # a rule of the row that does not hold for this node
+        return OTHER  # a rule of the row that does not apply to this node
 
 
 def _in_range(value: int, bounds: tuple[Bound, Bound], d: Draw) -> str:
@@ -108,7 +108,7 @@ def _ends(bounds: tuple[Bound, Bound], d: Draw) -> tuple[int, int]:
 
 
 def _place(value: Value, rank: int) -> str:
-    """Where a dimension stands among so many; of several how many they are."""
+    """The place of a dimension among so many; for several dimensions, their number."""
     if isinstance(value, tuple):
         return "all" if len(value) == rank > 1 else ("one" if len(value) == 1 else f"{min(len(value), 3)}")
     if not isinstance(value, int):
@@ -121,7 +121,7 @@ def _place(value: Value, rank: int) -> str:
 
 
 def _beside_sizes(value: Value, shape: Shape) -> str:
-    """How a number, or all of several, compare with 0, 1 and the sizes of a tensor."""
+    """How a number, or every one of several, compares with 0, 1 and the sizes of a tensor."""
     if isinstance(value, tuple):
         found = {_beside_sizes(item, shape) for item in value}
         return found.pop() if len(found) == 1 else "none" if not found else "mixed"
@@ -134,24 +134,24 @@ def _beside_sizes(value: Value, shape: Shape) -> str:
     return "a size" if value in shape else INSIDE if value < max(shape, default=0) else BEYOND
 
 
-# ---------------------------------------------------------------- what there is
+# ---------------------------------------------------------------- possible classes
 
 
 def main_operand(spec: OpSpec) -> int:
-    """The place of the operand whose dtype an op is known by: the first that may have several, else the first."""
+    """The place of an op's main operand: the first that may have several dtypes, else the first."""
     several = (i for i, operand in enumerate(spec.operands) if isinstance(operand.dtypes, tuple) and operand.dtypes[1:])
     return next(several, 0)
 
 
 def possible_dtypes(spec: OpSpec, limits: Limits) -> tuple[str, ...]:
-    """The dtypes that the main operand may have: the row's, of floating ones those of the limits."""
+    """The dtypes that the main operand may have: those of the row; floating ones only within the limits."""
     dtypes = spec.operands[main_operand(spec)].dtypes
     if not isinstance(dtypes, tuple):
         return limits.dtypes
     return tuple(t for t in dtypes if t not in DIFFERENTIABLE or t in limits.dtypes)
 
 
-# A type of each layout, of a few ranks: an operand whose row refuses all of a class cannot lie so.
+# Sample types of each layout, of a few ranks: if an operand's row refuses all samples, the layout is impossible.
 _SAMPLES: dict[str, tuple[tuple[Shape, Shape], ...]] = {
     SCALAR: (((), ()),),
     CONTIGUOUS: tuple((shape, contiguous(shape)) for shape in ((6,), (6, 6), (4, 6, 6), (4, 4, 6, 6), (2, 4, 6, 6, 6))),
@@ -168,12 +168,12 @@ _SAMPLES: dict[str, tuple[tuple[Shape, Shape], ...]] = {
                ((1, 4, 6, 6), (144, 36, 6, 1)), ((4, 1, 6, 6), (36, 36, 6, 1)),
                ((1, 4, 6, 6, 6), (864, 216, 36, 6, 1))),
 }  # fmt: skip
-_SAMPLES[AT_OFFSET] = _SAMPLES[CONTIGUOUS]  # types have no offset: it is refused where the layout is
+_SAMPLES[AT_OFFSET] = _SAMPLES[CONTIGUOUS]  # types have no offset: it is refused wherever this layout is
 
 
 def possible_layouts(operand: Operand) -> tuple[str, ...] | None:
-    """The classes in which the row lets an operand lie; None where its shape follows from others, which only a draw
-    tells. An index is drawn dense."""
+    """The layout classes that the row allows an operand; None where its shape follows from others, so that only a draw
+    can tell. Indices are dense."""
     if operand.recipe is not None:
         return (CONTIGUOUS,)
     if operand.shape is not None:
@@ -188,7 +188,7 @@ def _admits(operand: Operand, t: TensorType) -> bool:
 
 
 def possible_classes(attribute: Attribute, spec: OpSpec) -> tuple[str, ...] | None:
-    """The classes that an attribute's row draws; None where only a draw tells."""
+    """The classes in which the attribute's row draws values; None where only a draw can tell."""
     default = attribute.default
     if attribute.options:
         return tuple(dict.fromkeys(DEFAULT if _is(o, default) else str(o) for o in attribute.options))
@@ -216,7 +216,7 @@ def _range_classes(bounds: tuple[Bound, Bound], default: object) -> tuple[str, .
 
 
 def _place_classes(rank: tuple[int, int], default: object) -> tuple[str, ...]:
-    """Of a dimension of a tensor of these ranks; of the default's own place nothing is left."""
+    """Of a dimension of a tensor of these ranks; DEFAULT replaces the default's own place."""
     highest = rank[1]
     found = [NEGATIVE] * (highest > 0) + [FIRST, LAST] * (highest > 1) + [INNER] * (highest > 2)
     found += [ONLY] * (rank[0] <= 1 and default != 0)

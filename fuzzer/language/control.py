@@ -1,7 +1,7 @@
 """Control flow: torch's own operations where a compiler traces them, elsewhere the same in plain Python.
 
-In eager torch hands these operations to dynamo; a recording of eager's operations needs what they are made of. What
-torch refuses of a body the plain form refuses too.
+Eager torch hands these operations to dynamo, but a recording of eager needs the operations inside them. The plain form
+refuses the same bodies as torch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def scan(
     xs: torch.Tensor,
     reverse: bool = False,
 ) -> tuple[torch.Tensor, _Tensors]:
-    """The last of carry, ys = block(carry, x), for each x along the first dimension, and the ys stacked."""
+    """The last carry and the stacked ys of carry, ys = block(carry, x), for each x along the first dimension."""
     if torch.compiler.is_compiling():
         return higher_order("scan")(block, init, xs, reverse=reverse)  # type: ignore[no-any-return]
     carry, found = init, []
@@ -56,7 +56,7 @@ def scan(
 
 
 def while_loop(goes_on: Callable[..., Any], block: Callable[..., _Tensors], given: _Tensors) -> _Tensors:
-    """given = block(*given) as long as goes_on(*given)."""
+    """The result of given = block(*given), repeated as long as goes_on(*given)."""
     if torch.compiler.is_compiling():
         return higher_order("while_loop")(goes_on, block, given)  # type: ignore[no-any-return]
     while is_fake(given[0]) or bool(goes_on(*given)):
@@ -69,7 +69,7 @@ def while_loop(goes_on: Callable[..., Any], block: Callable[..., _Tensors], give
 
 def _rows(xs: torch.Tensor) -> Sequence[torch.Tensor]:
     if xs.dim() == 0 or not len(xs):
-        raise BodyRefused(f"nothing to go along in {tuple(xs.shape)}")
+        raise BodyRefused(f"no elements along the first dimension of {tuple(xs.shape)}")
     return torch.unbind(xs)
 
 
@@ -78,14 +78,14 @@ def _stacked(found: Sequence[_Tensors]) -> _Tensors:
 
 
 def _carried(new: torch.Tensor, old: torch.Tensor) -> torch.Tensor:
-    """What is carried on, of the same type as before."""
+    """The carried value, which must have the same type as before."""
     if (new.dtype, new.shape, new.stride()) != (old.dtype, old.shape, old.stride()):
         raise BodyRefused(f"carries {new.dtype}{list(new.shape)} on where it was {old.dtype}{list(old.shape)}")
     return new
 
 
 def _own(results: _Tensors, operands: _Tensors) -> _Tensors:
-    """The results, none of which may lie in an operand's memory or another result's."""
+    """The results, none of which may share memory with an operand or another result."""
     seen = [memory_of(t) for t in operands]
     for result in results:
         if memory_of(result) in seen:

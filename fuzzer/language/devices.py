@@ -1,6 +1,6 @@
-"""Types of devices, one row each: all that the rest of the code asks of one type and not of another.
+"""Types of devices, one row each, with all facts that differ between types.
 
-What torch does alike for every accelerator (`torch.accelerator`) is no fact of a row. Importing this imports no torch.
+Functions that torch offers for every accelerator (`torch.accelerator`) need no fact here. This module imports no torch.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Device:
-    """A type of device; the defaults are those of an accelerator of which nothing else is known.
+    """A type of device; the defaults are those of an unknown accelerator.
 
     type         as torch names it.
-    code         what inductor writes for it: triton, or cpp. Settings of that code act there.
+    code         the language in which inductor writes kernels for it: triton, or cpp. Settings of that code act there.
     approximate  quotients, roots and means are not correctly rounded, and kernels may add up in the tensors' own dtype.
-    graphs       whether inductor records and replays its kernels there, where a setting of Triton's asks for that.
+    graphs       whether inductor records and replays its kernels there, where a setting of Triton's requests that.
     per_core     workers for each core.
-    limited      whether a worker's address space may have a limit; an accelerator's driver reserves more than any.
-    forks        whether a process may count these devices, and children that it forks use them afterwards. torch
-                 promises that where NVML counts (on ROCm, and on the first releases for xpu, it does not).
+    limited      whether a worker's address space may have a limit; an accelerator's driver reserves more than any
+                 limit.
+    forks        whether a process may count these devices before it forks children that use them. torch promises that
+                 where NVML counts (on ROCm, and on the first releases for xpu, it does not).
     tf32         switches of torch, on by default, with which a kernel keeps 10 bits of float32 factors; off in workers.
-    environment  of workers, with which looking for such devices touches none.
-    hidden       starts of the names of variables that change how it runs; workers do not see them.
+    environment  variables of workers that keep a search for such devices from touching one.
+    hidden       starts of the names of variables that change how the device runs; workers do not see them.
     memcheck     the tool that finds accesses out of bounds, with its options.
     uncached     the variable that makes torch allocate each tensor on its own, so that the tool sees its bounds.
     """
@@ -50,7 +51,7 @@ class Device:
 HOST = Device("cpu", code="cpp", approximate=False, limited=True, forks=True)
 ROWS = (
     HOST,
-    # NVIDIA's; AMD's in a ROCm build, which has the same names. per_core: on an H200 with 16 cores, 16 processes
+    # NVIDIA's; also AMD's, in a ROCm build, under the same names. per_core: on an H200 with 16 cores, 16 processes
     # compile 21 programs a second, 32 compile 29: a worker that waits for its GPU leaves its core idle.
     Device(
         "cuda",
@@ -73,12 +74,12 @@ _NAME = re.compile(rf"{HOST.type}|(?:{'|'.join(_ACCELERATORS)})(?::\d+)?")
 
 
 def is_device(name: str) -> bool:
-    """Whether this names a device of a known type: one of NAMES. Whether the machine has it is not asked."""
+    """Whether this names a device of a known type: one of NAMES. The machine need not have it."""
     return _NAME.fullmatch(name) is not None
 
 
 def device_row(device: str | torch.device) -> Device:
-    """The row of a device, `cuda` or `cuda:1`. Raises KeyError where its type is not known."""
+    """The row of a device, `cuda` or `cuda:1`. Raises KeyError for an unknown type."""
     return DEVICES[str(device).partition(":")[0]]
 
 
@@ -93,7 +94,7 @@ def devices_with_code(code: str) -> tuple[str, ...]:
 
 
 def synchronise(device: str | torch.device) -> None:
-    """Wait until the device has done all that it was given."""
+    """Wait until the device has finished all submitted work."""
     if device_row(device) is not HOST:
         import torch
 

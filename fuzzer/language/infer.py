@@ -1,4 +1,5 @@
-"""Types by asking torch: the program runs on fake tensors, which have a dtype, sizes and strides and no data."""
+"""The types of a program, found by torch: it runs on fake tensors, which have a dtype, sizes and strides and no
+data."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from fuzzer.language.regions import UnknownRegion
 from fuzzer.language.settings import SAME_DRAWS
 from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, UnknownRecipe, fill, range_of
 
-_MOST_ELEMENTS = 2**20  # that a node's operands may have to be run on real tensors
+_MOST_ELEMENTS = 2**20  # of a node's operands together, up to which they may run on real tensors
 
 
 class IllTyped(UsageError):
@@ -35,7 +36,7 @@ def type_of(tensor: torch.Tensor) -> TensorType:
 def infer(program: Program) -> dict[str, TensorType]:
     """The type of every name of the program. Raises IllTyped where torch refuses a node.
 
-    Cotangents are not looked at: `check_cotangents` does that. Under autocast the types are those of the CPU; where
+    Cotangents are not checked: `check_cotangents` does that. Under autocast the types are those of the CPU; where
     CUDA's autocast gives an output another dtype, autograd casts its cotangent.
     """
     check_draws(program)
@@ -59,7 +60,7 @@ def _infer_from_fakes(program: Program) -> dict[str, TensorType]:
             reach = extent(leaf.shape, leaf.stride, leaf.offset)
             room[leaf.name] = reach if leaf.base is None else room[leaf.base]
             if reach > room[leaf.name]:
-                raise IllTyped(f"{leaf.name}: it reaches {reach} elements of a storage that has {room[leaf.name]}")
+                raise IllTyped(f"{leaf.name}: it needs {reach} elements, but its storage has {room[leaf.name]}")
             base = torch.empty(reach, dtype=TORCH_DTYPES[leaf.dtype]) if leaf.base is None else env[leaf.base]
             try:
                 env[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
@@ -72,7 +73,7 @@ def _infer_from_fakes(program: Program) -> dict[str, TensorType]:
 
 
 def _infer_from_values(program: Program) -> dict[str, TensorType]:
-    """The types that real tensors have: those of the leaves as the program fills them."""
+    """The types from a run on real tensors, with leaves as the program fills them."""
     types = {leaf.name: leaf.type for leaf in program.leaves}
     with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         _type_body(program, dict(materialise(program.leaves)), types)
@@ -80,7 +81,7 @@ def _infer_from_values(program: Program) -> dict[str, TensorType]:
 
 
 def _type_body(program: Program, env: dict[str, Any], types: dict[str, TensorType]) -> None:
-    """The types of what the program computes from these leaves. Raises IllTyped."""
+    """Add the types of the results that the program computes from these leaves. Raises IllTyped."""
     try:
         run_each(program, env, lambda node: _type_node(node, env, types))
     except (UnknownRegion, IllTyped) as error:
@@ -97,7 +98,7 @@ def _region_results(program: Program) -> list[str]:
 
 
 def _reason(error: Exception) -> str:
-    """What an error says, in one line."""
+    """An error's message in one line."""
     told = str(error).strip()
     return told.splitlines()[0] if told else type(error).__name__
 
@@ -108,7 +109,7 @@ def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) ->
         apply(node, env)
     except UnknownOp as error:
         raise IllTyped(str(error)) from None
-    except Exception as error:  # torch raises nearly every type here; it is the answer to our question
+    except Exception as error:  # torch raises nearly every type of exception here; each means that it refuses
         if not (needs_memory(error) and _apply_to_ones(node, env, types)):
             raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {_reason(error)}") from None
     for name in node.outs:
@@ -116,7 +117,8 @@ def _type_node(node: Node, env: dict[str, Any], types: dict[str, TensorType]) ->
 
 
 def _apply_to_ones(node: Node, env: dict[str, Any], types: dict[str, TensorType]) -> bool:
-    """Run a node on real ones of its operands' types; bind fake results of the types that come out. Whether it ran."""
+    """Run a node on tensors of ones with its operands' types; bind fake tensors of its results' types. Returns whether
+    it ran."""
     sizes = {name: extent(types[name].shape, types[name].stride) for name in node.uses if name in types}
     if len(sizes) < len(set(node.uses)) or sum(sizes.values()) > _MOST_ELEMENTS:
         return False
@@ -127,7 +129,7 @@ def _apply_to_ones(node: Node, env: dict[str, Any], types: dict[str, TensorType]
             real[name] = ones.as_strided(types[name].shape, types[name].stride)
         try:
             apply(node, real)
-        except Exception:  # it is ill-typed indeed
+        except Exception:  # the node is ill-typed
             return False
     for name in node.outs:
         found = real[name]
@@ -151,7 +153,7 @@ def _check_required(node: Node) -> None:
 
 
 def _check_within(program: Program, types: dict[str, TensorType]) -> None:
-    """Raise IllTyped where a leaf holds what its reader does not take, and does not look for (`Operand.within`)."""
+    """Raise IllTyped where a leaf holds values that its reader neither accepts nor checks (`Operand.within`)."""
     leaves = {leaf.name: leaf for leaf in program.leaves}
     for node in program.nodes:
         if node.op not in OPS:
@@ -166,13 +168,13 @@ def _check_within(program: Program, types: dict[str, TensorType]) -> None:
                 held = fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
             except UnknownRecipe as error:
                 raise IllTyped(f"{leaf.name}: {error}") from None
-            greatest = torch.tensor(high, dtype=torch.float64).to(held.dtype)  # as what is drawn is rounded
+            greatest = torch.tensor(high, dtype=torch.float64).to(held.dtype)  # rounded like the drawn values
             if beyond := held[(held < low) | (held > greatest)].tolist():
                 raise IllTyped(f"{leaf.name}: {node.op} takes values from {low} to {high}, not {beyond[0]}")
 
 
 def check_cotangents(program: Program, types: dict[str, TensorType]) -> None:
-    """Raise IllTyped where a cotangent has not the shape and dtype of its output."""
+    """Raise IllTyped where a cotangent does not have the shape and dtype of its output."""
     for output in program.outputs:
         c, t = output.cotangent, types[output.value]
         if c is not None and (c.dtype, c.shape) != (t.dtype, t.shape):

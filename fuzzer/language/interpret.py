@@ -1,4 +1,4 @@
-"""The only evaluator of a Program: it writes the program as the Python a person would write, and runs that.
+"""The only evaluator of a Program: it writes the program as ordinary Python, and runs that.
 
 torch.compile then sees plain torch calls (no interpreter loop to trace through), and a reproducer prints the very
 lines that ran.
@@ -90,21 +90,21 @@ def call(node: Node) -> str:
 def line(node: Node) -> str:
     """One assignment as Python source."""
     written = call(node)
-    # an op with a varying number of results returns a tuple, of one result too
+    # an op with a varying number of results returns a tuple, even of one result
     comma = "," if len(node.outs) == 1 and callable(OPS[node.op].results) else ""
     return f"{', '.join(node.outs)}{comma} = {written}"
 
 
 @dataclass(frozen=True)
 class Written:
-    """A body as Python: its lines, and what stands above the function that they are in."""
+    """A body as Python: its lines, and the lines that come before the function."""
 
     lines: list[str]
     above: list[str]
 
 
 def written(body: Sequence[Statement], after: Collection[str]) -> Written:
-    """The body's statements as Python source; `after` are the names that are read once it has run."""
+    """The body's statements as Python source; `after` are the names that are read afterwards."""
     found = Written([], [])
     for i, s in enumerate(body):
         if isinstance(s, Node):
@@ -118,7 +118,7 @@ def written(body: Sequence[Statement], after: Collection[str]) -> Written:
 
 
 def _results(region: Region, rest: Sequence[Statement], after: Collection[str]) -> list[str]:
-    """The names bound in a region that are read once it has run; all of them where none is."""
+    """The names bound in a region that are read after it; all of them if none is."""
     read = {*after, *(name for node in walk(tuple(rest)) for name in node.uses)}
     bound = [name for node in walk(region.body) for name in node.outs]
     return [name for name in bound if name in read] or bound
@@ -155,13 +155,13 @@ def to_function(program: Program) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def write_between(program: Program) -> list[str]:
-    """The lines that are run once the function has returned and before the backward."""
+    """The lines that run between the function's return and the backward."""
     late = between(program)
     return [] if late is None else written((late,), ()).lines
 
 
 def run_between(program: Program, values: dict[str, torch.Tensor]) -> None:
-    """Run on these leaves and outputs what the program does before the backward."""
+    """Run the program's statements between function and backward on these leaves and outputs."""
     if lines := write_between(program):
         source = "\n".join([f"def between({', '.join(values)}):", *regions.indented(lines)])
         _made(source, "between")(*values.values())
@@ -169,7 +169,7 @@ def run_between(program: Program, values: dict[str, torch.Tensor]) -> None:
 
 def _made(source: str, name: str) -> Callable[..., Any]:
     """The function that this source defines under that name."""
-    # within a function: dynamo looks for what is global in the module of that name
+    # within a function, since dynamo looks up global names in the module of that name
     inside = regions.indented([*source.splitlines(), f"return {name}"])
     space = {**_NAMESPACE, "__name__": __name__}
     exec(compile("\n".join(["def made():", *inside]), "<program>", "exec"), space)
@@ -177,10 +177,10 @@ def _made(source: str, name: str) -> Callable[..., Any]:
 
 
 def value_recipes(program: Program, device: str = "cpu", numel: int = 4096) -> dict[str, Recipe]:
-    """What leaves and computed values held in one eager run, as `data(...)` recipes: the same bits again.
+    """The contents of leaves and computed values in one eager run, as `data(...)` recipes of the same bits.
 
-    Without values of more than `numel` elements, without those that an in-place op may have changed later, and without
-    those that only a body knows.
+    Left out: values of more than `numel` elements, values that a later in-place op may have changed, and values inside
+    a region's body.
     """
     family = may_alias(program)
     overwritten = set[str]().union(*(family[target] for node in program.nodes if (target := writes(node))))
@@ -209,7 +209,8 @@ def apply(node: Node, env: dict[str, Any]) -> None:
 
 
 def run_each(program: Program, env: dict[str, Any], run: Callable[[Node], None]) -> None:
-    """run(node) for every node in order, under what its regions enter (for the CPU), on the tensors in env."""
+    """Call run(node) for every node in order, inside the contexts of its regions (for the CPU), on the tensors in
+    env."""
     env.update(_NAMESPACE)
     _run_each(program.body, [o.value for o in program.outputs], env, run)
 
@@ -232,7 +233,7 @@ def _run_each(
 def _run_body(
     region: Region, results: list[str], made: regions.Transform, env: dict[str, Any], run: Callable[[Node], None]
 ) -> None:
-    """The line that calls a body, whose nodes are run one at a time."""
+    """Call the body of a region, running its nodes one at a time."""
     held = {name: env[name] for name in region.args}
     bound = [name for node in walk(region.body) for name in node.outs]
 
@@ -240,7 +241,7 @@ def _run_body(
         env.update(zip(region.args, given, strict=True))
         _run_each(region.body, results, env, run)
         found = eval(_compiled(made.returned, "eval"), env)
-        env.update({name: _type_alone(env[name]) for name in bound}, **held)  # what a transform wraps dies with it
+        env.update({name: _type_alone(env[name]) for name in bound}, **held)  # wrapped ones die here
         return found
 
     env["block"] = block
@@ -252,7 +253,7 @@ def _type_alone(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-Allocate = Callable[[torch.Tensor], torch.Tensor]  # the same numbers in a storage of the same size, elsewhere
+Allocate = Callable[[torch.Tensor], torch.Tensor]  # returns the same numbers in another storage of the same size
 
 
 def materialise(
@@ -284,8 +285,8 @@ def strided(values: torch.Tensor, stride: Sequence[int], offset: int = 0, room: 
     view = torch.as_strided(storage, shape, tuple(stride), offset)
     if not writable(TensorType(DTYPE_NAMES[values.dtype], shape, tuple(stride))):
         positions = torch.as_strided(torch.arange(storage.numel()), shape, tuple(stride), offset).flatten()
-        last = torch.full((storage.numel(),), -1)  # the value that each element takes: an index_put of several threads
-        last.scatter_reduce_(0, positions, torch.arange(positions.numel()), "amax")  # lets any of them win
+        last = torch.full((storage.numel(),), -1)  # each element takes its last value: several threads
+        last.scatter_reduce_(0, positions, torch.arange(positions.numel()), "amax")  # of an index_put would take any
         taken = last >= 0
         storage[taken] = values.flatten()[last[taken]]
     else:

@@ -1,4 +1,4 @@
-"""A layout as the views that people take: `.t()`, `[None]`, `unfold`, `expand` of a dense tensor. Pure arithmetic."""
+"""A layout as a chain of usual views of a dense tensor: `.t()`, `[None]`, `unfold`, `expand`. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class View:
 
     base    the dense tensor's shape.
     steps   the views, as ops of programs with their attributes.
-    stride  what comes of them.
-    text    the same as people write it behind the dense tensor.
+    stride  of the result.
+    text    the views as people write them behind the dense tensor.
     """
 
     base: Shape
@@ -27,10 +27,10 @@ class View:
 
 
 def views(shape: Shape, stride: Shape) -> list[View]:
-    """Views of this shape that lie in memory as this stride says, the more usual first.
+    """Views of this shape with the memory layout of this stride, the more usual first.
 
-    Dimensions of size 1 lie as they come: those put in by None, then the dense tensor's own. Then with gaps, as slices
-    of a larger tensor leave them, and the very stride. Nothing for overlaps but those of expand and unfold.
+    Dimensions of size 1 may have any stride: first those inserted by None, then the dense tensor's own. Then views with
+    gaps, made by slices of a larger tensor, and with exactly this stride. Overlaps only if expand or unfold makes them.
     """
     if 0 in shape:
         return []
@@ -40,14 +40,14 @@ def views(shape: Shape, stride: Shape) -> list[View]:
 
 
 def written(shape: Shape, stride: Shape) -> View | None:
-    """The view with this very stride, if there is one."""
+    """The view with exactly this stride, if there is one."""
     if stride == contiguous(shape):
         return View(shape, (), stride, "")
     return next((view for view in views(shape, stride) if view.stride == stride), None)
 
 
 def _view(shape: Shape, stride: Shape, core: list[int]) -> View | None:
-    """The view whose dense tensor has these axes; the others are put in."""
+    """The view whose dense tensor has these axes; the other axes are inserted."""
     order = sorted(core, key=lambda a: (-stride[a], a))
     base, steps, text = tuple(shape[a] for a in order), list[Step](), ""
     held = dict(zip(order, contiguous(base), strict=True))
@@ -65,7 +65,8 @@ def _view(shape: Shape, stride: Shape, core: list[int]) -> View | None:
 
 
 def _sliced(shape: Shape, stride: Shape) -> View | None:
-    """The view with this very stride, of slices of a dense tensor; an innermost step is a dimension of its own."""
+    """The view with exactly this stride, from slices of a dense tensor; an innermost step becomes a dimension of its
+    own."""
     core = [a for a in range(len(shape)) if stride[a]]
     order = sorted(core, key=lambda a: (-stride[a], -shape[a], a))
     if not order:
@@ -88,12 +89,12 @@ def _sliced(shape: Shape, stride: Shape) -> View | None:
 
 
 def _trimmed(marks: list[str]) -> list[str]:
-    """The marks of an index without those at its end that take everything."""
+    """The marks of an index without trailing marks that select everything."""
     return marks if not marks or marks[-1] != ":" else _trimmed(marks[:-1])
 
 
 def _turned(view: View, order: list[int], wanted: list[int]) -> View:
-    """The view with its axes, which stand in one order, in another."""
+    """The view with its axes permuted from one order to another."""
     if order == wanted:
         return view
     dims = tuple(order.index(a) for a in wanted)
@@ -102,7 +103,7 @@ def _turned(view: View, order: list[int], wanted: list[int]) -> View:
 
 
 def _put_in(view: View, shape: Shape, put: list[int], held: dict[int, int]) -> View:
-    """The view with these axes put in, between those whose strides are known, and expanded to this shape."""
+    """The view with these axes inserted, between those whose strides are known, and expanded to this shape."""
     text, steps = view.text, list(view.steps)
     known = sorted(held)
     for a in put:

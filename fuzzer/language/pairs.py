@@ -1,18 +1,18 @@
-"""Pairs of operations: which reads what which made, read off a program's text without parsing it."""
+"""Pairs of operations, maker and reader of a value, found in a program's text without parsing it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-LEAF = "leaf"  # what made a value that no operation made
+LEAF = "leaf"  # the maker of a value that no operation made
 
 _STATEMENT = re.compile(r"^ *([\w, ]+) = (\w+)\((.*)\)$", re.MULTILINE)
 _NAME = re.compile(r"\b[a-z]\w*\b(?! *[=(])")
 
 
 def pairs(text: str) -> frozenset[tuple[str, str]]:
-    """(what made a value, what reads it), for each operation of a canonical text; LEAF made the leaves."""
+    """(maker, reader) for each operand of each operation of a canonical text; LEAF made the leaves."""
     return frozenset(_pairs(text))
 
 

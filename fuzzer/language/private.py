@@ -1,5 +1,5 @@
-"""Every use of a torch API that is not public, in one place; but for those of the stages, which are made of nothing
-else and name theirs themselves (`execution/stages/`). Tried on torch 2.11.0, 2.13.0 and 2.15.0.
+"""Every use of a torch API that is not public, except in `fuzzer/stages/`, whose modules name their own. Tried on
+torch 2.11.0, 2.13.0 and 2.15.0.
 
 fake_mode            torch._subclasses.FakeTensorMode with its cache_info and cache_clear: types without running
 real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, DataDependentOutputException} (tried on
@@ -69,15 +69,15 @@ CONFIGS = {
 }
 
 
-MOST_FAKES = 1 << 16  # results in torch's cache of them, at about a kilobyte each: it forgets none by itself
+MOST_FAKES = 1 << 16  # fake results in torch's cache, at about a kilobyte each: torch never removes any
 
 
 @contextlib.contextmanager
 def dispatch_kept() -> Iterator[None]:
-    """What is within leaves operations to be dispatched as before, also where it raises.
+    """Keep the dispatch of operations as it is through the `with` block, also if the block raises.
 
-    What torch keeps in the frames of an exception changes how operations are dispatched once these are gone (a
-    derivative by forward mode of fake tensors, torch 2.13): then nothing has a derivative any more. So they go first.
+    torch (2.13) changes the dispatch when the frames of certain exceptions die (forward-mode derivatives of fake
+    tensors): afterwards nothing has a derivative. So these frames are released inside the block.
     """
     with torch._C._PreserveDispatchKeyGuard():
         try:
@@ -95,7 +95,7 @@ def fake_mode() -> Iterator[None]:
     """A mode under which tensors have a type and no data."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    # what does not type is an answer here, no reason for a traceback in the log
+    # ill-typed programs are expected here and need no traceback in the log
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     if FakeTensorMode.cache_info().size > MOST_FAKES:  # a campaign of weeks types millions of programs
         FakeTensorMode.cache_clear()
@@ -111,17 +111,17 @@ def real_mode() -> contextlib.AbstractContextManager[Any]:
 
 
 def needs_memory(error: Exception) -> bool:
-    """Whether a fake tensor was at fault, and not the program: values were asked for, or a fake kernel laid its result
-    out beyond its storage (FFTs over dims in another order, torch 2.11). No other refusal is tried on real tensors:
-    kernels are not to be trusted with what torch refuses in the process that everything hangs on.
-    """
+    """Whether an error comes from fake tensors, not from the program: it needs values, or a fake kernel laid its result
+    out beyond its storage (FFTs over dims in another order, torch 2.11). Only then are real tensors tried: a kernel may
+    kill the process on operands that torch refuses."""
     from torch._subclasses.fake_tensor import DataDependentOutputException
 
     return isinstance(error, DataDependentOutputException) or str(error).startswith("setStorage")
 
 
 def lacks_forward_mode(error: Exception) -> bool:
-    """Whether fake tensors were at fault: some operations have no forward mode on them (pytorch #160508, #197090)."""
+    """Whether an error comes from fake tensors: some operations have no forward mode on them (pytorch #160508,
+    #197090)."""
     return "INTERNAL ASSERT FAILED" in str(error) and "is_inference()" in str(error)
 
 
@@ -137,7 +137,7 @@ def config_type(name: str) -> Any:
 
 
 COMPILER = ("torch._dynamo", "torch._inductor.compile_fx", "torch._functorch.aot_autograd", "torch.func")
-# What the first compile of a process imports beside these.
+# Further imports of a process's first compile.
 FIRST_COMPILE = (
     "torch._inductor.fx_passes.fuse_attention",
     "torch._inductor.fx_passes.mkldnn_fusion",
@@ -150,28 +150,28 @@ FIRST_COMPILE = (
 
 
 def preload() -> None:
-    """Import what every compile needs, so that forked workers find it in memory. Touches no device."""
+    """Import what every compile needs, so that forked workers share it in memory. Touches no device."""
     for name in COMPILER:
         importlib.import_module(name)
     for name in FIRST_COMPILE:
-        with contextlib.suppress(ImportError):  # what this torch does not have its compiles do not import
+        with contextlib.suppress(ImportError):  # modules that this torch lacks are not needed
             importlib.import_module(name)
 
 
 def know_machine() -> None:
-    """Find out what the first compile of every process would: the hash of torch's own files and, by compiling small
-    probes into inductor's cache folder, the CPU's vector instructions. Forked processes know it. Touches no device."""
+    """Compute in advance for all forked processes what each first compile would: the hash of torch's own files and, by
+    compiling small probes into inductor's cache folder, the CPU's vector instructions. Touches no device."""
     from torch._inductor.codecache import torch_key
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     torch_key()
-    with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one says so
+    with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one reports it
         pick_vec_isa()
 
 
 def leave_guards_untimed() -> None:
-    """Have dynamo not measure how long guards take: it flushes the CPU's caches for that, 18 CPU milliseconds a program
-    (docs/speed.md), and only logs what it finds."""
+    """Keep dynamo from timing its guards: for that it flushes the CPU's caches, 18 CPU milliseconds a program
+    (docs/speed.md), and only logs the result."""
     from torch._dynamo import guards
 
     guards.profile_guard_manager = lambda root, scope, times: 0.0
@@ -184,10 +184,10 @@ def reset_compiler() -> None:
 
 @contextlib.contextmanager
 def saved_tensor_hooks_kept() -> Iterator[None]:
-    """What is within may not change whether tensors saved for the backward can have hooks.
+    """Restore after the block whether tensors saved for the backward can have hooks.
 
-    torch.func.vjp forbids them while it is traced, and a compile that raises in the middle leaves them forbidden (torch
-    2.13): from then on every checkpoint of the process is refused.
+    torch.func.vjp forbids such hooks while it is traced, and a compile that raises meanwhile leaves them forbidden
+    (torch 2.13): from then on torch refuses every checkpoint in the process.
     """
     hooks = torch._C._autograd
     before = hooks._saved_tensors_hooks_get_disabled_error_message()
@@ -198,7 +198,7 @@ def saved_tensor_hooks_kept() -> Iterator[None]:
 
 
 def compiled_backward(compile: Callable[..., Any], dynamic: bool) -> contextlib.AbstractContextManager[None]:
-    """Have autograd hand the graph of every backward to compile(graph), and run what that returns."""
+    """Make autograd hand the graph of every backward to compile(graph), and run the result."""
     from torch._dynamo import compiled_autograd
 
     return compiled_autograd._enable(compile, dynamic)
@@ -212,18 +212,18 @@ def compile_ahead(step: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         package = torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/step.pt2")
         results = torch._inductor.aoti_load_package(package)(*given)
-        # a result may lie in the package's own memory, which goes with it
+        # a result may be in the package's own memory, which is freed with the package
         return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, results)
 
 
 def print_native_stacks() -> None:
-    """Have torch print the C++ stack on a fatal signal (used to name the native frame of a crash)."""
+    """Make torch print the C++ stack on a fatal signal (used to name the native frame of a crash)."""
     torch._C._set_print_stack_traces_on_fatal_signal(True)
 
 
 @contextlib.contextmanager
 def replaced_decomposition(op: Any, function: Callable[..., Any]) -> Iterator[None]:
-    """Have inductor decompose this ATen overload by `function` instead; restored afterwards.
+    """Make inductor decompose this ATen overload by `function` instead; restored afterwards.
 
     Both tables that inductor chooses from are changed in place: the second is cached and handed out as it is. Neither
     is part of a cache key, so inductor's caches must be off meanwhile.
@@ -246,14 +246,14 @@ def replaced_decomposition(op: Any, function: Callable[..., Any]) -> Iterator[No
 
 
 def is_composite(source: str) -> bool:
-    """Whether ATen makes a function of others, so that its derivative is theirs: of "torch.tile", "torch.fft.ihfft"."""
+    """Whether ATen composes a function of others and uses their derivatives: "torch.tile", "torch.fft.ihfft"."""
     name = source.removeprefix("torch.").removeprefix("nn.functional.").replace(".", "_")
     implicit = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
     return any(operator.partition(".")[0] == f"aten::{name}" for operator in implicit)
 
 
 def decomposition(op: Any) -> Callable[..., Any]:
-    """How inductor decomposes this ATen overload now. KeyError where it does not."""
+    """The function by which inductor now decomposes this ATen overload. KeyError where there is none."""
     from torch._inductor.decomposition import decompositions
 
     found: Callable[..., Any] = decompositions[op]
@@ -262,7 +262,7 @@ def decomposition(op: Any) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def replaced_lowering(op: Any, function: Callable[..., Any]) -> Iterator[None]:
-    """Have inductor lower this ATen overload by function(what lowered it before, whether in a backward, *arguments)."""
+    """Make inductor lower this ATen overload by function(the replaced lowering, whether in a backward, *arguments)."""
     from torch._inductor.lowering import lowerings
     from torch._inductor.virtualized import V
 
@@ -280,7 +280,7 @@ def replaced_lowering(op: Any, function: Callable[..., Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced_fake(op: Any, function: Callable[..., Any]) -> Iterator[None]:
-    """Have the compiler take function(*args) for the shape, dtype and strides of this ATen overload's result."""
+    """Make the compiler use function(*args) for the shape, dtype and strides of this ATen overload's result."""
     from torch._subclasses.fake_impls import op_implementations_dict as table
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -290,7 +290,7 @@ def replaced_fake(op: Any, function: Callable[..., Any]) -> Iterator[None]:
 
     before = table.get(op)
     table[op] = fake
-    FakeTensorMode.cache_clear()  # it remembers results by op and arguments
+    FakeTensorMode.cache_clear()  # the cache holds results by op and arguments
     try:
         yield
     finally:
@@ -303,14 +303,14 @@ def replaced_fake(op: Any, function: Callable[..., Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def graph_pass(change: Callable[[Any], None]) -> Iterator[None]:
-    """Have inductor call change(graph) on every graph, forward and backward, before its own passes after the split."""
+    """Make inductor call change(graph) on every graph, forward and backward, before its own passes after the split."""
     with config_module("inductor").patch({"post_grad_custom_pre_pass": change}):
         yield
 
 
 @contextlib.contextmanager
 def output_code(note: Callable[[str], None]) -> Iterator[None]:
-    """Have inductor call note(code) too with the Python module that it writes for every graph; restored afterwards."""
+    """Make inductor also call note(code) with the Python module that it writes for every graph; restored afterwards."""
     from torch._inductor.graph import GraphLowering
 
     before = GraphLowering.save_output_code
@@ -355,8 +355,8 @@ def _origins(node: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def before_code(note: Callable[[], None]) -> Iterator[None]:
-    """Have inductor call note() when a graph is lowered and scheduled, before it writes code for it, which changes the
-    bodies of loops in half precision; restored afterwards."""
+    """Make inductor call note() once a graph is lowered and scheduled, before it writes code, which changes the bodies
+    of loops in half precision; restored afterwards."""
     from torch._inductor.scheduler import Scheduler
 
     before = Scheduler.codegen
@@ -374,9 +374,8 @@ def before_code(note: Callable[[], None]) -> Iterator[None]:
 
 def loops_in_work(note: Callable[[list[Any], Callable[[str], Any], Callable[[Any], int]], None]) -> None:
     """Call note(bodies, dtype of a buffer by name, lanes of a dtype) for each kernel of the graph that inductor is
-    lowering. Lanes are those of the CPU's vectors under the settings in force (0: none); elsewhere 16, by which Triton
-    tells sizes apart. Nothing where inductor takes the graph's code from its cache.
-    """
+    lowering. Lanes are those of the CPU's vectors under the present settings (0: none); elsewhere 16, Triton's own
+    threshold for sizes. Not called if inductor takes the graph's code from its cache."""
     from torch._inductor.cpu_vec_isa import pick_vec_isa
     from torch._inductor.graph import GraphLowering
     from torch._inductor.virtualized import V
@@ -406,7 +405,7 @@ def _pairs(origins: list[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def counters() -> dict[str, int]:
-    """What the compiler counted in this process so far, as "inductor pattern_matcher_count"."""
+    """The compiler's counters in this process so far, by names like "inductor pattern_matcher_count"."""
     from torch._dynamo.utils import counters as counted
 
     return {f"{group} {name}": number for group, found in counted.items() for name, number in found.items()}
@@ -414,7 +413,7 @@ def counters() -> dict[str, int]:
 
 @contextlib.contextmanager
 def compile_phases(enter: Callable[[str], None], leave: Callable[[], None]) -> Iterator[None]:
-    """Have the compiler call enter(name) and leave() around each of the phases that it times ("GraphLowering.run")."""
+    """Make the compiler call enter(name) and leave() around each phase that it times ("GraphLowering.run")."""
     from torch._dynamo.utils import ChromiumEventLogger as Logger
 
     start, end = Logger.log_event_start, Logger.log_event_end
@@ -435,13 +434,14 @@ def compile_phases(enter: Callable[[str], None], leave: Callable[[], None]) -> I
 
 
 def readable(module: Any) -> str:
-    """A graph module as Python code that says the dtype, sizes and strides of every value."""
+    """A graph module as Python code with the dtype, sizes and strides of every value."""
     return str(module.print_readable(print_output=False, include_stride=True))
 
 
 @contextlib.contextmanager
 def inner_graphs(wanted: Callable[[Any, bool], bool]) -> Iterator[None]:
-    """Have inductor ask wanted(graph module, is backward) of every graph; where that is False it runs uncompiled."""
+    """Make inductor call wanted(graph module, is backward) for every graph; where that is False the graph runs
+    uncompiled."""
     from torch._inductor import compile_fx
 
     before = compile_fx._compile_fx_inner
@@ -463,12 +463,12 @@ OUTER_LOOPS, FUNCTIONALIZATION = "outer-loop fusion", "functionalization"
 
 
 def without_part(name: str) -> contextlib.AbstractContextManager[None]:
-    """Have inductor do without something: to find out what a difference comes from.
+    """Make inductor leave out one part, to find the cause of a difference.
 
-    name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that one runs uncompiled;
-           OUTER_LOOPS: C++ loops share no outer loop;  FUNCTIONALIZATION: AOTAutograd leaves writes in place alone;
+    name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that graph runs uncompiled;
+           OUTER_LOOPS: C++ loops share no outer loop;  FUNCTIONALIZATION: AOTAutograd keeps writes in place;
            an ATen overload ("aten.mm.default"): neither decomposed nor lowered, ATen computes it. AttributeError where
-           there is none of that name.
+           no part has this name.
 
     None of this is part of a cache key, so inductor's caches must be off meanwhile.
     """
@@ -547,7 +547,7 @@ def _left_to_aten(op: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def cpp_kernels(make: Callable[[list[str], str], Callable[..., None]]) -> Iterator[None]:
-    """Have inductor call make(types of the arguments, source) for each C++ kernel in place of building it."""
+    """Make inductor call make(types of the arguments, source) for each C++ kernel in place of compiling it."""
     from torch._inductor.async_compile import AsyncCompile
 
     before = AsyncCompile.cpp_pybinding
@@ -559,7 +559,7 @@ def cpp_kernels(make: Callable[[list[str], str], Callable[..., None]]) -> Iterat
 
 
 def build_command() -> str:
-    """How inductor calls the C++ compiler for a kernel under the settings in force; without the names of files."""
+    """inductor's command line of the C++ compiler for a kernel, under the present settings; without names of files."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
     from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions
     from torch._inductor.cpu_vec_isa import pick_vec_isa
@@ -570,8 +570,8 @@ def build_command() -> str:
 
 
 def build_unit(kernels: Sequence[tuple[Sequence[str], str]]) -> list[Callable[..., None]] | None:
-    """C++ kernels (types of the arguments, source), built by inductor as one of its kernels would be, under the
-    settings in force: a Python function for each, with inductor's own binding. None where they do not build."""
+    """Compile several C++ kernels (types of the arguments, source) together, as inductor would compile one, under the
+    present settings. Returns a Python function for each, with inductor's own binding; None if that fails."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache
     from torch._inductor.exc import CppCompileError
 
@@ -582,19 +582,19 @@ def build_unit(kernels: Sequence[tuple[Sequence[str], str]]) -> list[Callable[..
         def _load_library_inner(cls, path: str, key: str) -> Any:
             loaded = types.SimpleNamespace(functions=[])
             for cls.entry_function in (f"kernel_{i}" for i in range(len(kernels))):
-                module = super()._load_library_inner(path, key)  # one library is as many modules as it has entries
+                module = super()._load_library_inner(path, key)  # a library is several modules, one for each entry
                 loaded.functions.append(getattr(module, cls.entry_function))
             return loaded
 
     try:
         built: list[Callable[..., None]] = Unit.load(_unit_text(kernels)).functions
-    except (CppCompileError, ImportError, OSError):  # the compiler's refusal, the linker's, the loader's
+    except (CppCompileError, ImportError, OSError):  # refused by the compiler, the linker or the loader
         return None
     return built
 
 
 def _unit_text(kernels: Sequence[tuple[Sequence[str], str]]) -> str:
-    """One C++ source of several, each in a namespace of its own with its binding; what they include comes first."""
+    """Several C++ sources joined to one, each in its own namespace with its binding; their includes come first."""
     from torch._inductor.codecache import CppPythonBindingsCodeCache as Single
 
     bodies = []
@@ -606,7 +606,7 @@ def _unit_text(kernels: Sequence[tuple[Sequence[str], str]]) -> str:
             entry_func=f"kernel_{i}",
             extra_parse_arg="",
         )
-        # C knows no namespaces: what is called `kernel` gets a name of its own
+        # C has no namespaces: `kernel` gets a name of its own
         bodies.append(f"#define kernel kernel_{i}\nnamespace unit_{i} {{\n{source}\n{binding}\n}}\n#undef kernel\n")
     text = "".join(bodies)
     included = dict.fromkeys(_INCLUDE.findall(text))
@@ -617,25 +617,23 @@ _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
 
 
 def forget_sizes() -> None:
-    """Forget the sizes that code had when it was compiled before: dynamo knows that by the code's name and line, which
-    many programs have."""
+    """Forget sizes from earlier compiles. dynamo stores them by the code's name and line, which many programs share."""
     from torch._dynamo.pgo import reset_code_state
 
     reset_code_state()
 
 
 def forget_graphs() -> None:
-    """Forget the graphs of autograd that were compiled before: they are found by their operations, which many programs
-    have."""
+    """Forget compiled graphs of autograd. They are stored by their operations, which many programs share."""
     torch._C._dynamo.compiled_autograd.clear_cache()
 
 
 def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:
-    """What PyTorch's own bisector ends on: (backend, subsystem, number, debug info), "" and 0 where it does not know.
+    """The result of PyTorch's own bisector: (backend, subsystem, number, debug info), "" and 0 for unknown parts.
 
-    agrees   compiles and runs the program, each time anew, and says whether the difference is gone. None: it is gone
+    agrees   compiles and runs the program, each time anew, and returns whether the difference is gone. None: it is gone
              with every backend. The bisector keeps its state in files of TORCHINDUCTOR_CACHE_DIR, removes that folder,
-             and leaks into whatever compiles meanwhile: run it in a process of its own with a cache of its own.
+             and affects all other compiles of the process: run it in a process of its own with a cache of its own.
     """
     from torch._inductor.compiler_bisector import CompilerBisector
 
@@ -646,17 +644,17 @@ def bisect(agrees: Callable[[], bool]) -> tuple[str, str, int, str] | None:
 
 
 def backward_is_running() -> bool:
-    """Whether autograd is going backwards in this thread."""
+    """Whether autograd runs a backward in this thread."""
     return int(torch._C._current_graph_task_id()) != -1
 
 
 def in_transform() -> bool:
-    """Whether a transform of torch.func (vmap, grad, jvp) is at work on what is called now."""
+    """Whether a transform of torch.func (vmap, grad, jvp) is active for the present call."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def memory_of(tensor: torch.Tensor) -> int:
-    """What tells a tensor's storage from others that are alive, also within a transform of torch.func."""
+    """A number that identifies a tensor's storage among those alive, also within a transform of torch.func."""
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     return tensor.untyped_storage()._cdata
@@ -668,7 +666,7 @@ def higher_order(name: str) -> Callable[..., Any]:
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether the tensor, or what a transform of torch.func wraps, has a type and no data."""
+    """Whether the tensor, or the one inside a wrapper of torch.func, has a type and no data."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
@@ -677,9 +675,9 @@ def is_fake(tensor: torch.Tensor) -> bool:
 
 
 def in_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor; zeros that torch keeps without memory (a tangent that it knows to be zero) as zeros that have some.
+    """The tensor. Zeros that torch keeps without memory (a tangent known to be zero) become zeros with memory.
 
-    Under a dispatch mode some kernels read them all the same, at no address (`mul.Scalar`, torch 2.13).
+    Under a dispatch mode some kernels read such tensors at no address (`mul.Scalar`, torch 2.13).
     """
     if not tensor._is_zerotensor():
         return tensor
@@ -687,7 +685,7 @@ def in_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def negated(tensor: torch.Tensor) -> torch.Tensor:
-    """A view of the tensor that reads it negated."""
+    """A view of the tensor that negates its values."""
     return torch._neg_view(tensor)
 
 

@@ -29,8 +29,8 @@ FLOATS = ("f64", "f32", "bf16", "f16")
 COMPLEX = ("c128", "c64")
 DIFFERENTIABLE = FLOATS + COMPLEX
 INTEGERS = ("i64", "i32", "i16", "i8", "u8")
-# What the minimizer puts in the place of an op that need not be that one. A sign and a kink: whoever reads one of them
-# need not look up what it computes.
+# The minimizer's replacements for an op that could be any: a sign and a kink, which readers know without looking them
+# up.
 PLAIN_OPS = ("neg", "relu")
 
 
@@ -52,14 +52,15 @@ class Dtype:
     name: str
 
 
-# What an attribute may hold. Tuples nest (padding lists, permutations).
+# The values of an attribute. Tuples nest (padding lists, permutations).
 Value = bool | int | float | str | None | Dtype | tuple["Value", ...]
 Attributes = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a tensor is filled: a name in `values.RECIPES` and its arguments, e.g. `below(7)` or `data([1.0, 2.0])`."""
+    """The recipe of a tensor's values: a name in `values.RECIPES` and arguments, e.g. `below(7)` or `data([1.0,
+    2.0])`."""
 
     name: str
     args: tuple[Value, ...] = ()
@@ -111,13 +112,13 @@ class TensorType:
 
     @property
     def differentiable(self) -> bool:
-        """Whether torch can take a gradient with respect to it."""
+        """Whether torch can differentiate with respect to it."""
         return self.dtype in DIFFERENTIABLE
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A tensor the program starts from. `base` names another leaf whose storage it shares (a leaf_view)."""
+    """An input tensor of the program. `base` names another leaf whose storage it shares (a leaf_view)."""
 
     name: str
     dtype: str
@@ -128,8 +129,8 @@ class Leaf:
     values: Recipe = NORMAL
     seed: int = 0
     base: str | None = None
-    parameter: bool = False  # held by a module instead of handed in, in the routes that have one
-    conj: bool = False  # reads what its storage holds conjugated, as a lazy `torch.conj` does
+    parameter: bool = False  # held by a module, in the routes that have one, instead of passed in
+    conj: bool = False  # reads its storage's numbers conjugated, as a lazy `torch.conj` does
 
     @property
     def type(self) -> TensorType:
@@ -163,10 +164,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Region:
-    """Statements that run under a context, e.g. `with autocast(dtype=bf16):`, or that are the body of a function which
-    is transformed, e.g. `with vmap(x0):`.
+    """Statements that run under a context, e.g. `with autocast(dtype=bf16):`, or that are the body of a function to be
+    transformed, e.g. `with vmap(x0):`.
 
-    args: the names that the body is a function of; each is read in it (others are dropped) and bound outside.
+    args: the names that are parameters of the body; each is read in it (others are dropped) and bound outside.
     """
 
     kind: str
@@ -181,12 +182,12 @@ class Region:
 
 
 Statement = Node | Region
-BETWEEN = "between"  # the kind of region whose statements are no part of the function: `between`
+BETWEEN = "between"  # the kind of region whose statements run after the function (see `between`)
 
 
 @dataclass(frozen=True)
 class Cotangent:
-    """What an output's gradient is seeded with: a tensor of its own dtype, layout and values."""
+    """The tensor from which an output's backward starts, with its own dtype, layout and values."""
 
     dtype: str
     shape: Shape
@@ -218,7 +219,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Program:
-    """The whole experiment. Frozen: nothing edits one, everything makes a new one (see `dataclasses.replace`)."""
+    """The whole experiment. Frozen: no function edits a program, each makes a new one (see `dataclasses.replace`)."""
 
     leaves: tuple[Leaf, ...]
     body: tuple[Statement, ...]
@@ -246,13 +247,13 @@ def walk(body: tuple[Statement, ...]) -> Iterator[Node]:
 
 
 def outer_reads(body: tuple[Statement, ...]) -> list[str]:
-    """The names that a body reads and does not bind, in the order in which they are read first."""
+    """The names that a body reads and does not bind, in the order of their first use."""
     bound = {name for node in walk(body) for name in node.outs}
     return [name for name in dict.fromkeys(n for node in walk(body) for n in node.uses) if name not in bound]
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """The nodes and regions of a body, each region before what it holds."""
+    """The nodes and regions of a body, each region before its contents."""
     for statement in body:
         yield statement
         if isinstance(statement, Region):
@@ -260,19 +261,19 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def between(program: Program) -> Region | None:
-    """What the program does once its function has returned, before the backward: its last statement, if it is such a
-    region. It reads leaves and outputs, and nothing of it is returned."""
+    """The region of statements between the function's return and the backward: the program's last statement, if of that
+    kind. It reads leaves and outputs, and none of its results is returned."""
     last = program.body[-1] if program.body else None
     return last if isinstance(last, Region) and last.kind == BETWEEN else None
 
 
 def function_body(program: Program) -> tuple[Statement, ...]:
-    """The statements that the program's function consists of."""
+    """The statements of the program's function."""
     return program.body if between(program) is None else program.body[:-1]
 
 
 def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
-    """The body with every node changed, or dropped where `change` gives None. Emptied regions go too."""
+    """The body with every node changed, or dropped where `change` returns None. Emptied regions go too."""
     found: list[Statement] = []
     for s in body:
         if isinstance(s, Region):
@@ -287,7 +288,7 @@ def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]
 
 
 def _changed(change: Callable[[Node], Node | None], renamed: dict[str, str], node: Node) -> Node | None:
-    """change(node); notes which names it reads under which others now."""
+    """change(node); adds to `renamed` the names that readers must now use instead of the node's own."""
     new = change(node)
     if new is not None and len(new.uses) == len(node.uses):
         renamed.update({old: name for old, name in zip(node.uses, new.uses, strict=True) if old != name})
@@ -317,8 +318,8 @@ def writes(node: Node) -> str | None:
 
 
 def may_alias(program: Program) -> dict[str, set[str]]:
-    """For each name, the names that may share its memory: linked through first operands, since only torch knows which
-    ops make views."""
+    """For each name, the names that may share its memory: those linked through first operands, since only torch knows
+    which ops make views."""
     found = {leaf.name: {leaf.name} for leaf in program.leaves}
     links: list[tuple[tuple[str, ...], str | None]] = [((leaf.name,), leaf.base) for leaf in program.leaves]
     links += [(node.outs, node.uses[0] if node.uses else None) for node in program.nodes]
@@ -332,8 +333,8 @@ def may_alias(program: Program) -> dict[str, set[str]]:
 def needed_by_outputs(program: Program) -> tuple[set[tuple[str, ...]], set[str]]:
     """(results of the nodes, names) that the outputs need.
 
-    An in-place node whose result is not read is needed while a later statement reads what may share its memory, and all
-    that the program does before the backward is.
+    An in-place node whose result is not read is needed if a later statement reads a name that may share its memory. All
+    statements before the backward are needed.
     """
     family, late = may_alias(program), between(program)
     live = {output.value for output in program.outputs}
@@ -351,7 +352,8 @@ def needed_by_outputs(program: Program) -> tuple[set[tuple[str, ...]], set[str]]
 
 
 def written_leaves(program: Program) -> list[str]:
-    """The leaves that in-place nodes may write to, in order; those that require grad only before the backward."""
+    """The leaves that in-place nodes may write to, in order; leaves that require grad count only before the
+    backward."""
     family, late = may_alias(program), between(program)
 
     def shown(nodes: Iterable[Node]) -> set[str]:
@@ -420,7 +422,7 @@ def _check(program: Program) -> None:
     _check_each("leaves", program.leaves, check_leaf)
     _check_each("nodes", program.nodes, check_node)
     late = between(program)
-    dead -= {writes(node) for node in walk(late.body)} if late else set()  # returned before that
+    dead -= {writes(node) for node in walk(late.body)} if late else set()  # returned before these writes
     _check_each("outputs", program.outputs, check_output)
 
 

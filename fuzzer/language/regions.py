@@ -1,7 +1,8 @@
-"""REGIONS: what a run of statements can stand in, `with autocast(dtype=bf16):`. A region is one entry.
+"""REGIONS: the contexts and functions around a run of statements, as `with autocast(dtype=bf16):`. A region is one
+entry.
 
-Of two sorts: a context in which the statements are run, and a function of some of the values that they read, which is
-then called in some way (mapped, differentiated, carried on); what such a body reads beside its operands it closes over.
+There are two sorts: a context in which the statements run, and a body, a function of some of the values that they read.
+The function is then mapped, differentiated, iterated or the like; other values that it reads it closes over.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class UnknownRegion(UsageError):
 
 @dataclass(frozen=True)
 class Inside:
-    """What a region's Python needs to know: its statements as lines, names it reads from outside, names read later.
+    """A region's contents, for writing Python: its statements as lines, names it reads from outside, names read later.
 
     last: the first result of the last statement.
     """
@@ -51,7 +52,7 @@ class Inside:
 
 @dataclass(frozen=True)
 class Transform:
-    """What becomes of a body: the expression that `block` returns, and the line that calls it."""
+    """The Python of a body: the expression that `block` returns, and the line that calls it."""
 
     returned: str
     line: str
@@ -65,25 +66,26 @@ def _no_context(region: Region) -> contextlib.AbstractContextManager[object]:
 class RegionSpec:
     """A kind of region.
 
-    write       the region as the Python that a person would write; None for a body, written from its transform.
-    share       of the programs that may hold such a region, how many are tried with one.
-    attributes  the values each may have; the first is meant where it is left out, but for those `required`.
-    operands    how many values its body is a function of, at least and at most.
-    transform   what becomes of the body.
-    above       what is written before the function: classes, which cannot be made in what is compiled.
-    context     what is entered where its nodes are run one at a time on the CPU, to type them.
+    write       the region as ordinary Python; None for a body, written from its transform.
+    share       the share of programs, among those that may hold such a region, in which one is tried.
+    attributes  the values each may have; the first is the default, except for those `required`.
+    operands    how many parameters its body has, at least and at most.
+    transform   the Python of the body.
+    above       lines before the function: classes, which compiled code cannot define.
+    context     the context in which its nodes run one at a time on the CPU, to type them.
     portable    whether it means the same on every device.
-    recomputes  whether the statements run again in the backward: then nothing may be drawn or overwritten.
-    pure        whether its own statements may neither draw nor overwrite.
-    own_backward  whether autograd calls what is its own: then all that it reads and gives is differentiable, and it is
-                not drawn for one graph of both directions, where func.vjp asks its forward instead (pytorch #193279).
-    retypes     whether it is there to change types.
-    decides     whether its first operand's values decide what runs: then they must be exact, those of a leaf.
+    recomputes  whether the statements run again in the backward: then they may neither draw random numbers nor
+                overwrite.
+    pure        whether its own statements may neither draw random numbers nor overwrite.
+    own_backward  whether it has a backward of its own: then all its operands and results are differentiable. It is not
+                used for one graph of both directions, where func.vjp calls its forward instead (pytorch #193279).
+    retypes     whether its purpose is to change types.
+    decides     whether its first operand's values decide which statements run: then they must be exact, from a leaf.
     carries     whether the last result takes the place of the first operand.
-    tells       whether it tells autograd a gradient that need be no derivative of what is computed.
-    prototype   torch says that it may refuse what it will take one day.
-    holds       the kinds that may stand in it; None: any.
-    ambient     whether it stands around all statements, and is entered where the program's function is called.
+    tells       whether it gives autograd a gradient that need not be a derivative of its forward.
+    prototype   torch calls it a prototype, which may still refuse valid code.
+    holds       the kinds of regions allowed in it; None: any.
+    ambient     whether it encloses all statements, and is entered where the program's function is called.
     """
 
     write: Callable[[Region, Inside], list[str]] | None
@@ -112,7 +114,7 @@ def indented(lines: list[str]) -> list[str]:
 
 
 def attribute(region: Region, name: str) -> Value:
-    """The value of an attribute of a region, which may be left out."""
+    """The value of a region's attribute, its default if left out."""
     return dict(region.attrs).get(name, REGIONS[region.kind].attributes[name][0])
 
 
@@ -130,7 +132,7 @@ def _on_cpu(region: Region) -> contextlib.AbstractContextManager[object]:
 
 
 def _write_autocast(region: Region, inside: Inside) -> list[str]:
-    """On the device where the region's first operand lies."""
+    """On the device of the region's first operand."""
     return _autocast(inside, f"dtype={_dtype_of(region)}")
 
 
@@ -140,7 +142,7 @@ def _write_no_autocast(region: Region, inside: Inside) -> list[str]:
 
 def _autocast(inside: Inside, given: str) -> list[str]:
     if not inside.reads:
-        raise UnknownRegion("region autocast reads no value from outside, so that its device is not known")
+        raise UnknownRegion("region autocast reads no value from outside, so its device is unknown")
     return [f"with torch.autocast({inside.reads[0]}.device.type, {given}):", *indented(inside.lines)]
 
 
@@ -162,7 +164,7 @@ def _write_checkpoint(region: Region, inside: Inside) -> list[str]:
 
 
 def _write_hook(region: Region, inside: Inside) -> list[str]:
-    """A hook on each result, by which its gradient is scaled."""
+    """A hook on each result that scales its gradient."""
     hook = f"register_hook(lambda g: g * {attribute(region, 'scale')})"
     return [*inside.lines, *(f"{name}.{hook}" for name in inside.results)]
 
@@ -173,7 +175,7 @@ def _write_function(region: Region, inside: Inside) -> list[str]:
 
 
 def _write_class(region: Region, inside: Inside) -> list[str]:
-    """A Function of all that the statements read; its backward is that of the statements, scaled."""
+    """An autograd Function of all values that the statements read; its backward is that of the statements, scaled."""
     name, given, scale = inside.results[0], ", ".join(inside.reads), attribute(region, "scale")
     pulled = "pull(gs)" if len(inside.results) > 1 else "pull(gs[0])"
     return [
@@ -211,10 +213,10 @@ def _targets(names: list[str]) -> str:
 
 
 def _only(region: Region, inside: Inside) -> str:
-    """The one result of a region that has no more. Raises UnknownRegion."""
+    """The single result of a region. Raises UnknownRegion if there are several."""
     if inside.results != [inside.last]:
         others = ", ".join(name for name in inside.results if name != inside.last)
-        raise UnknownRegion(f"region {region.kind} gives {inside.last} alone, and {others} is read after it")
+        raise UnknownRegion(f"region {region.kind} returns only {inside.last}, but {others} is read after it")
     return inside.last
 
 
@@ -241,7 +243,7 @@ def _jvp(region: Region, inside: Inside) -> Transform:
 
 
 def _cond(region: Region, inside: Inside) -> Transform:
-    """Where the operand's first element is not positive, the negative of the results."""
+    """The body's results; their negatives where the operand's first element is not positive."""
     block = f"lambda {', '.join(region.args)}"
     given, results = _tuple(list(region.args)), _targets(inside.results)
     negated = f"{block}: tuple(-v for v in block({', '.join(region.args)}))"
@@ -254,9 +256,9 @@ def _map(region: Region, inside: Inside) -> Transform:
 
 
 def _scan(region: Region, inside: Inside) -> Transform:
-    """The last statement's result is carried on, from the first operand; the others are stacked."""
+    """The last statement's result is carried, starting from the first operand; the other results are stacked."""
     others = [name for name in inside.results if name != inside.last]
-    stacked = _tuple([f"{name}.clone()" for name in others or [inside.last]])  # what is saved may not be a result
+    stacked = _tuple([f"{name}.clone()" for name in others or [inside.last]])  # saved values may not be results
     backwards = ", reverse=True" if attribute(region, "reverse") else ""
     into = _tuple(others) if others else "_"
     call = f"control.scan(block, {', '.join(region.args)}{backwards})"
@@ -264,7 +266,7 @@ def _scan(region: Region, inside: Inside) -> Transform:
 
 
 def _while_loop(region: Region, inside: Inside) -> Transform:
-    """The operand is what the last statement gave, so many times."""
+    """The operand is replaced by the last statement's result, so many times."""
     given, result = region.args[0], _only(region, inside)
     goes_on = f"lambda i, {given}: i < {attribute(region, 'times')}"
     after, start = f"lambda i, {given}: (i + 1, block({given}))", "torch.zeros((), dtype=torch.int64)"
@@ -290,7 +292,7 @@ _CONTEXTS = ("autocast", "no_autocast", "checkpoint", "no_grad")
 _OF_FUNC = ("vmap", "grad", "jacrev", "jacfwd", "jvp")
 
 REGIONS: dict[str, RegionSpec] = {
-    # kept only where it changes a type, which it can in one of eight programs
+    # kept only where it changes a type, as in one program of eight
     "autocast": RegionSpec(
         _write_autocast,
         0.5,
@@ -329,9 +331,10 @@ REGIONS: dict[str, RegionSpec] = {
     "map": _control(_map, 1, 0.02),
     "scan": _control(_scan, 2, 0.02, attributes={"reverse": (False, True)}, carries=True),
     "while_loop": _control(_while_loop, 1, 0.02, attributes={"times": (2, 3, 1)}, carries=True),
-    # drawn with histories of memory; a compiled graph may save what eager does not, and say that it was overwritten
+    # generated with histories of memory; a compiled graph may save a value that eager does not, and report it
+    # overwritten
     BETWEEN: RegionSpec(_write_no_grad, 0.04, context=lambda region: torch.no_grad(), tells=True, holds=()),
-    # the last, so that it is drawn around all others; kept as seldom as autocast
+    # last, so that it encloses all others; kept as seldom as autocast
     "ambient_autocast": RegionSpec(
         _write_statements,
         0.1,
@@ -347,7 +350,7 @@ REGIONS: dict[str, RegionSpec] = {
 
 @contextlib.contextmanager
 def ambient(program: Program, device: str) -> Iterator[None]:
-    """What is in force on this type of device while the program's function is called, and compiled: its ambient
+    """The context in force on this type of device while the program's function is called and compiled: its ambient
     region's autocast, if it has one."""
     region = ambient_region(program)
     if region is None:
@@ -359,39 +362,39 @@ def ambient(program: Program, device: str) -> Iterator[None]:
 
 
 def ambient_settings(program: Program) -> Attributes:
-    """The settings that a program with an ambient region is compiled under, where this torch has them. By default a
-    compiled backward runs under the autocast that its forward was called under, as torch documents; eager's, and a
-    person's, runs outside of it."""
+    """The settings under which a program with an ambient region is compiled, where this torch has them. By default a
+    compiled backward runs under the autocast of its forward, as torch documents; eager's backward, and that of ordinary
+    code, runs outside of it."""
     asked = (("functorch.backward_pass_autocast", "off"),) if ambient_region(program) is not None else ()
     return tuple((name, value) for name, value in asked if exists(name))
 
 
 def ambient_region(program: Program) -> Region | None:
-    """The region that stands around all of a program and not in its function. Raises UnknownRegion where another
-    stands elsewhere."""
+    """The region around all of a program, outside its function. Raises UnknownRegion where another such region stands
+    elsewhere."""
     known = [s for s in statements(program.body) if isinstance(s, Region) and s.kind in REGIONS]
     found = [region for region in known if REGIONS[region.kind].ambient]
     if (found and program.body != (found[0],)) or len(found) > 1:
-        raise UnknownRegion(f"region {found[-1].kind} stands around all statements, once")
+        raise UnknownRegion(f"region {found[-1].kind} must enclose all statements, once")
     return found[0] if found else None
 
 
 def check_between(program: Program) -> None:
-    """Raise UnknownRegion where a region of what is done before the backward stands elsewhere than at the end, reads
-    what the function does not return, or binds what is returned."""
+    """Raise UnknownRegion where a region of statements before the backward is not the last statement, reads a name that
+    the function does not return, or binds a name that is returned."""
     late, returned = between(program), {output.value for output in program.outputs}
     if any(isinstance(s, Region) and s.kind == BETWEEN and s is not late for s in statements(program.body)):
-        raise UnknownRegion(f"region {BETWEEN} stands at the end of a program, once")
+        raise UnknownRegion(f"region {BETWEEN} must stand at the end of a program, once")
     if late is None:
         return
     if unknown := set(outer_reads(late.body)) - returned - {leaf.name for leaf in program.leaves}:
-        raise UnknownRegion(f"region {BETWEEN} reads leaves and outputs, not {min(unknown)}")
+        raise UnknownRegion(f"region {BETWEEN} may read only leaves and outputs, not {min(unknown)}")
     if bound := returned.intersection(name for node in walk(late.body) for name in node.outs):
-        raise UnknownRegion(f"region {BETWEEN} gives nothing that is returned, such as {min(bound)}")
+        raise UnknownRegion(f"region {BETWEEN} may not bind a returned name such as {min(bound)}")
 
 
 def write_call(program: Program, call: str) -> list[str]:
-    """The line that calls the program's function, as a person would write it, under what is in force meanwhile."""
+    """The lines that call the program's function, as ordinary Python, under its ambient context."""
     region = ambient_region(program)
     if region is None or not program.leaves:
         return [call]
@@ -399,7 +402,7 @@ def write_call(program: Program, call: str) -> list[str]:
 
 
 def write_region(region: Region, inside: Inside) -> list[str]:
-    """The region as the Python that a person would write. Raises UnknownRegion."""
+    """The region as ordinary Python. Raises UnknownRegion."""
     spec = region_spec(region)
     if spec.write is not None:
         return spec.write(region, inside)

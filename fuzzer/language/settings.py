@@ -1,7 +1,7 @@
-"""Compiler settings: the table the generator draws from, and how a program's settings are put in force.
+"""Compiler settings: the table from which the generator draws, and the code that puts a program's settings in force.
 
-A setting is named by config and key, `inductor.max_fusion_size`; its default is asked of torch. Any key that the
-running torch has can be set by hand (`--set`); the table holds those worth drawing.
+A setting is named by config and key, `inductor.max_fusion_size`; torch gives its default. Any key that the running
+torch has can be set by hand (`--set`); the table holds those worth drawing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class UnknownSetting(UsageError):
     """A setting that the running torch does not have, or a value that it cannot hold."""
 
 
-# Compiled code draws what eager draws only where it calls eager's kernels for it.
+# Compiled code draws the same random numbers as eager only where it calls eager's kernels for them.
 SAME_DRAWS: tuple[str, Value] = ("inductor.fallback_random", True)
 ONE_CONFIG = "triton.config"
 
@@ -36,14 +36,14 @@ class Setting:
     """A setting worth drawing.
 
     name     config and key.
-    values   tried beside the default, which is torch's to say (`default`).
-    devices  where it acts, and is drawn; none where it is not drawn at all, and `note` says why.
-    graphs   TRAINING or INFERENCE: the only kind in which it acts (`RouteSpec.takes`); none given: in both.
-    needs    settings that hold with it, without which it does nothing.
-    always   whether every program draws a value of it, beside those that are drawn: where it needs others, every one
+    values   to try beside torch's default (`default`).
+    devices  on which it has an effect, and is drawn; none where it is not drawn at all, and `note` says why.
+    graphs   TRAINING or INFERENCE: the only kind in which it has an effect (`RouteSpec.takes`); none given: both.
+    needs    other settings without which it has no effect; they are set with it.
+    always   whether every program draws a value of it, beside the drawn settings; if it needs others, every program
              that has drawn these.
-    note     why it does nothing elsewhere, or why what it changes is legal rounding, or is not.
-    code     whether it acts in the text of kernels alone: no stage before that shows it (`shown_before_code`).
+    note     why it has no effect elsewhere, or why its effect is legal rounding, or is not.
+    code     whether it affects only the text of kernels: no earlier stage shows it (`shown_before_code`).
     promised whether torch means it for users; else it is there for torch's own tests and debugging, and a program that
              differs under it alone is `unsupported`.
     """
@@ -67,7 +67,7 @@ CUDA_GRAPHS = "inductor.triton.cudagraphs"
 _PADS: Attributes = (("inductor.disable_padding_cpu", False),)
 _PADS_ALL: Attributes = (*_PADS, ("inductor.padding_stride_threshold", 0))
 _PLANS: Attributes = (("inductor.memory_planning", True),)
-_AS_TORCH = -1  # as many threads as torch has: in workers one
+_AS_TORCH = -1  # as many threads as torch has: one in workers
 _TWO_THREADS: Attributes = (("inductor.cpp.threads", 2),)  # workers have one
 
 SETTINGS: tuple[Setting, ...] = (
@@ -129,7 +129,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "inductor.eager_numerics.use_pytorch_libdevice", (True,), _TRITON, note="other ulps in pow, erf", code=True
     ),
-    # Triton's code; of 1, 2, 3, 4 or 6 configs each is built as often
+    # Triton's code; each of 1, 2, 3, 4 or 6 configs is chosen as often
     Setting(ONE_CONFIG, (ALL, *range(12)), _TRITON, always=True, note="no Triton kernels", code=True),
     Setting("inductor.triton.persistent_reductions", (False,), _TRITON),
     Setting("inductor.triton.cooperative_reductions", (True,), _TRITON),
@@ -164,7 +164,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "inductor.cpp.enable_floating_point_contract_flag", ("on", "fast"), _CPP, note="fused multiply-adds", code=True
     ),
-    # what is saved for the backward, and how outputs come back
+    # values saved for the backward, and the form of outputs
     Setting("functorch.activation_memory_budget", (0.0, 0.5), graphs=TRAINING),
     Setting("functorch.aggressive_recomputation", (True,), graphs=TRAINING),
     Setting("functorch.recompute_views", (True,), graphs=TRAINING),
@@ -183,7 +183,7 @@ _IN_CODE = frozenset(setting.name for setting in SETTINGS if setting.code)
 
 
 def shown_before_code(settings: Attributes) -> Attributes:
-    """Those that a stage before the text of kernels can show; a setting that the table does not hold may be one."""
+    """The settings whose effect a stage before the text of kernels can show; an unknown setting counts as one."""
     return tuple((name, value) for name, value in settings if name not in _IN_CODE)
 
 
@@ -194,7 +194,7 @@ def default(name: str) -> Value:
 
 
 def in_effect(name: str) -> Value:
-    """What a setting is now. Raises UnknownSetting."""
+    """A setting's present value. Raises UnknownSetting."""
     prefix, _, key = name.partition(".")
     if prefix not in CONFIGS or not key:
         raise UnknownSetting(f"no setting {name!r}: a name starts with {', '.join(f'{p}.' for p in CONFIGS)}")
@@ -261,8 +261,8 @@ def draw_settings(rng: random.Random, acting: Collection[Setting]) -> Attributes
 
 
 def without_choices(settings: Attributes) -> Attributes:
-    """torch's defaults in place of these settings, but for what makes both sides draw the same and which of Triton's
-    configs is built."""
+    """torch's defaults in place of these settings, except those that make both sides draw the same random numbers or
+    choose the Triton config."""
     return tuple(pair for pair in settings if pair == SAME_DRAWS or pair[0] == ONE_CONFIG)
 
 

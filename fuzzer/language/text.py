@@ -49,14 +49,14 @@ _VERSION = 1
 
 
 class ParseError(UsageError):
-    """A text that is no program. The message gives line, column and what was expected."""
+    """A text that is no program. The message gives line, column and the expected syntax."""
 
     def __init__(self, line: int, column: int, expected: str):
         super().__init__(f"line {line}, column {column}: {expected}")
         self.line, self.column, self.expected = line, column, expected
 
     def __reduce__(self) -> tuple[type[ParseError], tuple[int, int, str]]:
-        """As a worker sends it: an exception is made again of its message alone."""
+        """For pickling by workers, which would make an exception from its message alone."""
         return ParseError, (self.line, self.column, self.expected)
 
 
@@ -85,7 +85,7 @@ def _print(program: Program, printer: Any, cycle: bool) -> None:
     printer.text(f'parse("""\\\n{show(program)}""")')
 
 
-# How Hypothesis and IPython print a program: the call that reads its text. `program.py` knows no text.
+# For Hypothesis and IPython: print a program as a call that parses its text. `program.py` does not import this module.
 Program._repr_pretty_ = _print  # type: ignore[attr-defined]
 
 
@@ -179,7 +179,7 @@ def _show_body(body: tuple[Statement, ...], indent: str) -> list[str]:
 
 
 def parse(text: str) -> Program:
-    """The program that a text describes. Raises `ParseError` (line, column, what was expected)."""
+    """The program that a text describes. Raises `ParseError` (line, column, expected syntax)."""
     if len(text) > MOST_CHARACTERS:
         raise ParseError(1, 1, f"a text of {MOST_CHARACTERS} characters at most, not {len(text)}")
     if (found := control_character(text)) is not None:
@@ -188,12 +188,12 @@ def parse(text: str) -> Program:
     try:
         return _parse(text)
     except (RecursionError, MemoryError):
-        raise ParseError(1, 1, "a text that is not nested so deeply") from None
+        raise ParseError(1, 1, "a text that is nested less deeply") from None
 
 
 def _parse(text: str) -> Program:
     try:
-        with warnings.catch_warnings():  # Python's own remarks on strings
+        with warnings.catch_warnings():  # Python's own warnings about strings
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except SyntaxError as error:
@@ -222,7 +222,7 @@ def _parse(text: str) -> Program:
 
 
 def _check_strings(tree: ast.Module) -> None:
-    """Raise ParseError where what a string says by its backslashes is no plain text: it would be shown."""
+    """Raise ParseError where a string's escapes do not give plain text, since strings are printed."""
     for e in ast.walk(tree):
         if isinstance(e, ast.Constant) and isinstance(e.value, str) and control_character(e.value):
             raise _fail(e, f"a string of plain text, not {e.value!a}")
@@ -418,7 +418,7 @@ def _stride(fields: dict[str, ast.expr], shape: Shape, at: ast.AST) -> Shape:
 
 
 def _check_size(at: ast.AST, shape: Shape, stride: Shape, offset: int) -> None:
-    """Before anything is allocated."""
+    """Refuse before anything is allocated."""
     if too_large(shape, stride, offset):
         raise _fail(at, f"a storage of {MOST_ELEMENTS} elements at most")
 

@@ -1,10 +1,10 @@
 """A user's function as a Program: every torch call that it makes on example inputs, written down as a node.
 
-The calls are seen as the user wrote them (torch functions, methods and operators), before autograd or a compiler takes
-them apart. A call becomes the first op whose table entry takes its arguments and which gives the same result, bit by
-bit, on the same tensors: what stands in the program is what ran. Regions are not seen: calls under autocast, without
-gradients or within torch.func are refused, those under a checkpoint written without it. What only autograd knows of (a
-Function's own backward, a hook) is refused by name.
+The calls are recorded as the user wrote them (torch functions, methods and operators), before autograd or a compiler
+decomposes them. A call becomes the first op whose table entry accepts its arguments and which gives the same result,
+bit by bit, on the same tensors: the program computes what the function computed. Regions are not recorded: calls under
+autocast, without gradients or within torch.func are refused, those under a checkpoint written without it. Effects that
+only autograd sees (a Function's own backward, a hook) are refused by name.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from fuzzer.language.program import (
 )
 from fuzzer.language.values import DTYPE_NAMES, as_data, fill
 
-# Leaves of at most this many elements keep their values in the text; of larger ones only type and layout are kept.
+# Leaves of at most this many elements keep their values in the text; larger ones only their type and layout.
 _MOST_VALUES = 64
-_MOST_RESULTS = 64  # of an op whose number of results is not in its table
-# Calls that turn a tensor into a Python value: what follows may depend on it, and the program would not say so.
+_MOST_RESULTS = 64  # of an op whose table entry gives no number
+# Calls that turn a tensor into a Python value: later code may depend on it, and the program would not show that.
 _LEAVES_TORCH = frozenset("item tolist numpy __bool__ __float__ __int__ __index__ __array__ backward".split())
-# Calls that give autograd something to do that is no operation.
+# Calls that make autograd do something beside operations.
 _HOOKS = frozenset("register_hook register_post_accumulate_grad_hook".split())
-# Calls that change nothing a program could show.
+# Calls without an effect on a program.
 _HARMLESS = frozenset("requires_grad_ retain_grad".split())
 
 
 class Inexpressible(ValueError):
-    """A function that no program can say; `calls` names all that stands in the way."""
+    """A function that no program can express; `calls` names every obstacle."""
 
     def __init__(self, calls: Sequence[str]):
         super().__init__("no op of the tables says: " + "; ".join(calls))
@@ -61,7 +61,7 @@ class Inexpressible(ValueError):
 
 @dataclass
 class _Transcript(TorchFunctionMode):
-    """What was called so far: leaves, nodes, and which tensor has which name."""
+    """The transcript so far: leaves, nodes, and the names of tensors."""
 
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
@@ -69,8 +69,8 @@ class _Transcript(TorchFunctionMode):
     names: dict[int, str] = field(default_factory=dict)  # by id; `tensors` keeps them alive
     drawn: list[str] = field(default_factory=list)  # leaves whose values are a recipe's, not the user's
     missing: list[str] = field(default_factory=list)
-    unknown: list[torch.Tensor] = field(default_factory=list)  # results of what is missing
-    made: dict[int, tuple[torch.Tensor, str]] = field(default_factory=dict)  # by id: what calls without operands made
+    unknown: list[torch.Tensor] = field(default_factory=list)  # results of calls that no node expresses
+    made: dict[int, tuple[torch.Tensor, str]] = field(default_factory=dict)  # by id: results of calls without operands
     constants: list[str] = field(default_factory=list)  # leaves that are such results, with the call
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class _Transcript(TorchFunctionMode):
     def write(
         self, call: _TorchCall, found: list[torch.Tensor], before: dict[int, torch.Tensor], state: torch.Tensor
     ) -> bool:
-        """Write down the first reading of the call that gives what it gave; whether there is one."""
+        """Write down the first op that gives the call's results. Returns whether there is one."""
         if not found or not call.tensors or self.lost(call):
             return False
         if _context(found):
@@ -114,7 +114,7 @@ class _Transcript(TorchFunctionMode):
         return False
 
     def give_up(self, call: _TorchCall, found: list[torch.Tensor]) -> None:
-        """Note what no node says; what depends on it is not noted again."""
+        """Note a call that no node expresses; later calls that depend on it are not noted again."""
         if call.writes or call.name in _LEAVES_TORCH | _HOOKS:
             self.missing.append(str(call))
         elif call.tensors and call.name not in _HARMLESS and any(id(t) not in self.names for t in found):
@@ -132,7 +132,7 @@ class _Transcript(TorchFunctionMode):
         self.names[id(tensor)] = name
 
     def named(self, argument: Any) -> Argument:
-        """The names of an operand's tensors; one that was never seen before becomes a leaf, a number too."""
+        """The names of an operand's tensors; a new tensor, or a number, becomes a leaf."""
         if argument is None:
             return None
         if isinstance(argument, list | tuple):
@@ -145,7 +145,7 @@ class _Transcript(TorchFunctionMode):
         return self.names[id(tensor)]
 
     def add_leaf(self, tensor: torch.Tensor) -> None:
-        """A tensor that the program starts from: its type and layout, its values where they are few."""
+        """Add an input tensor of the program: its type and layout, and its values if they are few."""
         name, seed = f"x{len(self.leaves)}", len(self.leaves) + 1
         t = type_of(tensor)
         offset, floating = tensor.storage_offset(), t.differentiable
@@ -166,7 +166,7 @@ class _Transcript(TorchFunctionMode):
 
 
 def _context(found: Sequence[torch.Tensor]) -> str:
-    """What is around a call with these results that no node says, "" for nothing."""
+    """The context of a call with these results that no node expresses, "" for none."""
     if in_transform():
         return " within torch.func"
     if not torch.is_grad_enabled():
@@ -174,11 +174,12 @@ def _context(found: Sequence[torch.Tensor]) -> str:
     return " under autocast" if torch.is_autocast_enabled(found[0].device.type) else ""
 
 
-_LIBRARYS = "GeneratedBackwardFor_"  # Functions of torch.library: they belong to the operator, whose call is seen
+_LIBRARYS = "GeneratedBackwardFor_"  # Functions of torch.library: they belong to the operator, whose call is recorded
 
 
 def _own_backwards(results: Sequence[torch.Tensor]) -> list[str]:
-    """The custom Functions in the graph behind these results, whose backward is not that of their forward's calls."""
+    """The custom Functions in the graph behind these results, whose backward may differ from their forward's
+    derivative."""
     todo, seen = [t.grad_fn for t in results], set[Any]()
     found: dict[str, None] = {}
     while todo:
@@ -194,7 +195,7 @@ def _own_backwards(results: Sequence[torch.Tensor]) -> list[str]:
 def _evaluate(
     spec: OpSpec, args: list[Any], attrs: tuple[tuple[str, Value], ...], before: dict[int, torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The results of an op on these operands, as they were before the call; none where torch refuses it."""
+    """The results of an op on these operands as they were before the call; none where torch refuses."""
     env: dict[str, Any] = {}
 
     def lend(argument: Any) -> Argument:
@@ -211,16 +212,16 @@ def _evaluate(
         with torch.no_grad():
             try:
                 apply(Node(outs, spec.name, names, attrs), env)
-            except Exception:  # any refusal of torch's says that it is another op
+            except Exception:  # torch refuses: it is another op
                 continue
         return [env[name] for name in outs]
     return []
 
 
 def recipe_of(tensor: torch.Tensor) -> tuple[Recipe, bool]:
-    """A recipe for a leaf's values, and whether it gives these very values."""
+    """A recipe for a leaf's values, and whether it gives exactly these values."""
     values = tensor.detach().cpu()
-    values = values.conj() if values.is_conj() else values  # what the storage holds
+    values = values.conj() if values.is_conj() else values  # the values in the storage
     dtype, shape = DTYPE_NAMES[values.dtype], tuple(values.shape)
     if torch.equal(values, fill(Recipe("ones"), 0, dtype, shape)):
         return Recipe("ones"), True
@@ -231,7 +232,7 @@ def recipe_of(tensor: torch.Tensor) -> tuple[Recipe, bool]:
     return Recipe("coins") if dtype == "bool" else Recipe("between", (int(values.min()), int(values.max()))), False
 
 
-# ---------------------------------------------------------------- a call, and what it may be
+# ---------------------------------------------------------------- a call and its candidate ops
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ def _is_plain_index(index: Any) -> bool:
 
 
 def _index_by_calls(x: torch.Tensor, index: Any) -> torch.Tensor:
-    """x[index] by the calls that it stands for."""
+    """x[index] by the calls that compose it."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(p, torch.Tensor) for p in parts):
         return torch.ops.aten.index.Tensor(x, [p if isinstance(p, torch.Tensor) else None for p in parts])
@@ -319,7 +320,7 @@ def _ops_by_reported_name() -> dict[str, list[OpSpec]]:
     for spec in (s for s in OPS.values() if not s.then):
         function = functools.reduce(getattr, spec.source.split(".")[1:], torch)
         owner, _, last = spec.source.rpartition(".")
-        if owner != "torch.masked":  # its functions take themselves apart unseen, and masked.sum is no sum
+        if owner != "torch.masked":  # its functions call others unseen, and masked.sum is no sum
             direct = owner in ("torch", "torch.Tensor", "torch.nn.functional")
             for name in {_reported_name(function)} | ({last} if direct else set()):
                 found.setdefault(name, []).append(spec)
@@ -331,14 +332,14 @@ def _reported_name(func: Any) -> str:
     if isinstance(func, torch._ops.OpOverload):
         return str(func)
     name = getattr(func.__self__ if func.__name__ == "__get__" else func, "__name__", "")
-    return name.removesuffix("_with_indices")  # F.max_pool2d with return_indices is reported so
+    return name.removesuffix("_with_indices")  # torch reports F.max_pool2d with return_indices under that name
 
 
 _Match = tuple[OpSpec, list[Any], tuple[tuple[str, Value], ...]]
 
 
 def _matches(call: _TorchCall) -> Iterator[_Match]:
-    """Every (op, operands, attributes) that the call may be; numbers as tensors last."""
+    """Every (op, operands, attributes) that may express the call; numbers as tensors last."""
     for numbers in (False, True):
         for spec in sorted(_ops_by_reported_name().get(call.name, []), key=lambda spec: not _fits_rank(spec, call)):
             for parameters in (*_parameter_names(call.func), [p.name for p in spec.params]):
@@ -348,7 +349,8 @@ def _matches(call: _TorchCall) -> Iterator[_Match]:
 
 
 def _fits_rank(spec: OpSpec, call: _TorchCall) -> bool:
-    """Whether the first operand has a rank of the table's: grid_sample is an op for images and one for volumes."""
+    """Whether the first operand has a rank that the table allows: grid_sample is one op for images and one for
+    volumes."""
     first = spec.operands[0] if spec.operands else None
     return first is not None and first.rank[0] <= call.tensors[0].dim() <= first.rank[1]
 
@@ -386,7 +388,7 @@ def _match_overload(spec: OpSpec, parameters: Sequence[str], call: _TorchCall, n
 
 
 def _is_ignorable(func: Any, name: str, value: Any) -> bool:
-    """An argument that says nothing: private, None, a flag that is off, or at its default."""
+    """Whether an argument has no effect: private, None, a flag that is off, or at its default."""
     if value is None or value is False or name.startswith("_"):
         return True
     known = inspect.signature(func).parameters.get(name) if isinstance(func, FunctionType) else None
@@ -394,7 +396,8 @@ def _is_ignorable(func: Any, name: str, value: Any) -> bool:
 
 
 def _canonical_arguments(spec: OpSpec, operands: dict[str, Any], attributes: dict[str, Any]) -> _Match | None:
-    """Operands in place, attributes in the table's order without those at their default; None where one lacks."""
+    """Operands in place, attributes in the table's order without those at their default; None where a required one is
+    missing."""
     args = [operands.get(o.name) for o in spec.operands]
     for operand, arg in zip(spec.operands, args, strict=True):
         if arg is None and not operand.absent:
@@ -414,20 +417,20 @@ def _canonical_arguments(spec: OpSpec, operands: dict[str, Any], attributes: dic
         except TypeError:
             return None
         if isinstance(value, str) and a.options and value not in a.options:
-            return None  # another op of the same source: pad's modes are an op each
+            return None  # another op of the same source: each of pad's modes is an op
         if not _is_default(value, a.default):
             attrs.append((a.name, value))
     return spec, args, tuple(attrs)
 
 
 def _is_default(value: Value, default: Any) -> bool:
-    """Whether an attribute says no more than its absence; None is how Python functions spell that."""
+    """Whether an attribute means the same as its absence; Python functions use None for that."""
     numbers = type(value) in (int, float) and type(default) in (int, float)
     return value == default and (numbers or type(value) is type(default))
 
 
 def _as_value(value: Any) -> Value:
-    """A Python value as an attribute of a program. Raises TypeError where there is none."""
+    """A Python value as an attribute of a program. Raises TypeError where no attribute can hold it."""
     if isinstance(value, torch.dtype):
         if value in DTYPE_NAMES:
             return Dtype(DTYPE_NAMES[value])
@@ -443,10 +446,10 @@ def _as_value(value: Any) -> Value:
 
 @dataclass(frozen=True)
 class Transcribed:
-    """What `transcribe` made.
+    """The result of `transcribe`.
 
-    drawn      the leaves whose values are a recipe's instead of the user's.
-    constants  the leaves that are no inputs or parameters but what the function made, each with the call: "x2 (zeros)".
+    drawn      the leaves whose values come from a recipe, not from the user.
+    constants  the leaves that the function itself made, each with the call: "x2 (zeros)".
     """
 
     program: Program
@@ -457,9 +460,9 @@ class Transcribed:
 def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Transcribed:
     """The program of one call function(*inputs).
 
-    Tensors that the function finds elsewhere (parameters, constants) become leaves after the inputs. Where no input
-    requires grad, every floating one does. Every floating result that depends on a leaf which does is differentiated:
-    of one element with a cotangent of one, else with drawn values. Raises Inexpressible.
+    Tensors from elsewhere (parameters, constants) become leaves after the inputs. If no input requires grad, every
+    floating input does in the program. Every floating result that depends on such a leaf is differentiated: a result of
+    one element with a cotangent of one, others with random values. Raises Inexpressible.
     """
     transcript = _Transcript()
     inputs = [
@@ -483,7 +486,7 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
         name = transcript.name(tensor)
         outputs[name] = Output(name, _cotangent_of(tensor, len(transcript.leaves) + len(outputs) + 1))
     if not any(o.cotangent for o in outputs.values()):
-        raise Inexpressible(["a function none of whose results has a gradient"])
+        raise Inexpressible(["a function without a differentiable result"])
     program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()))
     return Transcribed(program, tuple(transcript.drawn), tuple(transcript.constants))
 
@@ -493,7 +496,7 @@ def _none_requires_grad(inputs: Sequence[torch.Tensor]) -> bool:
 
 
 def _cotangent_of(tensor: torch.Tensor, seed: int) -> Cotangent | None:
-    """The cotangent of a result, None for one without gradient."""
+    """The cotangent of a result, None for a result without gradient."""
     if not tensor.requires_grad:
         return None
     t = type_of(tensor)

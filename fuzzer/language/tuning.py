@@ -1,10 +1,10 @@
-"""Which of the configs that inductor would build and time for a Triton kernel is built: the setting `triton.config`.
+"""The setting `triton.config`: which of the configs that inductor lists for a Triton kernel is compiled.
 
-inductor writes a kernel once and lists configs for it: how large its blocks are, how many warps and stages it has. It
-builds all of them and times them on the device; the fastest runs. Under `triton.config` one is built and none timed, so
-that which code ran stands in the program's text.
+inductor writes a kernel once and lists configs for it: how large its blocks are, how many warps and stages it has. By
+default it compiles and times all of them on the device, and the fastest runs. Under `triton.config` it compiles one and
+times none, so that the program's text says which code ran.
 
-This module is what torch's config modules are: settings as attributes, `get_type` and `patch`. Private torch API:
+This module has the form of torch's config modules: settings as attributes, `get_type` and `patch`. Private torch API:
 torch._inductor.runtime.triton_heuristics.CachingAutotuner.{precompile, configs, compile_results, launchers} (tried on
 torch 2.11.0 and 2.13.0).
 """
@@ -20,12 +20,12 @@ from typing import Any
 from fuzzer.language.program import Value
 
 ALL = -1
-config = ALL  # torch's way: all are built and timed
+config = ALL  # torch's default: all are compiled and timed
 IMPORTS = ("torch._inductor.config", "torch._inductor.runtime.triton_heuristics")
 
 
 def get_type(key: str) -> type:
-    """The type of a setting of this module. KeyError where there is none of that name."""
+    """The type of a setting of this module. KeyError for an unknown name."""
     return {"config": int}[key]
 
 
@@ -33,8 +33,8 @@ def get_type(key: str) -> type:
 def patch(changes: Mapping[str, Any]) -> Iterator[None]:
     """Run with these settings, restored afterwards.
 
-    inductor's caches are off meanwhile: what is built is part of none of their keys, and a fastest config that one of
-    them holds would be taken.
+    inductor's caches are off meanwhile: their keys leave out the choice of config, and a cached fastest config would be
+    used instead.
     """
     global config
     from torch._inductor import config as inductor
@@ -53,12 +53,13 @@ def patch(changes: Mapping[str, Any]) -> Iterator[None]:
         config, CachingAutotuner.precompile = before, precompile
 
 
-# Scripts hold it too, so it needs nothing else of this module.
+# Copied into scripts, so it uses nothing else of this module.
 def one_config(number: int, build: Callable[..., None]) -> Callable[..., None]:
-    """CachingAutotuner.precompile that builds one config, counted round; where it does not fit, the next."""
+    """CachingAutotuner.precompile that compiles one config, the number taken modulo their count; where it does not fit,
+    the next."""
 
     def precompile(kernel: Any, *args: Any, **options: Any) -> None:
-        if not kernel.configs:  # it was built before
+        if not kernel.configs:  # it was compiled before
             return build(kernel, *args, **options)
         first = number % len(kernel.configs)
         left = [*kernel.configs[first:], *kernel.configs[:first]]
@@ -70,13 +71,13 @@ def one_config(number: int, build: Callable[..., None]) -> Callable[..., None]:
             except RuntimeError as error:
                 if not left or not str(error).startswith("No valid triton configs"):
                     raise
-        del kernel.launchers[1:]  # smaller blocks of a reduction that takes many registers
+        del kernel.launchers[1:]  # added for reductions that take many registers, with smaller blocks
 
     return precompile
 
 
 def write(number: Value) -> list[str]:
-    """Lines that put the setting in force for the rest of a script, which imports what IMPORTS names."""
+    """Lines that put the setting in force for the rest of a script, which imports the modules in IMPORTS."""
     tree = ast.parse(inspect.getsource(one_config))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):

@@ -1,11 +1,11 @@
-"""How a leaf is filled. One recipe is one entry: a torch expression over `u`, random integers in 0..2**24.
+"""Recipes for leaves' values. A recipe is one entry: a torch expression over `u`, random integers in 0..2**24.
 
-The expression is the single definition: `fill` evaluates it, reproducers print it (`expression`). Only integer draws,
+The expression is the single definition: `fill` evaluates it, reproducers print it (`expression`). Only random integers,
 exact scalings and one final cast are used, because those give the same bits on every machine and torch release;
 torch.randn does not (its vectorised path rounds differently per CPU).
 
 A complex tensor's real and imaginary parts are drawn one after the other from the same generator by the same recipe;
-`data` holds them in turn.
+`data` holds them alternating.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ TORCH_DTYPES = {
 }
 DTYPE_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
 
-# name: (what it is for, the expression). u has shape (3, *shape); N is the symmetric three-fold sum, close to normal
+# name: (purpose, expression). u has shape (3, *shape); N is the symmetric three-fold sum, close to normal
 # with variance 1 (three uniforms in -1..1, each of variance 1/3).
 _N = "(u.sum(0) - 3 * 2**23).double() / 2**23"
 # On the diagonal of a matrix: 2, 3, 4, ...
 _STEPS = "(torch.eye(*u.shape[-2:]).double() * torch.arange(2, u.shape[-1] + 2) if u.dim() > 2 else 2.0)"
 _SYMMETRIC = "(n + n.mT if n.dim() > 1 and n.shape[-1] == n.shape[-2] else n)"
-# The first of these steps as 1/64, the others as they are.
+# The first of these steps scaled to 1/64, the others unchanged.
 _SMALL = "(1 - (torch.arange(u.shape[-1]) == 0) * (127 / 128) if u.dim() > 2 else 1.0)"
 _HUGE = "(2.0**12 if DTYPE is torch.float16 else 2.0**768 if DTYPE is torch.float64 else 2.0**96)"
 RECIPES: dict[str, tuple[str, str]] = {
@@ -107,9 +107,10 @@ class RecipeWithArguments:
 
 
 def neighbours(number: float, dtype: torch.dtype) -> tuple[float, float, float]:
-    """The number nearest to this one in the dtype, between the ones next to it: toward zero first, then away from it.
+    """The number nearest to this one in the dtype, between its neighbours: first the one toward zero, then the one away
+    from it.
 
-    Next to zero stand the smallest normal numbers: subnormals may legally be flushed.
+    Next to zero the neighbours are the smallest normal numbers: subnormals may legally be flushed.
     """
     info = torch.finfo(dtype)
     nearest = float(torch.tensor(number, dtype=torch.float64).to(dtype))
@@ -125,7 +126,8 @@ def _around(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dtype: t
 
 
 def _overflowing(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dtype: torch.dtype) -> str:
-    """What twice, the square, exp and exp2 just keep in the dtype's range, and do not; and the end of the range."""
+    """Numbers whose double, square, exp or exp2 is just inside the dtype's range, and just outside; and the end of the
+    range."""
     top = torch.finfo(dtype).max
     logarithms = (round(log(top), 6) for log in (math.log, math.log2))  # libraries differ in the last digit
     edges = [x for edge in (top / 2, math.sqrt(top), *logarithms) for x in neighbours(edge, dtype)]
@@ -133,7 +135,7 @@ def _overflowing(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dty
 
 
 def _among(numbers: Sequence[float], shape: Shape, draw: _DrawIntegers) -> str:
-    """Normal, half of the elements replaced by some of the numbers."""
+    """Normal numbers, half of the elements replaced by some of these."""
     table = f"torch.tensor([{', '.join(map(_number, numbers))}], dtype=torch.float64)"
     chosen = f"torch.where(u[0] % 2 == 0, {_N}, {table}[u[1] % {len(numbers)}])"
     return f"(lambda u: {chosen})({draw((3, *shape))})"
@@ -165,7 +167,7 @@ RECIPES_WITH_ARGUMENTS: dict[str, RecipeWithArguments] = {
 }
 
 GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
-# What no model computes with on purpose, and every function has a rule for.
+# Values that no model computes with on purpose, and for which every function has a rule.
 SPECIAL = ("signed_zeros", "nonfinite", "huge")
 
 
@@ -207,7 +209,7 @@ def expression(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> str:
 
 
 def _real(recipe: Recipe, generator: str, dtype: str, shape: Shape) -> str:
-    """The expression for a tensor that is not complex, or for a part of one that is."""
+    """The expression for a real tensor, or for one part of a complex tensor."""
     torch_dtype = str(TORCH_DTYPES[dtype])
     floating = TORCH_DTYPES[dtype] if TORCH_DTYPES[dtype].is_floating_point else torch.float32
     if recipe.name in RECIPES and not recipe.args:
@@ -242,7 +244,7 @@ def _number(value: Value) -> str:
 
 
 def as_data(tensor: torch.Tensor) -> Recipe:
-    """The recipe that gives a tensor's very values."""
+    """The recipe that gives exactly a tensor's values."""
     return Recipe("data", tuple(real_parts(tensor).flatten().tolist()))
 
 
@@ -256,8 +258,8 @@ def fill(recipe: Recipe, seed: int, dtype: str, shape: Shape) -> torch.Tensor:
     return _evaluated(expression(recipe, seed, dtype, shape))
 
 
-# A program's leaves are filled ten times while it is drawn, run on both sides and judged. By the text, because recipes
-# of 0.0 and -0.0 are equal.
+# Cached, since a program's leaves are filled ten times while it is generated, run on both sides and judged. By the
+# text, because recipes of 0.0 and -0.0 are equal.
 @functools.lru_cache(maxsize=64)
 def _evaluated(text: str) -> torch.Tensor:
     return eval(text, {"torch": torch})  # type: ignore[no-any-return]

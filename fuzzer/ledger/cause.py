@@ -31,8 +31,7 @@ class Cause:
 
     stage    where the difference begins: a stage of the compiler, KERNELS, or a backend that replaces kernels.
     decided  the cause at that stage, by experiment: "operator NAME", "setting NAME", "pass NAME" and so on; "" where
-             the
-             experiments name nothing more exact than the stage.
+             the experiments name nothing more exact than the stage.
     kind     raises, numbers, nonfinite, float32 (float64 computed in it), wider dtype and so on.
     marks    variants that share one have the same cause.
     probes   marks of a program that may hold more than it needs: it has the cause of a variant with such a mark.

@@ -44,8 +44,7 @@ class AmbiguousFinding(StoreError):
 
 
 class UnverifiedFinding(StoreError):
-    """A finding that did not reproduce in every one of at least `rows.LEAST_RUNS` runs, or whose fields contradict each
-    other."""
+    """A finding that did not reproduce in all of at least `rows.LEAST_RUNS` runs, or with an invalid class or program."""
 
 
 _EXPLANATIONS: dict[int, tuple[type[StoreError], str]] = {
@@ -70,7 +69,7 @@ def row_errors(path: Path) -> Iterator[None]:
     except StoreError:
         raise
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, AssertionError, RecursionError) as error:
-        raise CorruptStore(f"{path} is damaged: a row does not hold what it should ({error!r})") from error
+        raise CorruptStore(f"{path} is damaged: a row holds unexpected values ({error!r})") from error
 
 
 @contextmanager
@@ -85,4 +84,4 @@ def store_errors(path: Path) -> Iterator[None]:
     except json.JSONDecodeError as error:
         raise CorruptStore(f"{path} is damaged: a row holds no JSON ({error})") from error
     except UnicodeDecodeError as error:
-        raise CorruptStore(f"{path} is damaged: names in it are no text ({error})") from error
+        raise CorruptStore(f"{path} is damaged: its names are not text ({error})") from error

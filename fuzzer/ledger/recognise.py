@@ -145,8 +145,7 @@ def recognise(
     """The fault that explains a suspect whose program has these kernels; None where none does.
 
     answer   runs the experiment of this name on the suspect and returns the class; "" where the experiment cannot be
-             run,
-             which explains nothing. It is called at most once for each name.
+             run, which explains nothing. It is called at most once for each name.
     """
     told: dict[str, str] = {}
 

@@ -26,8 +26,7 @@ class Row:
     axis, value  the change (`minimizer.neighbours`).
     outcome      FAILS, AGREES, OTHER, UNSAID;  why  the reason for the last two.
     error        the largest relative error that a reader sees; infinite where the right number is 0 or either number is
-                 not
-                 finite, NaN where nothing was compared.
+                 not finite, NaN where nothing was compared.
     eager, compiled   the worst element.
     ratios       wrong side / right side, by the quantity compared (ELEMENTS, ...).
     numbers      sizes and attributes of the program, by name.

@@ -86,7 +86,7 @@ class Store:
             return not known[0]
 
     def get(self, prefix: str) -> Finding:
-        """The finding whose id is this, or alone begins with it; for a fault's id the fault's simplest variant."""
+        """The finding with this id, or the only one whose id begins so; for a fault's id its simplest variant."""
         prefix = self._meant(prefix)
         with self._reading() as db:
             if prefix.startswith("F") and db is not None:
@@ -178,7 +178,7 @@ class Store:
             return tuple(faults.read_faults(db)) if db is not None else ()
 
     def fault(self, prefix: str) -> Fault:
-        """The fault whose id is this, or alone begins with it."""
+        """The fault with this id, or the only one whose id begins so."""
         with self._reading() as db:
             name = self._find(db, "fault", self._meant(prefix), "F[0-9a-f]{0,7}")
         return next(fault for fault in self.faults() if fault.id == name)

@@ -1,1 +1,1 @@
-"""What a right result may be: the trace of eager, replayed with roundings that move."""
+"""The rounding model: eager's trace, replayed with random legal roundings, bounds the right results."""

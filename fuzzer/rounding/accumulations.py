@@ -1,4 +1,4 @@
-"""What is known of a trace's accumulations before anything is perturbed: which are exact, how partial sums grow."""
+"""Facts about a trace's accumulations before any perturbation: which are exact, how partial sums grow."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from fuzzer.rounding.precision import epsilon, float_tensors, growth, largest_of
 from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, tensors_in, widened
 
-# Sums of fewer terms are not looked into: what may happen in one is within the factors of the floor.
+# Shorter sums are not examined: their effects are within the factors of the floor.
 LONG = 32
 
 
 @dataclass
 class Accumulations:
-    """Found on the unperturbed replay, of the steps that accumulate.
+    """Facts from the unperturbed replay about the steps that accumulate.
 
-    exact     those that cannot round: all operands lie on so coarse a grid that every partial sum is representable.
-    growths   by what the unit of the accumulator grows with the number of terms.
-    partial   of long sums, the largest partial sums met half-way along each dimension, of each result.
+    exact     steps that cannot round: all operands are on so coarse a grid that every partial sum is representable.
+    growths   the factor by which the accumulator's unit grows with the number of terms.
+    partial   for long sums, the largest partial sums half-way along each dimension, of each result.
     sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result.
-    units     what the kernel's operands and result may be off by inside it.
+    units     the errors of the kernel's operands and result inside it.
     chains    sums of gradients, by the number of each of their additions.
     """
 
@@ -86,12 +86,12 @@ class Accumulations:
         return values
 
     def growth(self, number: int, step: Step) -> float:
-        """Units of the accumulator by which a sum of the step may be off, relative to its partial sums."""
+        """The error of a sum of this step, relative to its partial sums, in units of the accumulator."""
         return self.growths.get(number, 1.0)
 
 
 def _growth(step: Step, terms: float, operands: list[torch.Tensor]) -> float:
-    """n / 8 of n equal summands added one by one, for within a binade of the partial sum each is rounded alike.
+    """n / 8 for n equal summands added one by one, because within a binade of the partial sum all are rounded alike.
 
     The last binade takes half of them, each off by up to half a unit of the sum and by half of that on average.
     """
@@ -113,8 +113,8 @@ def _repeats(operand: torch.Tensor) -> bool:
 
 
 def _ends_repeat(operand: torch.Tensor, terms: float, unit: float) -> bool:
-    """Whether what a sum of so many has no digits for is about the same of all summands: of numbers on a coarse grid
-    less one that is not, as a softmax in float64 makes of float32."""
+    """Whether all summands have about the same remainder below the digits of so long a sum: numbers on a coarse grid
+    minus one that is not, as a softmax in float64 makes of float32."""
     if operand.numel() < LONG or operand.is_complex():
         return False
     largest = float(operand.abs().mean()) * terms
@@ -130,7 +130,7 @@ def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The sizes of the step's results if its largest operand ended half-way, along one dimension or the other."""
     given = [(ref, t) for ref, t in zip(step.inputs, tensors_in((args, kwargs)), strict=True) if is_rounded(ref)]
     read = [t for ref, t in given if ref not in step.writes]
-    whole = max(read or [t for _, t in given], key=torch.Tensor.numel)  # cumsum_ reads what it writes alone
+    whole = max(read or [t for _, t in given], key=torch.Tensor.numel)  # cumsum_ reads only the operand that it writes
     sums: list[torch.Tensor] = []
     for dim, size in enumerate(whole.shape):
         if size == 1:
@@ -147,7 +147,7 @@ def _half_sums(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
 
 
 def _copy(old: torch.Tensor, new: torch.Tensor, leaf: object) -> object:
-    """A copy, so that a step that writes spoils nothing; of `old`, the new one."""
+    """A copy, so that a step that writes does not change the original; for `old` the new tensor."""
     return (new if leaf is old else leaf.clone()) if isinstance(leaf, torch.Tensor) else leaf
 
 
@@ -161,7 +161,7 @@ def _changed(
             return leaf
         return change(leaf).to(leaf.dtype)
 
-    moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes spoils nothing
+    moved: Any = mapped((args, kwargs), changed)  # copies, so that a step that writes changes no original
     # a factor below 1 is applied to sums that were larger, and a negative one would let them cancel
     moved[1].update({name: max(1, abs(moved[1][name])) for name in ("alpha", "beta") if name in moved[1]})
     try:

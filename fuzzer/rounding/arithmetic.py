@@ -1,4 +1,4 @@
-"""What a step may round, accumulate and leave to chance: read from the row of its kernel (`kernels`)."""
+"""How a step rounds and accumulates, and which of its results are open: read from the row of its kernel (`kernels`)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ VIEWS = frozenset((torch.Tag.view_copy, torch.Tag.inplace_view))
 
 @once
 def kind_of(step: Step) -> Kind:
-    """What the row says of this call."""
+    """The kind of this call, from its row."""
     row = kernel(step)
     return row.kind if row.kind_of is None else row.kind_of(step)
 
 
 @once
 def is_exact(step: Step) -> bool:
-    """Whether the step only moves, selects or compares, into a dtype that can hold what it moves."""
+    """Whether the step only moves, selects or compares, into a dtype that holds all values exactly."""
     if not any(map(is_rounded, step.results)):
         return True
     if kind_of(step) not in (EXACT, COPY) and VIEWS.isdisjoint(step.op.tags):
@@ -41,62 +41,62 @@ def is_primitive(step: Step) -> bool:
 
 @once
 def rounds_once(step: Step) -> bool:
-    """Whether its result is rounded once and nothing else is: so are moves that narrow."""
+    """Whether the step only rounds its result, once, as moves to a narrower dtype do."""
     return is_primitive(step) or kind_of(step) is COPY
 
 
 def accumulates(step: Step) -> bool:
-    """Whether the step is a sum of products, or of anything else: exact on coarse grids."""
+    """Whether the step is a sum, of products or other terms: exact on coarse grids."""
     return kind_of(step) is ACCUMULATION
 
 
 @once
 def ties(step: Step) -> bool:
-    """Whether the order of equal elements is left to chance and shows."""
+    """Whether the order of equal elements is undefined and visible in the result."""
     rule = kernel(step).ties
     return rule is not None and rule(step)
 
 
 @once
 def handed_on(step: Step) -> bool:
-    """Whether the operation computes with its operands as they are, in every replica."""
+    """Whether the operation uses its operands unperturbed, in every replica."""
     row = kernel(step)
     contracted = row.contracts or row.rereads is not None
     return (rounds_once(step) or is_exact(step)) and not contracted and not ties(step)
 
 
 def accumulation_length(step: Step) -> float:
-    """Terms that one result element may sum, at least 1; an upper bound where the step does not tell."""
+    """Terms that one result element may sum, at least 1; an upper bound where the step does not determine it."""
     if (rule := kernel(step).terms) is not None:
         return rule(step)
     if torch.Tag.pointwise in step.op.tags:
         return 1.0
     taken = max((ref.numel for ref in step.inputs if is_rounded(ref)), default=1)
-    # the smallest result is what is added up most
+    # the smallest result sums the most terms
     return max(1.0, taken / max(min((r.numel for r in step.results if r.numel and is_rounded(r)), default=1), 1))
 
 
 def accumulator(step: Step) -> float:
-    """The unit in which the step may keep its partial sums: float32's at least, but where they are kept narrow."""
+    """The unit in which the step may keep its partial sums: at least float32's, unless they may be kept narrow."""
     coarsest = max(real_dtypes((*step.inputs, *step.results)), key=epsilon, default=torch.float64)
     own = epsilon(coarsest) * ULPS[coarsest]
     return own if kernel(step).narrow or step.narrow else min(own, epsilon(torch.float32))
 
 
 def adding_narrow(trace: Trace) -> Trace:
-    """The same recording, but that gradients of views may be added up as the backward of as_strided adds them: one by
-    one, in their own dtype."""
+    """The same recording, except that gradients of views may be added up as the backward of as_strided adds them: one
+    by one, in their own dtype."""
     return replace(trace, steps=[replace(s, narrow=s.backward and kernel(s).shrinks) for s in trace.steps])
 
 
 def narrow_part(step: Step) -> bool:
-    """Whether a kernel that adds up in float32 may add to what it has rounded to half precision all the same."""
+    """Whether a kernel that accumulates in float32 may still add to a value already rounded to half precision."""
     row = kernel(step)
     return row.adds_to_product or (row.adds_rounded is not None and row.adds_rounded(step))
 
 
 def reach(step: Step) -> float:
-    """The largest number that a partial sum of the step may be, in the narrowest precision that it may be kept in."""
+    """The largest number that a partial sum of the step may be, in the narrowest precision in which it may be kept."""
     dtypes = real_dtypes((*step.inputs, *step.results))
     least = min((torch.finfo(d).max for d in dtypes), default=math.inf)
     narrow = kernel(step).narrow or step.narrow or narrow_part(step)
@@ -104,15 +104,15 @@ def reach(step: Step) -> float:
 
 
 def divides_by_frequency(step: Step) -> bool:
-    """Whether it is a gradient that is divided by how often its index occurs (scale_grad_by_freq)."""
+    """Whether the step's gradient is divided by the frequency of its index (scale_grad_by_freq)."""
     at = kernel(step).frequency_at
     return at is not None and bool(step.args[at])
 
 
 def inner_unit(step: Step, growth: float) -> float:
-    """What operands and results may be off by inside the kernel, relative to their size.
+    """The error of operands and results inside the kernel, relative to their size.
 
-    growth   units of the accumulator by which a sum of the step may be off.
+    growth   the error of a sum of the step, in units of the accumulator.
     """
     row = kernel(step)
     dtypes = real_dtypes((*step.inputs, *step.results))
@@ -123,7 +123,7 @@ def inner_unit(step: Step, growth: float) -> float:
     coarsest = max(dtypes, key=epsilon)
     unit, adding = epsilon(coarsest) * ULPS[coarsest], accumulator(step)
     if row.wide and not narrows(step) and not step.narrow:
-        if unit > epsilon(torch.float32) and row.adds_to_product:  # to a product that has been rounded
+        if unit > epsilon(torch.float32) and row.adds_to_product:  # adds to a product that has been rounded
             return unit + adding * growth
         return min(unit, epsilon(torch.float32)) * (1 + growth)
     return 2 * unit + adding * growth if row.inner is None else row.inner(step, unit, adding, growth)
@@ -137,6 +137,6 @@ def rescales(step: Step) -> bool:
 
 
 def units(step: Step, dtype: torch.dtype) -> float:
-    """How far the step's result of this dtype may be off, in units of the last place."""
+    """The possible error of the step's result of this dtype, in units of the last place."""
     known = kernel(step).units
     return ULPS[dtype] if known is None else known[{torch.float64: 0, torch.float32: 1}.get(dtype, 2)]

@@ -1,8 +1,9 @@
-"""Chains of additions by which autograd sums the gradients of one value: one sum, in whatever order.
+"""Chains of additions by which autograd sums the gradients of one value: one sum, in any order.
 
-Eager adds them one by one, as they come. Where the value is read in a body that runs for each row or each step, a
-compiler stacks them and sums those, or begins at the other end. Where it is written through a view, eager copies the
-sum so far into memory laid out as the base is, and goes on adding there; a compiler has neither the write nor the copy.
+Eager adds the gradients one by one, as they arrive. If the value is read in a body that runs for each row or each step,
+a compiler stacks them and sums the stack, or starts at the other end. If the value is written through a view, eager
+copies the sum so far into memory with the base's layout and goes on adding there; a compiler has neither write nor
+copy.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from fuzzer.rounding.precision import ULPS, epsilon, growth
 from fuzzer.rounding.trace import Ref, Step, is_rounded
 
 GRIDS = (1.0, 2.0, 4.0, 8.0, 16.0)  # a sum may be exact where every term is a multiple of 1 / grid
-_PAIR = 2  # terms, whose order makes no difference
+_PAIR = 2  # terms: the order of two makes no difference
 
 
 @dataclass
 class Chain:
     """Additions of which each but the first adds to the result of others.
 
-    terms  of each, by its step's number, the places of those operands that are no results of others.
-    last   where the sum of all of them is.
-    sizes  the sum of the terms' sizes, and `grids` on which all lie, once an unperturbed replay has shown them.
+    terms  by each addition's step number, the places of those operands that are no results of others.
+    last   where the sum of all terms is.
+    sizes  the sum of the terms' sizes, and `grids` that hold all terms, both from an unperturbed replay.
     """
 
     terms: dict[int, tuple[int, ...]]
@@ -46,13 +47,13 @@ class Chain:
         for place in self.terms[number]:
             term = real_parts(args[place])
             same = isinstance(self.sizes, float) or self.sizes.shape == term.shape
-            # of another shape the elements are in another order, too: the largest will do
+            # in another shape the elements are in another order: use the largest
             self.sizes = self.sizes + (term.abs() if same else term.abs().max())
             self.grids = tuple(g for g in self.grids if bool((term * g == (term * g).round()).all()))
 
     @functools.cached_property
     def unit(self) -> float:
-        """What each term may be off by, relative to its size; 0 where every order of all of them is exact."""
+        """The error of each term, relative to its size; 0 if every order of all terms is exact."""
         dtype = self.last.dtype.to_real()
         most = float(torch.as_tensor(self.sizes).max()) if self.last.numel else 0.0
         if any(most * grid <= 2 / epsilon(dtype) for grid in self.grids):
@@ -68,7 +69,7 @@ def chains(steps: Sequence[Step]) -> dict[int, Chain]:
 
 
 def _all_chains(steps: Sequence[Step]) -> Iterator[Chain]:
-    ends: dict[int, Chain] = {}  # by the storage of their last sum, which nothing else has read or written yet
+    ends: dict[int, Chain] = {}  # by the storage of their last sum, which no other step has read or written yet
     for number, step in enumerate(steps):
         if kernel(step).reads_geometry:
             continue
@@ -80,7 +81,8 @@ def _all_chains(steps: Sequence[Step]) -> Iterator[Chain]:
 
 
 def _joined(number: int, step: Step, ends: dict[int, Chain]) -> Chain:
-    """The chain that ends with this addition: those whose sums it adds, which are taken out, and its other operands."""
+    """The chain that ends with this addition: the chains whose sums it adds (removed from `ends`) and its other
+    operands."""
     terms: dict[int, tuple[int, ...]] = {}
     places = []
     for place, ref in enumerate(step.args):
@@ -92,7 +94,7 @@ def _joined(number: int, step: Step, ends: dict[int, Chain]) -> Chain:
 
 
 def _copied(step: Step, ends: dict[int, Chain]) -> Chain | None:
-    """The chain whose sum this step copies, which is taken out and ends in the copy from now on; None: none is."""
+    """The chain whose sum this step copies; the chain now ends in the copy. None if there is none."""
     at = kernel(step).copies_at
     if at is None or len(step.results) != 1:
         return None
@@ -102,7 +104,7 @@ def _copied(step: Step, ends: dict[int, Chain]) -> Chain | None:
 
 
 def _is_end(ref: object, ends: dict[int, Chain]) -> bool:
-    """Whether it is all of the last sum of a chain, in whatever shape."""
+    """Whether a Ref is all of the last sum of a chain, in any shape."""
     if not isinstance(ref, Ref) or ref.storage not in ends:
         return False
     last = ends[ref.storage].last

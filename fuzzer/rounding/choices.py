@@ -1,4 +1,4 @@
-"""What no algorithm promises, left to chance: which of equal elements comes first, signs, phases, orders."""
+"""Random choices where an algorithm leaves results open: order of equal elements, signs, phases, orders of values."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import Kernel
 from fuzzer.rounding.trace import Step, is_rounded
 
-# What an infinity and what NaN is at least while its equals are told apart; nothing that is sorted comes near.
+# The least size of an infinity and of NaN while equal elements are separated; no sorted value comes near.
 _INFINITE, _NAN = 1.0 * 2.0**1023, 1.5 * 2.0**1023
-_APART = 0.25  # by how much equal integers are told apart: less than half of what unequal ones differ by
+_APART = 0.25  # the separation of equal integers: less than half of the difference between unequal ones
 
 
 def untied(leaf: object, generator: torch.Generator, step: Step, order: int = 0) -> object:
-    """Equal elements told apart by far less than a unit of what the step is given, integers and flags by less than one;
-    infinite ones, and NaN where it counts as the largest, by finite numbers, which `tied` takes back.
+    """Equal elements separated by far less than a unit of the step's operands, integers and flags by less than one.
+    Infinities, and NaN where it counts as the largest, become finite numbers, which `tied` takes back.
 
-    order  0: at random. 1, -1: as they lie in memory, or the other way round, as many algorithms have them: chance
-           alone does not try all of a thousand equal elements. In float64 2**-48 leaves room for some 32 places.
+    order  0: at random. 1, -1: in memory order, or the reverse, as many algorithms have them: random orders alone do
+           not try all of a thousand equal elements. In float64 2**-48 leaves room for some 32 places.
     """
     if not isinstance(leaf, torch.Tensor) or leaf.is_complex():
         return leaf
@@ -39,7 +39,7 @@ def untied(leaf: object, generator: torch.Generator, step: Step, order: int = 0)
 
 
 def tied(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Results of this dtype, of operands that were told apart, as they would have been."""
+    """The results of this dtype as they would be if the operands had not been separated."""
     if not value.dtype.is_floating_point:
         return value
     if not dtype.is_floating_point:
@@ -49,7 +49,7 @@ def tied(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def shuffled(row: Kernel, values: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:
-    """Eigenvalues that have no order, with the vectors that go with them."""
+    """Eigenvalues in random order where no order is defined, with their vectors."""
     if not row.unsorted:
         return values
     order = torch.rand(values[0].shape[-1], generator=generator, device=values[0].device).argsort()
@@ -57,7 +57,7 @@ def shuffled(row: Kernel, values: list[torch.Tensor], generator: torch.Generator
 
 
 def signed(row: Kernel, values: list[torch.Tensor], generator: torch.Generator) -> list[torch.Tensor]:
-    """The columns of eigenvectors and singular vectors, with the rows that go with them."""
+    """Eigenvectors and singular vectors with random signs of columns, and of the rows that belong to them."""
     columns, rows = row.signs_of or (None, None)
     if columns is None or values[columns].numel() == 0:
         return values
@@ -75,7 +75,7 @@ def signed(row: Kernel, values: list[torch.Tensor], generator: torch.Generator) 
 
 
 def _factors(count: int, columns: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Random signs; of complex columns random phases."""
+    """Random signs; for complex columns random phases."""
     if columns.is_complex():
         angles = torch.rand(count, generator=generator, device=columns.device, dtype=torch.float64)
         return torch.polar(torch.ones_like(angles), 2 * math.pi * angles)

@@ -1,7 +1,7 @@
-"""The derivative of what a trace's forward computes, found without its backward.
+"""The derivative of a trace's forward, found without its backward.
 
 The forward is replayed in float64 as a function of the leaves: one-sided and central differences over shrinking steps,
-each extrapolated to step 0 (Richardson 1911; Ridders 1982), and forward-mode AD where every operation has it.
+each extrapolated to step 0 (Richardson 1911; Ridders 1982), and forward-mode AD where every operation supports it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from fuzzer.language.values import real_parts
 from fuzzer.rounding.replay import Replay, Unreplayable
 from fuzzer.rounding.trace import Ref, Step, Trace, widened
 
-# What is added to the storages of a trace, by number: flat, float64 or complex128.
+# Additions to the storages of a trace, by number: flat, float64 or complex128.
 Direction = Mapping[int, torch.Tensor]
 
 RATIO = 4.0
 STEPS = tuple(RATIO**-k for k in range(2, 15))  # of each element's own size: from 2**-4 to 2**-28, below float32's unit
 GLANCE = (2.0**-8, 2.0**-10, 2.0**-12)
-NOISE = 2.0**-48  # of what is added up, in a difference of two sums: some 30 roundings
-# What changes over these steps is how much the values themselves are rounded.
+NOISE = 2.0**-48  # of the terms, in a difference of two sums: some 30 roundings
+# Over these steps, rounding of the values dominates the change.
 QUIET = (2.0**-50, 2.0**-51, 2.0**-52)
 POWERS_ONE_SIDED, POWERS_CENTRAL = (1, 2), (2, 4)  # of the step, in the error of a difference quotient
-CONTRADICTIONS = 2  # smaller steps that must be there to contradict an extrapolation
-DUAL_ERROR = 1e-13  # of the terms that forward-mode AD adds up: some hundred roundings
+CONTRADICTIONS = 2  # smaller steps needed to contradict an extrapolation
+DUAL_ERROR = 1e-13  # of the terms of forward-mode AD's sum: some hundred roundings
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What difference quotients tend to, and how far off that may be: infinitely where they do not settle."""
+    """The limit of difference quotients and its possible error, infinite where they do not settle."""
 
     value: float
     error: float
@@ -43,7 +43,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Slope:
-    """A derivative along a direction: from behind, from ahead, from both sides, and forward-mode AD's, if any."""
+    """A derivative along a direction: from behind, from ahead, central, and forward-mode AD's, if any."""
 
     left: Limit
     right: Limit
@@ -52,26 +52,26 @@ class Slope:
 
     @property
     def smooth(self) -> bool:
-        """Whether the one-sided derivatives are the same."""
+        """Whether the one-sided derivatives agree."""
         return abs(self.left.value - self.right.value) <= self.left.error + self.right.error
 
     @property
     def confirmed(self) -> bool:
-        """Whether forward-mode AD says what the differences say."""
+        """Whether forward-mode AD agrees with the differences."""
         return self.dual is not None and abs(self.dual.value - self.central.value) <= self.central.error
 
     @property
     def best(self) -> Limit:
-        """The sharpest value there is: forward-mode AD's where the differences confirm it."""
+        """The most exact value: forward-mode AD's where the differences confirm it."""
         if self.dual is not None and self.confirmed and self.dual.error < self.central.error:
             return self.dual
         return self.central
 
 
 class Forward:
-    """The sum of outputs times their weights, as a float64 function of what the storages of a trace hold.
+    """The sum of outputs times their weights, as a float64 function of the contents of a trace's storages.
 
-    outputs   the Refs of outputs, each with the Ref of the tensor it is weighted with (its cotangent).
+    outputs   the Refs of outputs, each with the Ref of its weights (its cotangent).
     Raises Unreplayable.
     """
 
@@ -83,12 +83,12 @@ class Forward:
         self.here = self.at({}, 0.0)
 
     def at(self, direction: Direction, step: float) -> list[torch.Tensor]:
-        """The outputs a step along the direction, complex ones by their parts."""
+        """The outputs after a step along the direction, complex ones as their parts."""
         replay = Replay(moved(self.trace, direction, step), device=self.device).run()
         return [real_parts(replay.value(out)).clone() for out in self.outputs]
 
     def change(self, ahead: Sequence[torch.Tensor], behind: Sequence[torch.Tensor]) -> float:
-        """How much the weighted sum changes from one set of outputs to another."""
+        """The change of the weighted sum from one set of outputs to another."""
         return sum(_weighted(a - b, w) for a, b, w in zip(ahead, behind, self.weights, strict=True))
 
     def slope(self, direction: Direction) -> Slope:
@@ -105,7 +105,7 @@ class Forward:
         )
 
     def glance(self, direction: Direction) -> Limit:
-        """The derivative by three central differences: cheap, and far off where the function is not smooth. Raises
+        """The derivative by three central differences: cheap, and wrong where the function is not smooth. Raises
         Unreplayable."""
         size = sum(_weighted(out.abs(), w.abs()) for out, w in zip(self.here, self.weights, strict=True))
         coarse = [self.change(self.at(direction, h), self.at(direction, -h)) / (2 * h) for h in GLANCE]
@@ -114,7 +114,7 @@ class Forward:
         return Limit(value, abs(value - fine[1]) + NOISE * size / GLANCE[-1])
 
     def dual(self, direction: Direction) -> Limit | None:
-        """The derivative by forward-mode AD; None where an operation has none."""
+        """The derivative by forward-mode AD; None where an operation does not support it."""
         with forward_ad.dual_level():
             initial = {n: widened(flat) for n, flat in self.trace.initial.items()}
             initial |= {n: forward_ad.make_dual(initial[n].clone(), d.clone()) for n, d in direction.items()}
@@ -130,13 +130,13 @@ class Forward:
 
 
 def _weighted(values: torch.Tensor, weights: torch.Tensor) -> float:
-    """The sum of values times weights; what has no weight may be infinite."""
+    """The sum of values times weights; values of weight 0 may be infinite."""
     return float(torch.where(weights == 0, 0.0, values * weights).sum())
 
 
 def needed(trace: Trace, refs: Sequence[Ref]) -> list[Step]:
-    """The steps of the forward that these tensors come from, in order. Raises Unreplayable where one of them comes from
-    a gradient that is taken within the forward."""
+    """The steps of the forward on which these tensors depend, in order. Raises Unreplayable where one of them depends
+    on a gradient taken within the forward."""
     wanted = {ref.storage for ref in refs}
     kept: list[Step] = []
     for step in reversed(trace.steps):
@@ -149,15 +149,15 @@ def needed(trace: Trace, refs: Sequence[Ref]) -> list[Step]:
 
 
 def moved(trace: Trace, direction: Direction, step: float) -> Trace:
-    """The trace with what its storages hold a step along the direction, in float64."""
+    """The trace with its storages moved a step along the direction, in float64."""
     there = {number: widened(trace.initial[number]) + step * d for number, d in direction.items()}
     return replace(trace, initial=trace.initial | there)
 
 
 def settled(quotients: Sequence[float], powers: Sequence[int], noise: float) -> Limit:
-    """What difference quotients over STEPS tend to: the extrapolation that those of smaller steps contradict least.
+    """The limit of difference quotients over STEPS: the extrapolation that those of smaller steps contradict least.
 
-    powers   of the step, in the error of a quotient;  noise   how far off each difference is.
+    powers   of the step, in the error of a quotient;  noise   the error of each difference.
     """
     coarse: list[float] = []
     fine = list(quotients)
@@ -174,10 +174,10 @@ def settled(quotients: Sequence[float], powers: Sequence[int], noise: float) -> 
 
 
 def direction(trace: Trace, ref: Ref, along: torch.Tensor) -> dict[int, torch.Tensor]:
-    """The direction that moves a leaf the way of `along` (its shape), each element by its own size.
+    """The direction that moves a leaf along `along` (of its shape), each element by its own size.
 
-    Only signs of `along` matter. Elements that share memory move together, as their sum says. An element that is 0
-    moves by the median size of the others.
+    Only signs of `along` matter. Elements that share memory move together, by the sign of their sum. An element that is
+    0 moves by the median size of the others.
     """
     flat = torch.zeros_like(widened(trace.initial[ref.storage]))
     places = torch.arange(flat.numel(), device=flat.device).as_strided(ref.shape, ref.stride, ref.offset).flatten()
@@ -192,6 +192,6 @@ def direction(trace: Trace, ref: Ref, along: torch.Tensor) -> dict[int, torch.Te
 
 
 def read(trace: Trace, along: Direction, ref: Ref) -> torch.Tensor:
-    """What a direction does to the tensor of a Ref, complex ones by their parts; zeros where it does nothing."""
+    """A direction's change of the tensor of a Ref, complex ones as their parts; zeros where it has none."""
     flats = {ref.storage: along.get(ref.storage, torch.zeros_like(widened(trace.initial[ref.storage])))}
     return real_parts(Replay(replace(trace, initial=flats)).value(ref))

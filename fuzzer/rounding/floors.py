@@ -1,4 +1,5 @@
-"""Floors: how far a result may lie from the reference, element by element, by the spread of its replicas."""
+"""Floors: the largest legal distance of a result from the reference, element by element, from the spread of
+replicas."""
 
 from __future__ import annotations
 
@@ -16,19 +17,20 @@ from fuzzer.rounding.replay import Replay, Unreplayable
 from fuzzer.rounding.trace import Ref, Trace
 
 # Looks: (replicas, scale of the units, factor on the largest of the replicas' deviations). A later look repeats the
-# replicas of an earlier one and adds more, so its floors are nowhere lower: what the first look dismisses none flags.
-# What survives the second look is a suspect; only what survives the final one may be stored, which happens to one
-# program of legal results in a million at most. The fewest replicas that keep this are 256, because of decisions that
-# rounding may flip: for sums of many roundings 64 would do (docs/rounding.md, tests/rounding/test_false_alarms.py).
+# replicas of an earlier one and adds more, so its floors are nowhere lower: it flags nothing that the first look
+# dismisses. A difference that survives the second look is a suspect; it may be stored only if it survives the final
+# one, which happens to one program of legal results in a million at most. At least 256 replicas are needed, because
+# rounding may flip decisions: for sums of many roundings 64 would do (docs/rounding.md,
+# tests/rounding/test_false_alarms.py).
 SCALE, FACTOR = 2.0, 2.0
 FIRST_LOOK, SECOND_LOOK, FINAL_LOOK = ((replicas, SCALE, FACTOR) for replicas in (8, 32, 256))
 
 
 class Alternatives:
-    """The values that replicas show of a tensor of integers or flags, element by element.
+    """The values of a tensor of integers or flags in the replicas, element by element.
 
-    Of int64, which positions have, nothing is said where they show three or more: the number of a place tells nothing
-    of the others that it may be.
+    For int64, the dtype of positions, three or more values mean that anything is legal: the number of one position says
+    nothing about the other possible ones.
     """
 
     def __init__(self, reference: torch.Tensor):
@@ -43,18 +45,18 @@ class Alternatives:
         self.low, self.high = torch.minimum(self.low, value), torch.maximum(self.high, value)
 
     def lack(self, value: torch.Tensor) -> torch.Tensor:
-        """Where a value is none of them; of three and more, where it does not lie between two of them."""
+        """Where a value equals none of these; with three and more, where it is not between two of them."""
         beyond = ((value < self.low) | (value > self.high)) & self.ordered
         return torch.where(self.many, beyond, (value != self.reference) & (value != self.other))
 
 
 @dataclass
 class Spread:
-    """Reference and largest deviation, element by element, of the tensors asked for; of complex ones by parts.
+    """Reference and largest deviation, element by element, of the requested tensors; complex ones by parts.
 
     unstable  elements whose replicas disagree about being finite, infinite or NaN.
     coherent  the spread of the consistent replicas among these.
-    shown     what replicas show of the tensors that are not floating, by their numbers.
+    shown     the values in replicas of the tensors that are not floating, by their numbers.
     """
 
     reference: list[torch.Tensor]
@@ -65,7 +67,7 @@ class Spread:
     shown: dict[int, Alternatives] = field(default_factory=dict)
 
     def add(self, values: list[torch.Tensor]) -> None:
-        """Count a replica in."""
+        """Include a replica."""
         for i, (value, r) in enumerate(zip(values, self.reference, strict=True)):
             if not r.dtype.is_floating_point:
                 self.deviation[i] = torch.where(value != r, math.inf, self.deviation[i])
@@ -77,14 +79,14 @@ class Spread:
             self.deviation[i] = torch.maximum(self.deviation[i], step)
 
     def lack(self, i: int, value: torch.Tensor) -> torch.Tensor:
-        """Where the i-th tensor's value, an integer or a flag, is none that the replicas show; nowhere of floats."""
+        """Where the i-th tensor's value, an integer or a flag, occurs in no replica; False for floats."""
         return self.shown[i].lack(value) if i in self.shown else torch.zeros_like(value, dtype=torch.bool)
 
     def floor(self, factor: float) -> list[torch.Tensor]:
         """The floors: factor * deviation; infinite where replicas disagree about being finite.
 
-        Where there is any deviation, at least what underflow can do: another association of the same product may lose
-        a factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
+        Where there is any deviation, the floor includes underflow: another association of the same product may lose a
+        factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
         """
         return [
             torch.where(lost, math.inf, torch.where(dev > 0, (dev * factor).clamp_min(_drowned(dtype)), dev))
@@ -93,7 +95,7 @@ class Spread:
 
 
 class Model:
-    """The rounding model of one trace: the reference once, floors as often as asked. Raises Unreplayable.
+    """The rounding model of one trace: one reference, and floors on request. Raises Unreplayable.
 
     device  the accelerator's where any side ran there.
     """
@@ -101,12 +103,12 @@ class Model:
     def __init__(self, trace: Trace, targets: list[Ref], device: str = "cpu"):
         self.targets, self.approximate = targets, device_row(device).approximate
         try:
-            # small float64 operations are far quicker here than on a GPU that many processes share
+            # small float64 operations are far quicker here than on a GPU shared by many processes
             self._refer(trace.on("cpu"), "cpu")
         except Unreplayable:
             if device_row(device) is HOST:
                 raise
-            self._refer(trace, device)  # some of eager's kernels exist on an accelerator alone
+            self._refer(trace, device)  # some of eager's kernels exist only on an accelerator
 
     def _refer(self, trace: Trace, device: str) -> None:
         self.trace, self.device = trace, torch.device(device)
@@ -115,10 +117,10 @@ class Model:
         self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
 
     def replica(self, seed: int, consistent: bool, scale: float, absolute: bool = True) -> list[torch.Tensor]:
-        """The targets under one draw of roundings; `absolute`: as `Rounder` has it.
+        """The targets with random roundings; `absolute`: see `Rounder`.
 
-        Every fourth of the independent draws is a consistent one too: real kernels round equal operands equally, and
-        where many equal summands are off by the same amount, independent draws would cancel.
+        Every fourth independent replica is also consistent: real kernels round equal operands equally, and where many
+        equal summands have the same error, independent ones would cancel.
         """
         consistent = consistent or seed % 4 == 3
         rounder = Rounder(seed, self.found, self.device, consistent, scale, self.approximate, absolute)
@@ -137,7 +139,7 @@ class Model:
         return found
 
     def _still(self) -> Spread:
-        """The spread of no replica."""
+        """The spread without any replica."""
         deviation = [torch.zeros_like(r, dtype=torch.float64) for r in self.reference]
         unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in self.reference]
         return Spread(self.reference, deviation, unstable, [ref.dtype.to_real() for ref in self.targets])

@@ -1,21 +1,21 @@
-"""The rounding model: what spread may legal arithmetic show?
+"""The rounding model: the spread that legal arithmetic may show.
 
 The trace of eager's operations is replayed in float64. Unperturbed, it is the reference r. Perturbed, the result of
-every operation that rounds moves at random by up to one unit of the dtype that it visibly has in the trace, so the
-replicas show what other legal orders, fusions and precisions could have given (Monte Carlo arithmetic: Parker 1997;
-CESTAC: Vignes 1993). The floor of an element is its largest deviation over the replicas times a factor.
+every operation that rounds moves at random by up to one unit of the dtype that it has in the trace, so the replicas
+show the possible results of other legal orders, fusions and precisions (Monte Carlo arithmetic: Parker 1997; CESTAC:
+Vignes 1993). The floor of an element is its largest deviation over the replicas times a factor.
 
 Units. A correctly rounded result is off by half a unit in the last place; float16 and bfloat16 results are float32
-results rounded once more, so half a unit bounds them; float32 and float64 results are allowed one unit, functions what
-is documented of them (`Kernel.units`).
+results rounded once more, so half a unit bounds them; float32 and float64 results are allowed one unit, functions their
+documented error (`Kernel.units`).
 
-Accumulations of n terms add, in the precision they accumulate in, u * sqrt(n) on every summand, on the result and on
-the largest partial sum: the probabilistic bound of Higham and Mary (2019). docs/rounding.md tells where n takes the
-place of its root, and everything else about the model.
+Accumulations of n terms add, in the precision in which they accumulate, u * sqrt(n) on every summand, on the result and
+on the largest partial sum: the probabilistic bound of Higham and Mary (2019). docs/rounding.md names the cases where n
+replaces its root, and everything else about the model.
 
-What is never perturbed: leaves; operations that only move, select or compare; results that are exactly representable
-(an exact operation on exact operands), where an accumulation counts as exact only if all its operands lie on a grid
-so coarse that no partial sum can round.
+Never perturbed: leaves; operations that only move, select or compare; results that are exactly representable (an exact
+operation on exact operands). An accumulation counts as exact only if all its operands lie on a grid so coarse that no
+partial sum can round.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Rounder:
                 operation on the same operands rounds the same way each time (x*s - x*s stays 0).
     scale       multiplies every unit (2 in the final check).
     approximate whether a side ran where quotients and roots are not correctly rounded (`Device.approximate`).
-    absolute    whether a result is off by what may underflow, too, however small it is.
+    absolute    whether underflow adds an error to a result, however small the result is.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Rounder:
         self.approximate, self.absolute = approximate, absolute
         self.generator = torch.Generator(device).manual_seed(seed)
         self.pivots_lost = seed % 8 == 1
-        self.narrow_scalars = seed % 4 < 2  # read in the tensors' dtype
+        self.narrow_scalars = seed % 4 < 2  # scalars are read in the tensors' dtype
         self.order = {3: 1, 7: -1}.get(seed % 8, 0)  # of equal elements
-        # results are the nearest numbers of their dtype and nothing else moves: what rounding makes equal is so
+        # only rounds results to their dtype and moves nothing else, so that numbers made equal by rounding are equal
         self.nearest = seed % 8 == 2 and not consistent
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 
@@ -115,7 +115,7 @@ class Rounder:
         return moved[0] if row.kept is None else row.kept(step, given, moved[0]), moved[1]
 
     def _one_of_many(self, number: int, step: Step, args: Any) -> Any:
-        """Operands of an addition that is part of a longer sum: each term is off as that of a sum of all."""
+        """Operands of an addition that is part of a longer sum: each term gets the error of a term of the whole sum."""
         chain = self.found.chains[number]
         if not chain.unit:
             return args
@@ -123,7 +123,7 @@ class Rounder:
         return self._moved(args, step.args, self.scale * chain.unit, kept, {id_of(ref) for ref in step.writes})
 
     def _contracted(self, step: Step, args: Any) -> Any:
-        """Operands of a sum as a fused multiply-add or a recomputation sees them: rounded otherwise than elsewhere."""
+        """Operands of a sum as a fused multiply-add or a recomputation has them: rounded otherwise than elsewhere."""
 
         def contracted(value: Any, ref: Any) -> Any:
             if not isinstance(ref, Ref) or not is_rounded(ref) or ref in step.writes:
@@ -145,7 +145,8 @@ class Rounder:
         written: Set[tuple[int, int]],
         whole: bool = False,
     ) -> object:
-        """The operands moved by up to a unit, but for those that are kept; what the step writes moves where it lies."""
+        """The operands moved by up to a unit, except those to keep; operands that the step writes move in their own
+        memory."""
         if isinstance(tree, torch.Tensor) and isinstance(refs, Ref) and id_of(refs) in written - kept:
             moved_here: Any = self._moved(tree, refs, unit, kept, frozenset(), whole)
             return tree.copy_(moved_here)
@@ -156,7 +157,7 @@ class Rounder:
                 return tree
             size = tree.abs().max() if whole and tree.numel() else tree
             if whole and self.pivots_lost:
-                size = torch.where(tree == 0, 0.0, size)  # such a pivot is handed on as it is
+                size = torch.where(tree == 0, 0.0, size)  # such a pivot stays exact
             return laid_like(torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree), tree)
         if isinstance(tree, list | tuple):
             moved = [self._moved(t, r, unit, kept, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
@@ -166,7 +167,7 @@ class Rounder:
         return tree
 
     def _moved_parts(self, parts: torch.Tensor, unit: float, whole: bool) -> torch.Tensor:
-        """Complex numbers are off by a share of their modulus, in both parts (Higham 2002, section 3.6)."""
+        """Complex numbers have errors in proportion to their modulus, in both parts (Higham 2002, section 3.6)."""
         size = parts.abs().max() if whole and parts.numel() else modulus(parts)
         moved = parts + size * self.noise(parts) * unit
         return torch.where(torch.isfinite(moved) & (parts != 0), moved, parts)
@@ -205,7 +206,7 @@ class Rounder:
         return moved
 
     def _beyond(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Results that what is computed on the way, or a weight of 0, may have made infinite or NaN."""
+        """Results that an overflowing intermediate, or a weight of 0, may have made infinite or NaN."""
         if self.seed % 2 == 1 and row.intermediate is not None:
             values = [_spoilt(step, row.intermediate(args), values[0])]
         if self.narrow_scalars and row.limited is not None:
@@ -219,10 +220,11 @@ class Rounder:
     def _spilled(
         self, number: int, step: Step, value: torch.Tensor, inside: torch.Tensor, sizes: torch.Tensor | None
     ) -> torch.Tensor:
-        """A sum whose partial sums may overflow, whatever it comes to: all positive summands may come first.
+        """A sum whose partial sums may overflow, whatever its value: all positive summands may come first.
 
-        With p of the positive and n of the negative ones, p + n are the sizes and p - n the value; no order has a
-        partial sum beyond p or n. `inside` is the sum as it is where none overflows, infinite if itself out of range.
+        With p the sum of the positive summands and n of the negative ones' sizes, p + n is `sizes` and p - n the value;
+        no order has a partial sum beyond p or n. `inside` is the sum where none overflows, infinite if the value itself
+        is out of range.
         """
         if sizes is None or self.seed % 2 == 0 or value.is_complex():
             return inside
@@ -249,22 +251,22 @@ class Rounder:
     def _result_of_any(
         self, number: int, step: Step, ref: Ref, value: torch.Tensor, hidden: float | torch.Tensor
     ) -> torch.Tensor:
-        """Real and imaginary parts move each by itself; what is no float does not move."""
+        """Real and imaginary parts move separately; integers and flags do not move."""
         if ref.dtype.is_complex:
             real = replace(ref, dtype=ref.dtype.to_real())
-            # as in `_moved_parts`, but for what is done to each part by itself
+            # as in `_moved_parts`, except for errors that each part has by itself
             alone = rounds_once(step)
             return by_parts(value, lambda t: self._result(number, step, real, t, hidden, t if alone else modulus(t)))
         return self._result(number, step, ref, value, hidden, value)
 
     def _reread(self, row: Kernel, values: list[torch.Tensor]) -> list[torch.Tensor]:
-        """exp(x - max) / sum where a fused multiply-add rounds the first x otherwise than those of max and sum."""
+        """exp(x - max) / sum where a fused multiply-add rounds the first x differently from those of max and sum."""
         if row.rereads is None or self.consistent or self.nearest:
             return values
         return [row.rereads(values[0], self.apart.nan_to_num(0.0, 0.0, 0.0))]
 
     def _cancelled(self, number: int, step: Step, args: Any, values: list[torch.Tensor]) -> Hidden:
-        """Absolute error of what a kernel cancels inside, which neither its operands nor its result show."""
+        """The absolute error from cancellation inside a kernel, which neither its operands nor its result show."""
         rule = kernel(step).cancels
         if rule is None:
             return 0.0
@@ -291,7 +293,7 @@ class Rounder:
         # a unit of the last place of y is eps * 2**e for 2**e <= |y| < 2**(e + 1): y without its fraction's bits
         size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
         least = underflow(ref.dtype, self.gradual) if self.absolute else 0.0
-        # factors are as good as a norm of theirs says: small elements are off by as much as large ones
+        # factors have errors relative to their norm: small elements are off by as much as large ones
         finite = value.nan_to_num(0, 0, 0) if row.factorises else value
         normwise = unit * float(finite.abs().max()) if row.factorises else 0.0
         step_size = (size * unit).clamp_min(least)
@@ -303,12 +305,12 @@ class Rounder:
         moved = torch.where(self._unmoved(step, ref, value, hidden, alone), value, moved)
         if normwise and self.pivots_lost:  # a pivot no larger than its error, of the operand and its own, may be 0
             moved = torch.where(moved.abs() <= 2 * unit * self.scale * float(finite.norm()), 0.0, moved)
-        if row.is_root and self.seed % 8 == 1:  # the squares underflow first; in other replicas what is made of it
+        if row.is_root and self.seed % 8 == 1:  # the squares underflow; elsewhere only results do
             moved = torch.where(moved.abs() < math.sqrt(least), 0.0, moved)
         return self._ranged(moved, ref.dtype)
 
     def _draw(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Noise; of float64 results a whole unit, for less would round back to the same number."""
+        """Noise; for float64 results a whole unit, since less would round back to the same number."""
         noise = self.noise(coarse(value, dtype) if self.consistent else value)
         return torch.where(noise < 0, -1.0, 1.0) if dtype == torch.float64 else noise
 
@@ -328,7 +330,7 @@ class Rounder:
         return kept
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
-        """What no step made is exact; only its subnormals may be flushed."""
+        """Tensors that no step made are exact; only their subnormals may be flushed."""
         if not (flat.dtype.is_floating_point or flat.dtype.is_complex):
             return flat
         return self._ranged_parts(widened(flat), flat.dtype.to_real())
@@ -338,7 +340,7 @@ class Rounder:
         return round_to(value, dtype if self.narrow_scalars else torch.float32)
 
     def _ranged_parts(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """`_ranged`, of complex numbers part by part."""
+        """`_ranged`, for complex numbers part by part."""
         return by_parts(value, lambda t: self._ranged(t, dtype))
 
     def _ranged(self, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -350,14 +352,14 @@ class Rounder:
         if dtype != torch.float64:
             value = torch.where(size > info.max, value.sign() * math.inf, value)
         if self.seed % 4 == 1:
-            # subnormals become zero; where underflow is gradual, what is below half of the smallest
+            # subnormals become zero; with gradual underflow, numbers below half of the smallest
             gradual = self.gradual or dtype == torch.float16
             value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), 0.0, value)
         return value
 
 
 def id_of(ref: Ref) -> tuple[int, int]:
-    """What names the tensor in its trace: its storage and where it lies there."""
+    """The key of a tensor in its trace: its storage and its offset there."""
     return ref.storage, ref.offset
 
 
@@ -370,7 +372,7 @@ def coarse(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
-    """The value in an operand's strides, which some kernels go by, where these give each element a place of its own."""
+    """The value in an operand's strides, on which some kernels depend, if these give each element its own place."""
     places = 1 + sum((n - 1) * step for n, step in zip(operand.shape, operand.stride(), strict=True))
     if value.stride() == operand.stride() or operand.numel() > places:
         return value
@@ -378,7 +380,7 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
 
 
 def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """A result one of whose intermediates overflows: infinite, as the only one of a reduction or where it stands."""
+    """A result with an overflowing intermediate: infinite, in the one element of a reduction or elementwise."""
     large = intermediate.abs() > min(torch.finfo(d).max for d in real_dtypes(step.results))
     spoilt = large if value.shape == large.shape else large.any().expand(value.shape)
     return torch.where(spoilt, math.inf, value)

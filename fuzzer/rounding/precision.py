@@ -1,4 +1,4 @@
-"""What floating numbers can hold: units and ranges of dtypes, and of those that a step takes and returns."""
+"""The precision of floating dtypes: units and ranges, also of those that a step takes and returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def epsilon(dtype: torch.dtype) -> float:
 
 
 def real_dtypes(refs: Sequence[Ref]) -> list[torch.dtype]:
-    """Those of the floating refs, and of complex ones' parts."""
+    """The dtypes of the floating refs, and of complex ones' parts."""
     return [r.dtype.to_real() for r in refs if is_rounded(r)]
 
 
@@ -34,7 +34,7 @@ def own_unit(step: Step) -> float:
 def narrows(step: Step) -> bool:
     """Whether the step returns a coarser dtype than it takes: then it may have rounded its operands first.
 
-    Coarser is also what reaches less far: bfloat16's small numbers underflow in float16, whose unit is finer.
+    A dtype of smaller range is coarser too: bfloat16's small numbers underflow in float16, whose unit is finer.
     """
     taken, given = real_dtypes(step.inputs), real_dtypes(step.results)
     if not taken or not given:
@@ -44,10 +44,10 @@ def narrows(step: Step) -> bool:
 
 
 def growth(terms: float, unit: float) -> float:
-    """Units by which a sum of so many terms is off: sqrt(n), for roundings that have nothing to do with each other.
+    """The error of a sum of so many terms, in units: sqrt(n), for independent roundings.
 
-    Where the partial sums grow so large that their unit swallows summands whole, all may be lost: 1 / unit at most.
-    Before, the small ones are lost: a share of the sum that grows as the square of its unit.
+    Where the partial sums grow so large that their unit exceeds whole summands, all may be lost: 1 / unit at most.
+    Before that, the small summands are lost: a share of the sum that grows as the square of its unit.
     """
     return min(terms, 1 / unit) if terms * unit >= 0.5 else math.sqrt(terms) + terms * terms * unit / 16
 
@@ -56,7 +56,7 @@ def underflow(dtype: torch.dtype, gradual: bool = False) -> float:
     """Smallest absolute error of a nonzero result: gradual underflow for float16, flush to zero for the others.
 
     Compiled CPU code links with -ffast-math, which switches the whole process to flush-to-zero; CUDA's approximate
-    functions flush too. float16 values are computed with as float32, where they are normal.
+    functions flush too. float16 values are computed as float32, in which they are normal.
     """
     info = torch.finfo(dtype)
     return float(info.smallest_normal) * (float(info.eps) if gradual or dtype == torch.float16 else 1.0)
@@ -65,8 +65,8 @@ def underflow(dtype: torch.dtype, gradual: bool = False) -> float:
 def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Where a float64 value is exactly a number of `dtype`.
 
-    For float64 itself every value is; there one whose last 29 bits are zero (a float32 number) counts, which a
-    rounded result meets with probability 2**-29.
+    For float64 itself every value is; there a value counts whose last 29 bits are zero (a float32 number), which a
+    rounded result has with probability 2**-29.
     """
     narrow = torch.float32 if dtype == torch.float64 else dtype
     return value.to(narrow).double() == value

@@ -22,7 +22,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.trace = Trace()
         self._numbers: dict[int, int] = {}
-        self._alive: list[Any] = []  # a storage's address is its name only while it lives
+        self._alive: list[Any] = []  # an address names a storage only while the storage lives
         self._autocast = Autocast()
 
     def __enter__(self) -> Self:
@@ -34,13 +34,13 @@ class Recorder(TorchDispatchMode):
         self._autocast.__exit__(*error)
 
     def given(self, role: str, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Record tensors that are there before the first step, by name."""
+        """Record tensors that exist before the first step, by name."""
         refs = {name: self.ref(tensor) for name, tensor in tensors.items()}
         self.trace.given |= refs
         self.trace.roles |= {ref.storage: role for ref in refs.values()}
 
     def ref(self, tensor: torch.Tensor, known: bool = False) -> Ref:
-        """The Ref of a tensor; a storage not met before is copied as it is now, unless a step just made it."""
+        """The Ref of a tensor; a new storage is copied as it is now, unless a step just made it."""
         storage = tensor.untyped_storage()
         number = self._numbers.get(storage._cdata)
         if number is None:
@@ -79,7 +79,7 @@ class Recorder(TorchDispatchMode):
             for ref in refs_in(value)
         )
         if not writes and outs and all(ref.storage < before for ref in outs):
-            return out  # a view: its geometry is in the Refs that use it
+            return out  # a view: the Refs that use it hold its geometry
         recorded: dict[int, torch.Tensor] = {}
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
             made = {ref.storage for ref in (*outs, *writes)}
@@ -96,12 +96,13 @@ class Recorder(TorchDispatchMode):
 
 
 def _holds_no_data(tree: Any) -> bool:
-    """Whether a call is about shapes alone: of zeros that it need not compute, torch asks the meta device for those."""
+    """Whether a call has tensors without data: for zeros that it need not compute, torch calls ops on the meta
+    device."""
     return any(tensor.is_meta for tensor in tensors_in(tree))
 
 
 def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
-    """What the tensor's storage holds, whatever way the tensor reads it."""
+    """The contents of the tensor's storage, however the tensor reads it."""
     held = tensor.detach().conj() if tensor.is_conj() else tensor.detach()
     held = negated(held) if held.is_neg() else held
     return torch.as_strided(held, (elements,), (1,), 0)
@@ -114,12 +115,14 @@ def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 class Autocast(TorchFunctionMode):
-    """The dtype that autocast casts to during each call, None where it is off; below, dispatch modes hide it."""
+    """The dtype to which autocast casts during each call, None where it is off; in a dispatch mode it is not
+    visible."""
 
     dtype: torch.dtype | None = None
 
     def inside(self, func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
-        """For a kernel below that calls products: on again where it is on, so that its result has eager's own dtype."""
+        """For a kernel that calls products: autocast on again where it was on, so that the result has eager's own
+        dtype."""
         if self.dtype is None or not named(name_of(func)).calls_products:
             return contextlib.nullcontext()
         return torch.autocast(tensors_in(args)[0].device.type, dtype=self.dtype)

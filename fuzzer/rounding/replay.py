@@ -1,4 +1,4 @@
-"""Replay a trace in float64, exactly or perturbed: one flat float64 buffer a storage."""
+"""Replay a trace in float64, exactly or perturbed: one flat float64 buffer for each storage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzzer.rounding.trace import Ref, Step, Trace, is_rounded, mapped, once, wi
 
 
 class Perturbation(Protocol):
-    """What a replay may do to the numbers around a step (see `perturb`)."""
+    """The changes that a replay may make to the numbers around a step (see `perturb`)."""
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor: ...
 
@@ -35,7 +35,7 @@ HERE = torch.device("cpu")
 
 
 def _paired(refs: Any, values: Any) -> Iterator[tuple[Ref, torch.Tensor]]:
-    """Refs with the tensors in the same places; a kernel may return more or fewer than it was asked for (mkldnn)."""
+    """Refs with the tensors in the same places; a kernel may return more or fewer than requested (mkldnn)."""
     if isinstance(refs, Ref):
         if isinstance(values, torch.Tensor):
             yield refs, values
@@ -54,7 +54,7 @@ def scalar_precision(step: Step) -> torch.dtype | None:
 
 @once
 def spelt_out(step: Step) -> tuple[Any, ...]:
-    """The step's arguments with what its kernel took for those that mean something else in float64."""
+    """The step's arguments, with the value that its kernel used for those that mean something else in float64."""
     rule = kernel(step).spelt_out
     return step.args if rule is None else rule(step, scalar_precision(step))
 
@@ -106,10 +106,10 @@ class Replay:
         pairs = [(ref, self.value(ref)) for ref in step.writes]
         pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in step.written]
         refs, values = [ref for ref, _ in pairs], [value for _, value in pairs]
-        if not step.written:  # functions of integers and factories that were given no dtype make the default one
+        if not step.written:  # functions of integers and factories without a dtype return the default one
             values = [value.double() if value.dtype == torch.float32 else value for value in values]
         if row.uninitialised:
-            values = [value.zero_() for value in values]  # so that no replay depends on what memory held
+            values = [value.zero_() for value in values]  # so that no replay depends on old contents of memory
         changed = values
         if self.perturbation is not None:
             changed = self.perturbation.results(number, step, (args, kwargs), refs, values)
@@ -120,10 +120,10 @@ class Replay:
                 value.copy_(moved)
 
     def _masked(self, number: int, step: Step, drawn: Ref, scale: float) -> None:
-        """The result of a kernel that draws and multiplies at once, from its operand and what it drew."""
+        """Store the result of a kernel that draws and multiplies at once, from its operand and the recorded draw."""
         refs = [ref for ref in step.outs if ref.dtype.is_floating_point][:1]
         if self.perturbation is not None and drawn.dtype.is_floating_point:
-            # not a mask but a number in a range: lower + uniform * (upper - lower), rounded; 1 where nothing was drawn
+            # no mask but a number in a range: lower + uniform * (upper - lower), rounded; 1 where nothing was drawn
             noise = self.value(drawn)
             moved = self.perturbation.results(number, step, (step.args, step.kwargs), [drawn], [noise])[0]
             noise.copy_(torch.where(noise == 1, noise, moved))
@@ -134,8 +134,8 @@ class Replay:
         self.value(refs[0]).copy_(values[0])
 
     def _store(self, ref: Ref, value: torch.Tensor) -> None:
-        value = widened(value)  # a factory that was given no dtype makes the default one
-        value = read_as(ref, value).resolve_conj().resolve_neg()  # both undo themselves
+        value = widened(value)  # a factory without a dtype returns the default one
+        value = read_as(ref, value).resolve_conj().resolve_neg()  # both are their own inverse
         if tuple(value.shape) != ref.shape:
             # workspaces (cudnn's reserve, embedding_bag's offsets) depend on the dtype: kept as the replay made them
             if ref.dtype.is_floating_point and value.dtype.is_floating_point and ref.numel and value.numel():
@@ -165,7 +165,8 @@ class Replay:
         return leaf
 
     def _scalar(self, step: Step, value: float, dtype: torch.dtype) -> float:
-        """A scalar as the kernel reads it: in the precision that it computes in; as eager does where it decides."""
+        """A scalar as the kernel reads it: in the precision in which it computes; as eager does where it decides a
+        jump."""
         own = eager_reading(step, value, dtype, self.trace.devices) if kernel(step).decides else None
         if own is not None:
             return round_to(value, own)
@@ -173,7 +174,7 @@ class Replay:
 
 
 def read_as(ref: Ref, held: torch.Tensor) -> torch.Tensor:
-    """What a storage holds as a Ref reads it: conjugated, negated."""
+    """The contents of a storage as a Ref reads them: conjugated, negated."""
     found = held.conj() if ref.conj else held
     return negated(found) if ref.neg else found
 

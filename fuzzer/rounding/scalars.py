@@ -1,7 +1,7 @@
-"""In which dtype eager's kernels read a scalar at which something is decided: asked of the kernels themselves.
+"""The dtype in which eager's kernels read a scalar that decides a jump, found by calling the kernels themselves.
 
-Where a half-precision tensor is compared with 0.7, what the kernel makes of 0.7 (the number itself, or the nearest that
-the tensor's dtype holds) decides on which side of a jump an element lies. Kernels differ in it, and so do devices; but
+If a half-precision tensor is compared with 0.7, the kernel's reading of 0.7 (the number itself, or the nearest one of
+the tensor's dtype) decides on which side of a jump an element is. Kernels differ in that, and so do devices; but
 each has one way.
 """
 
@@ -21,7 +21,7 @@ def round_to(value: float, dtype: torch.dtype) -> float:
 
 
 def on_grid(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The nearest numbers of a dtype to those of a float64 tensor; itself where that is beyond the dtype's range."""
+    """The nearest numbers of a dtype to those of a float64 tensor; a number beyond the dtype's range stays itself."""
     rounded = value.to(dtype).double()
     return torch.where(torch.isfinite(rounded) & ((rounded != 0) | (value == 0)), rounded, value)
 
@@ -29,7 +29,7 @@ def on_grid(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 def eager_reading(step: Step, value: float, dtype: torch.dtype, devices: Sequence[str]) -> torch.dtype | None:
     """The dtype in which the kernel reads this scalar beside tensors of `dtype`: that or float32.
 
-    None where it makes no difference, where the kernels of these devices differ, and where they do not tell.
+    None where it makes no difference, where the kernels of these devices differ, and where the result does not show it.
     """
     known = step.__dict__.setdefault("eager_reading", {})
     key = value, *devices
@@ -41,7 +41,7 @@ def eager_reading(step: Step, value: float, dtype: torch.dtype, devices: Sequenc
 
 
 def _asked(step: Step, value: float, dtype: torch.dtype, device: str) -> torch.dtype | None:
-    """What the kernel itself says, at the number of the dtype next to the scalar, where readings differ most."""
+    """The kernel's own reading, tested at the number of the dtype next to the scalar, where readings differ most."""
     kept, rounded = round_to(value, torch.float32), round_to(value, dtype)
     if kept == rounded:
         return None

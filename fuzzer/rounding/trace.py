@@ -1,8 +1,8 @@
 """A trace: eager's ATen operations in the order in which they ran, forward and backward.
 
-A trace speaks of storages, not of tensor objects: autograd hands saved tensors out as new objects over the same
-storage, and in-place writes and views must meet in the replay as they met in eager. So a tensor is a `Ref` (storage
-number and geometry), and a view costs nothing (its geometry is in the Ref).
+A trace refers to storages, not to tensor objects: autograd returns saved tensors as new objects over the same storage,
+and in-place writes and views must affect each other in the replay as in eager. So a tensor is a `Ref` (storage number
+and geometry), and a view costs nothing (its geometry is in the Ref).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class Step:
-    """One ATen call: what went in and was returned (Refs in place of tensors), and which arguments it wrote to.
+    """One ATen call: its arguments and results (Refs in place of tensors), and which arguments it wrote to.
 
     recorded: outputs of random ops, to be replayed as drawn (flat float64 buffers by storage number).
-    backward: autograd called it, on its way back.
-    autocast: the dtype that autocast casts to, where it was on: kernels may call products that it casts.
+    backward: autograd called it in a backward.
+    autocast: the dtype to which autocast casts, where it was on: kernels may call products that it casts.
     narrow: whether the compiled side may keep its partial sums in the tensors' own dtype.
     """
 
@@ -72,7 +72,7 @@ class Step:
 
     @functools.cached_property
     def results(self) -> tuple[Ref, ...]:
-        """Where the op put numbers: what it wrote to, and what it returned beside that."""
+        """The tensors that the op filled: those it wrote to, and further ones it returned."""
         return (*self.writes, *(ref for ref in self.outs if ref.storage not in self.written))
 
     @functools.cached_property
@@ -95,7 +95,7 @@ Told = TypeVar("Told")
 
 
 def once(function: Callable[[Step], Told]) -> Callable[[Step], Told]:
-    """The same function of a step, computed once for each: a step never changes, and every replica asks again."""
+    """The same function of a step, computed once for each: a step never changes, and every replica calls it again."""
     key = f"once {function.__qualname__}"
 
     @functools.wraps(function)
@@ -128,7 +128,7 @@ def refs_in(tree: Any) -> Iterator[Ref]:
 def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     """The nested structure with every leaf replaced by change(leaf)."""
     if isinstance(tree, tuple):
-        return tuple([mapped(item, change) for item in tree])  # through a list: quicker than a generator
+        return tuple([mapped(item, change) for item in tree])  # a list is quicker than a generator
     if isinstance(tree, list):
         return [mapped(item, change) for item in tree]
     if isinstance(tree, dict):
@@ -140,9 +140,9 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 class Trace:
     """A recording: the steps in order, the contents of every storage that no step made, and the steps' storages.
 
-    roles: what the program calls a storage that was there before (`leaf`, `cotangent`).
-    given: the tensors that were there before, by name: leaves (`x0`) and cotangents (`c0`).
-    devices: whose eager kernels say how they read scalars (`scalars`): those of both sides.
+    roles: the program's kind of a storage that existed before (`leaf`, `cotangent`).
+    given: the tensors that existed before, by name: leaves (`x0`) and cotangents (`c0`).
+    devices: those of both sides, whose eager kernels show how they read scalars (`scalars`).
     """
 
     steps: list[Step] = field(default_factory=list)
@@ -180,7 +180,7 @@ def show_step(step: Step) -> str:
 
 
 def bound(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """The schema's arguments with what was given for them."""
+    """The schema's arguments with their values."""
     found = []
     for i, argument in enumerate(op._schema.arguments):
         if i < len(args) and not argument.kwarg_only:
@@ -198,7 +198,7 @@ def tensors_in(tree: Any) -> list[torch.Tensor]:
 
 
 def moved_to(device: str, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors on another device, with one wait for all of them: on a GPU that many processes share each wait may
+    """The tensors on another device, with one wait for all of them: on a GPU shared by many processes each wait may
     cost a turn of all others."""
     moved = [tensor.to(device, non_blocking=True) for tensor in tensors]
     for waited in {tensor.device for tensor in tensors}:

@@ -45,8 +45,7 @@ class Lanes:
     results  for each of its nests, the lanes that all nodes of the nest have in common.
     outer    the lanes that all its nests have in common: they run one after another within the same outer loops.
     late     whether a reduction's result is ready only after the nest's inner loop (C++ has one such loop for each
-             nest,
-             Triton as many as needed).
+             nest, Triton as many as needed).
     """
 
     results: list[int]

@@ -100,7 +100,7 @@ def test_the_ablation_that_the_template_asks_for_is_a_sentence() -> None:
     stages = {"eager": "agree", "aot_eager": "wrong", "inductor:graph": "wrong", "inductor": "wrong"}
     text = issue(finding(RELU, stages=stages, ablation={"functorch.donated_buffer=False": "agree", "x": "agree"}))
     assert (
-        'Ablation: shows with `backend="aot_eager"`, `backend="inductor"`; not with `backend="eager"`; '
+        'Ablation: differs with `backend="aot_eager"`, `backend="inductor"`; agrees with `backend="eager"`; '
         "gone with `functorch.donated_buffer=False`." in text
     )
     dtype = replace(finding(RELU).signature, pattern="dtype")
@@ -126,7 +126,7 @@ def test_what_is_known_of_the_fault_and_what_to_search_for_are_told() -> None:
 def test_a_draft_for_flag_gems_is_for_its_tracker_and_names_its_kernels() -> None:
     text = issue(finding(RELU, place={"backend": "flag_gems", "against": "eager", "device": "cuda"}))
     assert "github.com/pytorch" not in text
-    assert "is another with FlagGems' kernels than in eager mode" in text
+    assert "with FlagGems' kernels differs from eager mode" in text
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_the_scope_is_a_line_above_and_folded_tables_below() -> None:
         "the wrong sum is the right one times n / (n - k), n = x0.shape[1], k = x1.shape[1]; zero where start = 0."
         in above
     )
-    assert "<summary>Scope: 6 programs beside it, and what they show</summary>" in below
+    assert "<summary>Scope: 6 neighbouring programs and their results</summary>" in below
     assert "| dtype | f64 | fails |  |  |  |" in below
     assert "| 20 | 7 | 5 | 1.53846 (20/13) | 1.53846 |" in below
     assert "Scope" not in issue(finding(RELU))
@@ -192,7 +192,7 @@ def test_the_releases_are_told_where_more_than_one_was_tried() -> None:
     fault = Fault("F1", "t", "wrong", "", "inductor", "", "2026-01-01", 1, 1, State("new"), ("2.11.0 cpu",))
     assert "Releases" not in issue(finding(RELU), fault)
     told = replace(fault, gone_on=("2.13.0 cpu", "2.15.0 cpu"))
-    releases = "Releases: shows on torch 2.11.0 cpu; not on torch 2.13.0 cpu, 2.15.0 cpu."
+    releases = "Releases: reproduces on torch 2.11.0 cpu; gone on torch 2.13.0 cpu, 2.15.0 cpu."
     assert f"{releases}\n" in issue(finding(RELU), told)
 
 
@@ -205,4 +205,4 @@ def test_of_a_fault_of_several_programs_it_is_told_where_this_one_was_seen(code:
     fault = Fault("F1", "t", "wrong", "", "inductor", "", "2026-01-01", 5, 4, State("new"), lives)
     shown = Demonstration(code, "x0.grad[0]: compiled 0, eager 1", "", "2.15.0+cpu", "cpu")
     text = issue(finding(RELU), fault, shown)
-    assert f"2.15.0 cpu. 4 programs show it, not each on all of these: this one {told}" in text
+    assert f"2.15.0 cpu. 4 programs show it, not all of them on each of these: this one {told}" in text

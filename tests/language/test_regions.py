@@ -203,7 +203,7 @@ def test_an_ambient_region_stands_around_all_statements_and_once() -> None:
     inner = AMBIENT.replace("backward(v1", "v2 = sin(v1)\nbackward(v2")
     twice = AMBIENT.replace("checkpoint()", "ambient_autocast(dtype=f16)")
     for text in (inner, twice):
-        with pytest.raises(UnknownRegion, match="ambient_autocast stands around all statements, once"):
+        with pytest.raises(UnknownRegion, match="ambient_autocast must enclose all statements, once"):
             route_of(parse(text))
 
 
@@ -360,9 +360,9 @@ def test_what_comes_between_agrees_and_both_sides_refuse_what_was_saved(route: s
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (("returns(v0)\n", ""), "reads leaves and outputs, not v0"),
-        (("backward(v1, cot", "returns(v3)\nbackward(v1, cot"), "gives nothing that is returned, such as v3"),
-        (("returns(v0)\nbackward(v1", "v5 = sin(v1)\nreturns(v0)\nbackward(v5"), "stands at the end of a program"),
+        (("returns(v0)\n", ""), "may read only leaves and outputs, not v0"),
+        (("backward(v1, cot", "returns(v3)\nbackward(v1, cot"), "may not bind a returned name such as v3"),
+        (("returns(v0)\nbackward(v1", "v5 = sin(v1)\nreturns(v0)\nbackward(v5"), "must stand at the end of a program"),
         (('"autograd"', '"vjp"'), "route vjp cannot hold a region between"),
         (('"autograd"', '"accumulate"'), "route accumulate cannot hold a region between"),
     ],

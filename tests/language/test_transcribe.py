@@ -193,7 +193,7 @@ MISSING: dict[str, tuple[Callable[..., Any], list[str]]] = {
     "vmap": (lambda x: torch.vmap(torch.sin)(x[None]), ["sin(f32[4]) within torch.func"]),
     "grad": (torch.func.grad(lambda x: x.sin().sum()), ["sin(f32[4]) within torch.func"]),
     "no tensor": (lambda x: 3, ["a function that returns no tensor"]),
-    "no gradient": (lambda x: x > 0, ["a function none of whose results has a gradient"]),
+    "no gradient": (lambda x: x > 0, ["a function without a differentiable result"]),
 }
 
 

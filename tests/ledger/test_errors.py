@@ -21,5 +21,5 @@ def test_an_error_of_sqlite_is_one_line_that_names_the_file() -> None:
 
 
 def test_damage_that_sqlite_tells_in_no_text_is_told_as_damage() -> None:
-    with pytest.raises(CorruptStore, match=r"^a\.db is damaged: names in it are no text"), store_errors(Path("a.db")):
+    with pytest.raises(CorruptStore, match=r"^a\.db is damaged: its names are not text"), store_errors(Path("a.db")):
         b"\xc9\x01".decode()

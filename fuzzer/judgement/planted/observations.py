@@ -40,5 +40,5 @@ def other_zero(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def scaled_in_place(tensor: torch.Tensor) -> torch.Tensor:
-    """Scaled in place, because the trace knows the reference's tensors by their storage."""
+    """The tensor times 1.01, in place: the trace knows the reference's tensors by their storage."""
     return tensor.mul_(1.01)

@@ -18,10 +18,10 @@ def _available(spec: OpSpec) -> bool:
 
 
 def _running() -> list[int]:
-    """Major and minor number of the torch that is installed, which is not imported for that where its metadata say."""
+    """Major and minor number of the installed torch, without importing torch if its metadata give them."""
     try:
         release = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:  # a torch on the path that nobody installed
+    except importlib.metadata.PackageNotFoundError:  # a torch on the path that was not installed
         release = importlib.import_module("torch").__version__
     return [int(part) for part in release.split(".")[:2]]
 
@@ -31,10 +31,10 @@ OPS: dict[str, OpSpec] = {}
 
 
 def _enter(table: Iterable[OpSpec], where: str) -> None:
-    """The rows of a table among OPS, those that the running torch has."""
+    """Add the rows of a table that the running torch has to OPS."""
     for spec in table:
         if spec.name in OPS:
-            raise ValueError(f"op {spec.name} stands in two tables; the second is {where}")
+            raise ValueError(f"op {spec.name} is in two tables; the second is {where}")
         if _available(spec):
             OPS[spec.name] = spec
 
@@ -45,7 +45,7 @@ def _own_tables() -> Iterator[tuple[str, Sequence[OpSpec]]]:
         where = f"the entry point {point.name} = {point.value}"
         try:
             yield where, point.load()
-        except Exception as error:  # somebody's own module
+        except Exception as error:  # somebody else's module
             raise UsageError(f"{where} of backfuzz.ops: {error!r}") from error
 
 
@@ -54,7 +54,7 @@ for _module in sorted(info.name for info in pkgutil.iter_modules(__path__) if in
 for _where, _table in _own_tables():
     _enter(_table, _where)
 
-# What is drawn where complex numbers are not asked for.
+# The ops for campaigns without complex numbers.
 REAL = {name: spec for name, spec in OPS.items() if spec.family != complex.FAMILY}
 
 

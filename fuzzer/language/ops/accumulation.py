@@ -28,7 +28,7 @@ _TIES = ("ties", "integers", "normal")
 
 
 def _places(d: Draw) -> Shape:
-    """Distinct places where writes replace, any number of them where they accumulate."""
+    """Distinct indices where writes replace, any number of indices where they accumulate."""
     return (d.size(1, 12) if d.attrs["accumulate"] else d.rng.randint(1, min(d.x.numel, 12)),)
 
 
@@ -73,7 +73,7 @@ def _offsets(d: Draw) -> Recipe:
 
 
 def _lengths(d: Draw) -> Recipe:
-    """They add up to the number of rows."""
+    """Lengths that add up to the number of rows."""
     ends: tuple[int, ...] = _offsets(d).args  # type: ignore[assignment]
     return Recipe("data", tuple(end - start for start, end in itertools.pairwise(ends)))
 

@@ -35,14 +35,14 @@ def _evenly(d: Draw) -> Shape:
 
 
 def _even_dim(d: Draw) -> Value:
-    """A dimension of even size (that of the last such, most often, is -1: the default)."""
+    """A dimension of even size (the last one of these is mostly -1, the default)."""
     candidates = [i for i, size in enumerate(d.x.shape) if size % 2 == 0]
     chosen = d.rng.choice(candidates)
     return chosen - d.x.rank if d.rng.random() < 0.5 else chosen
 
 
 def _linear_from(d: Draw) -> Sequence[Value]:
-    """Where softplus becomes the identity: beta x = threshold."""
+    """The point at which softplus becomes the identity: beta x = threshold."""
     return [float(d.attrs["threshold"]) / float(d.attrs["beta"])]  # type: ignore[arg-type]
 
 

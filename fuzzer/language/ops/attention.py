@@ -1,4 +1,4 @@
-"""Attention: what each query sees of the keys decides how the values are mixed."""
+"""Attention: a weighted mean of values, by the similarity of each query to the keys."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TABLE = (
             computed("is_causal", "flag", lambda d: d.operands[3] is None and d.rng.random() < 0.5, False),
             computed("scale", "real", _scale, None),
         ),
-        # in half precision a CPU computes step by step in float32 where a GPU rounds what its kernel multiplies
+        # in half precision a CPU computes in float32 step by step, while a GPU rounds the factors of its products
         portable=False,
     ),
     OpSpec(

@@ -1,4 +1,4 @@
-"""Functions of two tensors, element by element, with broadcasting and, where it is cheap to have, type promotion."""
+"""Functions of two tensors, element by element, with broadcasting and, for some of them, type promotion."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _binary(
     since: str = "",
     divides: bool = False,
 ) -> OpSpec:
-    """`values` and `others` suit the first and the second operand; `promotes`: dtypes of the second."""
+    """`values` and `others`: recipes that suit the first and the second operand; `promotes`: dtypes of the second."""
     other = Operand("other", promotes, shape=broadcast, values=others, divisor=divides)
     operands = (Operand(dtypes=dtypes, values=values), other)
     source = source or f"torch.{name}"
@@ -109,7 +109,7 @@ TABLE = (
         "floor_divide",
         FAMILY,
         "torch.floor_divide",
-        # of integers: on floats that require grad its backward raises, and div(rounding_mode="floor") says the same
+        # on integers only: on floats its backward raises, and div(rounding_mode="floor") computes the same
         (
             Operand(dtypes=("i64", "i32")),
             Operand(

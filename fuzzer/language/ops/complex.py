@@ -1,4 +1,4 @@
-"""Functions that give or take complex numbers as such: drawn where a campaign asks for complex dtypes."""
+"""Functions with complex operands or results, for campaigns with complex dtypes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fuzzer.language.program import COMPLEX
 FAMILY = "complex"
 
 _NUMBERS = Operand(dtypes=COMPLEX)
-_HALF = "chalf_parts"  # programs hold no complex32
+_HALF = "chalf_parts"  # programs have no complex32
 
 
 def _whole(spec: OpSpec) -> OpSpec:
-    """An op whose complex result is seen in parts, with its result as it is."""
+    """The op with its complex result itself, in place of the result's real and imaginary parts."""
     name = spec.name.removesuffix("_parts")
     return replace(spec, name=name if name != spec.name else f"{name}_complex", family=FAMILY, then=())
 

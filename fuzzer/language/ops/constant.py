@@ -1,4 +1,4 @@
-"""Tensors of one number everywhere, of the dtype and on the device of another tensor: what passes fold."""
+"""Tensors of one number everywhere, with the dtype and the device of another tensor: passes fold such constants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _size(d: Draw) -> Value:
 
 
 def _number(name: str) -> Attribute:
-    """Numbers that every floating dtype holds: what they are rounded to is not in question."""
+    """Numbers that every floating dtype holds exactly, so that they are not rounded."""
     return choice(name, 0.0, 1.0, -1.0, 0.5, 3, -0.0, inf)
 
 

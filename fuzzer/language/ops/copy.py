@@ -1,4 +1,4 @@
-"""Views that are copied out at once: torch's own functional forms of the views."""
+"""Views that are copied at once: torch's own functional forms of the views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COPIED = """
 
 def _copied(spec: OpSpec) -> OpSpec:
     name = f"{spec.name}_copy"
-    since = "2.13" if name == "narrow_copy" else ""  # until then without a derivative
+    since = "2.13" if name == "narrow_copy" else ""  # without a derivative before
     return replace(spec, name=name, family=FAMILY, source=f"torch.{name}", entries=(name,), since=since)
 
 

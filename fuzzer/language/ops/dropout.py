@@ -1,10 +1,11 @@
-"""Ops that draw random numbers: dropout and its kin, noise that other ops take.
+"""Ops that draw random numbers: dropout and similar ops, noise as an operand of other ops.
 
-Compiled code draws what eager draws only where inductor falls back to eager's kernels (`inductor.fallback_random`)
-and both sides start from one seed: a program with one of these has that setting, and the worker seeds every run.
-alpha_dropout shows two faults of torch 2.11 and 2.13: functionalization takes its in-place bernoulli_ for one into a
-contiguous tensor, so that on permuted operands eager's numbers land on other elements; and torch.func.vjp cannot trace
-it with symbolic sizes ("Cannot call numel()"). Not here: attention's dropout (a fused kernel on CUDA, whose mask no
+Compiled code draws the same numbers as eager only where inductor falls back to eager's kernels
+(`inductor.fallback_random`) and both sides start from one seed: a program with one of these ops has that setting, and
+the worker seeds every run.
+alpha_dropout shows two faults of torch 2.11 and 2.13: functionalization replaces its in-place bernoulli_ by one on a
+contiguous tensor, so that on permuted operands eager's numbers go to other elements; and torch.func.vjp cannot trace
+it with symbolic sizes ("Cannot call numel()"). Left out: attention's dropout (a fused kernel on CUDA, whose mask no
 trace shows).
 """
 
@@ -16,7 +17,7 @@ from fuzzer.language.program import FLOATS
 FAMILY = "dropout"
 
 _CHANCE = real("p", 0.1, 0.9, (0.5, 0.0), 0.5)
-_TRAINING = choice("training", True, default=False)  # False is what these take where nothing is said
+_TRAINING = choice("training", True, default=False)  # their default is False
 _FEATURES = "nn.functional.feature_alpha_dropout"
 
 

@@ -1,4 +1,4 @@
-"""Look-ups in a table of rows. The table is drawn first, so that indices can fit it; both go by keyword."""
+"""Look-ups in a table of rows. The table is drawn first, so that indices can fit it; both are passed by keyword."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of torch's database of ops (`op_db`) that no op reaches, each with the reason."""
+"""Entries of torch's database of ops (`op_db`) that no op covers, each with the reason."""
 
 from __future__ import annotations
 

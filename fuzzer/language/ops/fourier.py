@@ -1,4 +1,4 @@
-"""Fourier transforms and other functions with complex results, of which programs see the real and imaginary parts."""
+"""Fourier transforms and other functions with complex results, which programs use as real and imaginary parts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NORM = choice("norm", None, "backward", "ortho", "forward", default=None)
 
 
 def _length(d: Draw) -> Value:
-    """None, or a length that cuts or pads; also an odd one."""
+    """None, or a length that cuts or pads the signal, sometimes odd."""
     return None if d.rng.random() < 0.5 else d.rng.randint(2, 12)
 
 
@@ -36,7 +36,7 @@ def _last_dim(d: Draw) -> Value:
 
 
 def _lengths(d: Draw) -> Value:
-    """None, or one for each of the transformed dimensions."""
+    """None, or a length for each of the transformed dimensions."""
     if d.rng.random() < 0.5:
         return None
     return tuple(d.rng.randint(2, 8) for _ in d.attrs["dim"])  # type: ignore[union-attr]
@@ -47,7 +47,7 @@ def _two(d: Draw) -> Value:
 
 
 def _signal(d: Draw) -> Shape:
-    """At least two elements along each dimension: of one, a real result would have none."""
+    """A signal of at least two elements along each dimension: from one element, a real result would be empty."""
     return tuple(d.rng.randint(2, 8) for _ in range(d.rng.randint(2, 3)))
 
 
@@ -65,7 +65,7 @@ def _window(d: Draw) -> Shape:
 
 
 def _transform(name: str) -> OpSpec:
-    """One dimension, the last two or several."""
+    """A transform over one dimension, the last two or several."""
     several: tuple[Attribute, ...]
     if name.endswith("n"):
         several = (dims(), computed("s", "shape", _lengths, None))

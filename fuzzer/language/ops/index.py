@@ -24,7 +24,7 @@ FAMILY = "index"
 
 
 def _gathered(d: Draw) -> Shape:
-    """At most x's sizes, except along dim, where it is free."""
+    """A shape of at most x's sizes, except along dim, where any size is allowed."""
     if not d.x.rank:
         return ()
     shape = tuple(d.rng.choice((size, d.rng.randint(1, size))) for size in d.x.shape)
@@ -48,7 +48,7 @@ def _list_of_indices(d: Draw) -> Shape:
 
 
 def _together(d: Draw) -> Shape:
-    """Several index tensors have one shape, or one of them is of size 1."""
+    """One shape for several index tensors, or size 1 for one of them."""
     drawn = d.operands[-1]
     if not drawn:
         return _positions(d)
@@ -56,13 +56,13 @@ def _together(d: Draw) -> Shape:
 
 
 def _both_ways(d: Draw) -> Recipe:
-    """Valid in each of the (at most two) leading dimensions, also counted from the end."""
+    """Indices valid in each of the (at most two) leading dimensions, also counted from the end."""
     least = min(d.x.shape[:2])
     return Recipe("between", (-least, least - 1)) if d.rng.random() < 0.5 else Recipe("below", (least,))
 
 
 def _first_dimension(d: Draw) -> Recipe:
-    """Valid along the first dimension, also counted from the end."""
+    """Indices valid along the first dimension, also counted from the end."""
     size = d.x.shape[0]
     return Recipe("between", (-size, size - 1))
 
@@ -137,7 +137,7 @@ TABLE = (
         "masked_scatter",
         FAMILY,
         "torch.masked_scatter",
-        # the source has an element for every element of x, so it suffices for any mask
+        # the source has as many elements as x, so it suffices for any mask
         (
             Operand(),
             Operand("mask", BOOL, shape=lambda d: expandable(d, d.x.shape)),

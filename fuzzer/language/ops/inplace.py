@@ -1,9 +1,9 @@
 """Ops that write their first operand. Most are the out-of-place entry of another table with that one change.
 
-The written operand keeps its shape and dtype, so what is added to it must expand to it. Which values may be written
-is the generator's rule (`Draft.may_write`). A write through a view is a view followed by a write: the base shows it.
+The written operand keeps its shape and dtype, so the other operands must expand to it. The generator decides which
+values may be written (`Draft.may_write`). A write through a view is a view followed by a write: the base changes too.
 
-Not here: fill_diagonal_ (torch.compile refuses it on a view: it decomposes into as_strided); leaky_relu_ (its backward
+Left out: fill_diagonal_ (torch.compile refuses it on a view: it decomposes into as_strided); leaky_relu_ (its backward
 refuses a negative slope).
 """
 
@@ -41,7 +41,8 @@ def _onto(d: Draw) -> Shape:
 
 
 def _written(operand: Operand) -> Operand:
-    """The operand, with elements to write, no two of them in one place; floating, which holds every result."""
+    """The operand restricted for writing: nonempty, no two elements in one place, and floating, which holds every
+    result."""
     accepts = operand.accepts
     floating = tuple(t for t in operand.dtypes if t in FLOATS) or operand.dtypes
     return replace(
@@ -63,7 +64,7 @@ def _inplace(of: str, source: str = "") -> OpSpec:
 
 
 def _functional(of: str) -> OpSpec:
-    """The same for an activation that only torch.nn.functional has."""
+    """The in-place form of an activation that only torch.nn.functional has."""
     return _inplace(of, f"{_KNOWN[of].source}_")
 
 

@@ -23,7 +23,7 @@ FAMILY = "interpolate"
 
 
 def _target(d: Draw) -> Value:
-    """None (then there is a scale), or a size for each spatial dimension: smaller, equal or larger."""
+    """None (then a scale is given), or a size for each spatial dimension: smaller, equal or larger."""
     if d.rng.random() < 0.5:
         return None
     spatial = d.x.rank - 2
@@ -32,8 +32,8 @@ def _target(d: Draw) -> Value:
 
 
 def _scale(d: Draw) -> Value:
-    """A factor that leaves at least one element in each dimension, where there is no size. 1.1 and 2.2 lead small
-    sizes to themselves and their doubles."""
+    """A factor that leaves at least one element in each dimension, where no size is given. 1.1 and 2.2 give small sizes
+    themselves and their doubles."""
     if d.attrs["size"] is not None:
         return None
     least = 1 / min(extents(d, d.x.rank - 2))
@@ -45,17 +45,17 @@ def _scale(d: Draw) -> Value:
 
 
 def _recompute(d: Draw) -> Value:
-    """Only a scale can be computed anew from the size that it leads to."""
+    """True only with a scale, from which the size can be recomputed."""
     return d.rng.choice((None, None, True, False)) if d.attrs["size"] is None else None
 
 
 def _antialias(d: Draw) -> Value:
-    """The CPU has it in single and double precision only."""
+    """False on half precision, for which the CPU has no antialiasing."""
     return d.x.dtype in WIDE and d.rng.random() < 0.5
 
 
 def _interpolate(mode: str, *ranks: int, aligned: bool = False, smooth: bool = False) -> OpSpec:
-    """`ranks` of the input; `aligned`: knows align_corners; `smooth`: knows antialias."""
+    """`ranks` of the input; `aligned`: has align_corners; `smooth`: has antialias."""
 
     def fresh(d: Draw) -> Shape:
         return images(d.rng.choice(ranks) - 2, most=10)(d)
@@ -117,7 +117,7 @@ def _grid_sample(spatial: int, *modes: str) -> OpSpec:
                 accepts=has_spatial(spatial),
                 fresh=images(spatial, most=8),
             ),
-            # coordinates in -1..1 lie inside; corners lie on the border and outside
+            # coordinates in -1..1 are inside the image; the corners are on the border and outside
             Operand("grid", SAME, shape=_grid, values=("unit", "corners", "normal")),
             choice("mode", *modes, default="bilinear"),
             choice("padding_mode", "zeros", "border", "reflection", default="zeros"),
@@ -127,7 +127,7 @@ def _grid_sample(spatial: int, *modes: str) -> OpSpec:
 
 
 def _grid_size(d: Draw) -> int:
-    """Mostly above 1: of size 1 only the first compile is news (it raises on torch 2.11 and 2.13)."""
+    """Mostly above 1: with size 1 the first compile raises (torch 2.11 and 2.13), which hides everything else."""
     return d.size(2, 8) if d.rng.random() < 0.97 else 1
 
 

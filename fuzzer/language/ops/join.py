@@ -1,4 +1,4 @@
-"""Several tensors become one."""
+"""Ops that join several tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAMILY = "join"
 
 
 def _first_of(d: Draw) -> TensorType | None:
-    """The first tensor of the list that is being drawn, once there is one."""
+    """The first tensor of the list being drawn, None before there is one."""
     return d.operands[-1][0] if d.operands[-1] else None
 
 
@@ -21,7 +21,7 @@ def _small(d: Draw, rank: tuple[int, int]) -> Shape:
 
 
 def _alike(low: int, high: int) -> Callable[[Draw], Shape]:
-    """All of the first one's shape."""
+    """The first tensor's shape, for all."""
 
     def shape(d: Draw) -> Shape:
         first = _first_of(d)
@@ -46,8 +46,7 @@ def _differing(at: Callable[[int], int | None], low: int, high: int) -> Callable
 
 
 def _joined(d: Draw) -> Value:
-    """A dimension along which the drawn tensors may be joined: the last, where their sizes may differ, or any other
-    if they do not."""
+    """A dimension along which the drawn tensors can be joined: the last if their sizes differ there, else any."""
     shapes = {t.shape for t in d.operands[0]}
     rank = d.x.rank
     options = [i for i in range(rank) if len({replaced(shape, i) for shape in shapes}) == 1]
@@ -56,13 +55,13 @@ def _joined(d: Draw) -> Value:
 
 
 def _join(name: str, shape: Callable[[Draw], Shape], *attributes: Attribute, least: int = 2) -> OpSpec:
-    """`least` number of tensors, up to four."""
+    """An op of `least` to four tensors."""
     operand = Operand("tensors", FLOATS, shape=shape, count=(least, 4))
     return OpSpec(name, FAMILY, f"torch.{name}", (operand, *attributes))
 
 
 def _cat_shape(d: Draw) -> Shape:
-    """The second tensor decides along which dimension they differ; later ones follow it."""
+    """The second tensor's shape decides the dimension in which they differ; later ones follow."""
     drawn = d.operands[-1]
     if not drawn:
         return _small(d, (1, 4))

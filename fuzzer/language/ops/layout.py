@@ -23,7 +23,8 @@ def _plane(d: Draw) -> Value:
 
 
 def _repeats(d: Draw) -> Value:
-    """How often along each dimension, new leading ones among them; the result stays within limits.max_numel * 2."""
+    """Numbers of repetitions along each dimension, new leading dimensions included; the result keeps to
+    limits.max_numel * 2."""
     room = max(1, 2 * d.limits.max_numel // max(d.x.numel, 1))
     counts: list[int] = []
     for _ in range(min(d.limits.max_rank, d.x.rank + d.rng.choice((0, 0, 1)))):
@@ -35,13 +36,13 @@ def _repeats(d: Draw) -> Value:
 
 
 def _tiles(d: Draw) -> Value:
-    """As `_repeats`; also fewer numbers than dimensions."""
+    """Like `_repeats`, sometimes with fewer numbers than dimensions."""
     counts: tuple[int, ...] = _repeats(d)  # type: ignore[assignment]
     return counts[d.rng.randint(0, len(counts)) :] if d.rng.random() < 0.3 else counts
 
 
 def _new_dims() -> tuple[Attribute, Attribute]:
-    """Two distinct dimensions of the result, which has one more than x; the last ones by default."""
+    """Two distinct dimensions of the result, which has one more dimension than x; the last ones by default."""
 
     def other(d: Draw) -> Value:
         rank = d.x.rank + 1

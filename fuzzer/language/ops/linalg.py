@@ -1,7 +1,7 @@
 """Factorisations, solutions and functions of matrices.
 
-Their gradients blow up where singular values or eigenvalues meet, so leaves are mostly matrices that keep them apart.
-A factorisation that is unique only up to signs (eigh, svd) is judged up to signs.
+Their gradients diverge where singular values or eigenvalues coincide, so leaves are mostly matrices with separated
+ones. A factorisation that is unique only up to signs (eigh, svd) is compared up to signs.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def _separated(d: Draw) -> Recipe:
 
 
 def _regular(d: Draw) -> Recipe:
-    """Regular, in one of three draws almost not: a solution then shows 64 times the rounding of what it solves."""
+    """A regular matrix, in one of three draws nearly singular: then solutions show 64 times the rounding of the
+    matrix."""
     return Recipe(d.rng.choice(("separated", "definite", "near_singular")))
 
 
@@ -88,8 +89,8 @@ _SQUARE = _operand(square, is_square, "separated", "definite", "near_singular")
 _SYMMETRIC = _operand(square, is_square, "definite", "near_singular")
 _OBLONG = _operand(_oblong, _is_small, "separated", "near_singular")
 _TALL = _operand(_tall, _is_tall, "separated", "near_singular")
-# cholesky refuses what is not positive definite, so it takes no other value
-# nor do inv and solve take a singular one; inv_ex and solve_ex do
+# cholesky refuses matrices that are not positive definite, inv and solve singular ones; so these values alone are drawn
+# for them, but not for inv_ex and solve_ex
 _REGULAR = Operand("x", WIDE, shape=square, recipe=_regular)
 _DEFINITE = Operand("x", WIDE, shape=square, recipe=_definite)
 _LOWER_OR_UPPER = choice("UPLO", "L", "U", default="L")
@@ -103,7 +104,7 @@ def _function(
     source: str = "",
     entries: tuple[str, ...] = (),
 ) -> OpSpec:
-    """`name` without a prefix; its source is torch.linalg's unless said."""
+    """A row for `name` (without prefix); its source is torch.linalg's function by default."""
     source = source or f"torch.linalg.{name}"
     return OpSpec(
         name if source == f"torch.linalg.{name}" else source.removeprefix("torch.").replace(".", "_"),
@@ -116,20 +117,20 @@ def _function(
 
 
 def _outside(name: str, of: Operand, *params: Operand | Attribute, results: Any = 1) -> OpSpec:
-    """The older function of torch itself, apart from torch.linalg's of the same name."""
+    """A row for the older function of torch itself, whose name may also exist in torch.linalg."""
     spec = _function(name, of, *params, results=results, source=f"torch.{name}")
     return OpSpec(f"torch_{name}", spec.family, spec.source, spec.params, spec.results, entries=(name,))
 
 
 def _sides(d: Draw) -> Shape:
-    """As many rows as the square x has, some columns; columns first where it stands on the left."""
+    """Right-hand sides for the square x: as many rows as x; as many columns where x is on the right."""
     count = d.size(1, 5)
     rest = (d.x.shape[-1], count) if d.attrs.get("left", True) else (count, d.x.shape[-1])
     return (*d.x.shape[:-2], *rest)
 
 
 def _factor_of(d: Draw) -> Shape:
-    """The square matrix that goes with a right-hand side x."""
+    """The square matrix for a right-hand side x."""
     return (*d.x.shape[:-1], d.x.shape[-2])
 
 
@@ -138,7 +139,7 @@ def _pivots(d: Draw) -> Shape:
 
 
 def _counted(d: Draw) -> Recipe:
-    """Pivots that swap nothing: 1, 2, 3, ..."""
+    """Pivots that swap no rows: 1, 2, 3, ..."""
     return Recipe("arange")
 
 
@@ -152,7 +153,7 @@ def _partner(name: str, shape: Callable[[Draw], Shape], *values: str) -> Operand
 
 
 def _complete(d: Draw) -> Value:
-    """The full Q where it has a derivative: with no more rows than columns."""
+    """The full Q where it is differentiable: for matrices with no more rows than columns."""
     return "complete" if d.x.shape[-2] <= d.x.shape[-1] and d.rng.random() < 0.3 else "reduced"
 
 
@@ -161,18 +162,18 @@ def _taus(d: Draw) -> Shape:
 
 
 def _reflected(d: Draw) -> Shape:
-    """What Q, with as many rows as x, multiplies from the chosen side."""
+    """A matrix that Q, with as many rows as x, can multiply from the chosen side."""
     rows, count = d.x.shape[-2], d.size(1, 4)
     return (*d.x.shape[:-2], *((rows, count) if d.attrs["left"] else (count, rows)))
 
 
 def _norm_order(d: Draw) -> Value:
-    """Orders that matrices know; "nuc", 2 and -2 look at singular values."""
+    """An order of a matrix norm; "nuc", 2 and -2 depend on singular values."""
     return d.rng.choice(("fro", "fro", "nuc", 1, -1, 2, -2, _INF, -_INF))
 
 
 def _of_one_dim(d: Draw) -> Value:
-    """A vector norm of any order along one dimension."""
+    """A vector norm's order, along one dimension."""
     return d.rng.choice((None, 2, 1, 3, 0.5, _INF, -_INF))
 
 
@@ -183,7 +184,7 @@ def _last_two() -> tuple[Attribute, Attribute]:
 
 
 def _one_dim(d: Draw) -> Value:
-    """One dimension; None now and then, where that means a vector norm too."""
+    """One dimension; sometimes None, if that also gives a vector norm."""
     if (d.attrs["ord"] is None or d.x.rank == 1) and d.rng.random() < 0.5:
         return None
     return d.rng.randrange(-d.x.rank, d.x.rank)
@@ -196,12 +197,12 @@ def _foldable(d: Draw) -> Shape:
 
 
 def _low_rank(name: str, least: int, *attributes: Attribute) -> OpSpec:
-    """The `q` largest singular values and their vectors, from a random start; `least` of the rows are left out."""
+    """The `q` largest singular values and their vectors, from a random start; `q` leaves out at least `least` rows."""
 
     def kept(d: Draw) -> Value:
         return d.rng.randint(1, max(1, min(d.x.shape[-2] - least, d.x.shape[-1])))
 
-    # of orthogonal columns, which other factorisations return, all singular values are equal
+    # matrices with orthogonal columns, such as other factorisations return, have equal singular values
     rows = Operand("x", WIDE, shape=lambda d: _matrix(d, d.size(1 + least, 8), d.size(1, 8)), recipe=_separated)
     kept_first = computed("q", "integer", kept)
     return OpSpec(

@@ -30,10 +30,10 @@ FAMILY = "loss"
 _REDUCTION = choice("reduction", "mean", "sum", "none", default="mean")
 _INPUT = Operand(accepts=nonempty)
 _TARGET = Operand("target", SAME, shape=like)
-# Differences of which are often a margin, beta or delta, and 0.
+# Values whose differences are often a margin, beta or delta, or 0.
 _STEPS = ("integers", "ties", "normal")
 _GRID, _GRID_TARGET = replace(_INPUT, values=_STEPS), replace(_TARGET, values=_STEPS)
-# integers, because a target that requires grad would get none
+# integers, since no gradient flows to a target
 _SIGNS = Operand("target", INDEX, shape=like, recipe=lambda d: Recipe("signs"))
 
 
@@ -55,7 +55,7 @@ def _label(d: Draw) -> Recipe:
 
 
 def _labels_and_none(d: Draw) -> Recipe:
-    """Labels up to the first -1 count."""
+    """Labels, of which those before the first -1 count."""
     return Recipe("between", (-1, d.x.shape[-1] - 1 if d.x.rank else 0))
 
 
@@ -67,12 +67,12 @@ def _scores(d: Draw) -> Shape:
 
 
 def _ignored(d: Draw) -> Value:
-    """torch's -100, or a class."""
+    """torch's default of -100, or a class."""
     return -100 if d.rng.random() < 0.5 else d.rng.randrange(_classes(d))
 
 
 def _rows(d: Draw) -> Shape:
-    """One per row of a matrix (or batch of them)."""
+    """One element for each row of a matrix (or of a batch of matrices)."""
     return d.x.shape[:-1]
 
 
@@ -80,14 +80,14 @@ _SCORES = Operand(rank=(1, 4), accepts=nonempty, fresh=_scores)
 
 
 def _weight(shape: Callable[[Draw], Shape], name: str = "weight") -> Operand:
-    """Of a class or an element; torch refuses one that requires grad."""
+    """A weight for each class or element; torch refuses one that requires grad."""
     recipe = Recipe("positive")
     return Operand(name, SAME, shape=shape, recipe=lambda d: recipe, absent=0.6, keyword=name, fixed=True)
 
 
 _CLASS_WEIGHT = _weight(lambda d: (_classes(d),))
 _LABELS = Operand("target", INDEX, shape=_labels, recipe=_label, within=True)
-# binary_cross_entropy looks at the values and refuses those outside 0..1
+# binary_cross_entropy checks the values and refuses those outside 0..1
 _PROBABILITIES = Operand(
     shape=lambda d: tuple(d.size(1, 12) for _ in range(d.rng.randint(0, 3))), recipe=lambda d: Recipe("probabilities")
 )
@@ -98,7 +98,7 @@ TABLE = (
         "gaussian_nll_loss",
         _INPUT,
         _TARGET,
-        # as a number: of a tensor torch looks at the values, and takes no path that compiles
+        # as a number: of a tensor torch reads the values, on a path that cannot be compiled
         real("var", 0.1, 3, (1.0,)),
         flag("full", False),
         choice("eps", 1e-6, 0.5, default=1e-6),

@@ -1,4 +1,4 @@
-"""torch.masked: reductions and normalisations of the elements that a mask keeps."""
+"""torch.masked: reductions and normalisations over the elements that a mask keeps."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _kept(d: Draw) -> Shape:
 
 def _masked(name: str, *attributes: Attribute, values: tuple[str, ...] = (), rank: tuple[int, int] = (0, 4)) -> OpSpec:
     operand = Operand(rank=rank, accepts=nonempty, values=values)
-    # where nothing is kept a log_softmax is NaN
+    # where a mask keeps nothing, log_softmax is NaN
     full = (lambda d: Recipe("ones" if d.rng.random() < 0.5 else "coins")) if name == "log_softmax" else None
     mask = Operand("mask", BOOL, shape=_kept, recipe=full, keyword="mask", absent=0.1)
     return OpSpec(f"masked_{name}", FAMILY, f"torch.masked.{name}", (operand, *attributes, mask))

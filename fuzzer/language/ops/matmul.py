@@ -29,7 +29,7 @@ _BETA = real("beta", -2, 2, (1.0, 0.0, 0.5), 1.0)
 
 
 def _factor(d: Draw) -> Shape:
-    """What `matmul` can multiply x with: a vector, a matrix, or a batch that broadcasts with x's."""
+    """A factor for x in `matmul`: a vector, a matrix, or a batch that broadcasts with x's."""
     inner = d.x.shape[-1]
     kind = d.rng.choice(("vector", "matrix", "batched")) if d.x.rank < 3 else d.rng.choice(("vector", "matrix", "same"))
     if kind == "vector":
@@ -106,7 +106,7 @@ _EQUATIONS = ("ij,jk->ik", "bij,bjk->bik", "ij,ij->", "ii,i->i", "i,j->ji", "bij
 
 
 def _term(number: int) -> Callable[[Draw], Shape]:
-    """The sizes of an equation's number-th term; a letter met before keeps its size."""
+    """The sizes of an equation's number-th term; a letter keeps its size from earlier terms."""
 
     def draw(d: Draw) -> Shape:
         terms = str(d.attrs["equation"]).split("->")[0].split(",")

@@ -1,4 +1,4 @@
-"""ATen functions beneath the public ones, as decompositions and graphs of a backward call them."""
+"""ATen functions beneath the public ones, in the form in which decompositions and backward graphs call them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _MOMENTUM = choice("momentum", 0.1, 0.5)
 
 
 def _window_of(d: Draw) -> Shape:
-    """Images under a window as large as they are: then any position is one that the window can name."""
+    """Images that a single window covers, so that every position in them is valid."""
     return (*d.x.shape[:2], d.size(1, 5), d.size(1, 5))
 
 
@@ -61,7 +61,7 @@ def _small_target(d: Draw) -> Value:
 
 
 def _grid_sampler(spatial: int, modes: int) -> OpSpec:
-    """`modes` interpolation modes by number, three paddings."""
+    """`modes`: how many interpolation modes there are, given by number; three paddings."""
     return OpSpec(
         f"grid_sampler_{spatial}d",
         FAMILY,
@@ -102,7 +102,7 @@ TABLE = (
         FAMILY,
         "torch.native_group_norm",
         (
-            # eager takes a dense layout only
+            # eager accepts only a dense layout
             Operand(shape=pictures, recipe=lambda d: Recipe("normal")),
             _per_channel("weight"),
             _per_channel("bias"),

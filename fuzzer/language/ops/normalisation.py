@@ -1,4 +1,4 @@
-"""Normalisations: the mean and spread of some dimensions leave the values."""
+"""Normalisations: subtract the mean of some dimensions and divide by the deviation."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def group_count(d: Draw) -> Value:
 
 
 def _nothing(name: str) -> Attribute:
-    """Running statistics would be written in place; they are left out, which torch wants said."""
+    """None for running statistics, which would be written in place; torch requires the argument."""
     return choice(name, None)
 
 
@@ -102,7 +102,7 @@ TABLE = (
             _nothing("running_mean"),
             _nothing("running_var"),
             _affine("weight"),
-            _affine("bias"),  # without a weight too: eager's CUDA backward refuses that on torch 2.11
+            _affine("bias"),  # also without a weight: eager's CUDA backward refuses that on torch 2.11
             choice("training", True, default=False),
             _EPS,
         ),
@@ -136,7 +136,7 @@ TABLE = (
         FAMILY,
         "torch.nn.functional.local_response_norm",
         (
-            # with more dimensions the CPU has no half precision, and torch takes a view that a permuted x does not have
+            # for more dimensions the CPU lacks half precision, and torch takes a view that a permuted x does not have
             Operand(rank=(3, 3), accepts=nonempty),
             integer("size", 1, 5),
             real("alpha", 0, 1, (1e-4, 1.0), 1e-4),

@@ -20,13 +20,13 @@ def constant_pad(d: Draw) -> Value:
 
 
 def _bounded_pad(most: Callable[[int], int], crops: bool) -> Callable[[Draw], Value]:
-    """Pairs for the 1, 2 or 3 last dimensions that torch pads in this mode; each at most `most(size)`.
+    """Pairs for the 1, 2 or 3 last dimensions, as torch pads in this mode; each at most `most(size)`.
 
-    `crops`: one is negative now and then.
+    `crops`: sometimes a negative one.
     """
 
     def draw(d: Draw) -> Value:
-        # torch wants one or two dimensions before the padded ones, and knows ranks 2 to 5
+        # torch requires one or two dimensions before the padded ones, and supports ranks 2 to 5
         padded = d.rng.choice([n for n in (1, 2, 3) if d.x.rank in (n + 1, n + 2)])
         pairs: list[int] = []
         for size in reversed(d.x.shape[-padded:]):

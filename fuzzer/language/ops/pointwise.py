@@ -43,7 +43,7 @@ def _lower(d: Draw) -> Value:
 
 
 def _upper(d: Draw) -> Value:
-    """Required where there is no lower bound; may lie below it, which torch defines as the upper bound winning."""
+    """Required without a lower bound; may be below it, and then torch uses the upper bound."""
     if d.attrs["min"] is not None and d.rng.random() < 0.3:
         return None
     return d.rng.choice((0.0, 1.0, 0.5, 2.0, -1.0))
@@ -54,7 +54,7 @@ def _exponent(d: Draw) -> Value:
 
 
 def _inside(d: Draw) -> Sequence[Value]:
-    """What logit's eps limits its operand to; nothing where it has none."""
+    """The limits that logit's eps sets for its operand; none without eps."""
     eps = d.attrs["eps"]
     return [] if eps is None else [float(eps), 1 - float(eps)]  # type: ignore[arg-type]
 
@@ -65,10 +65,10 @@ def _multiples(d: Draw) -> Sequence[Value]:
 
 
 _WHOLE = (0.0, 1.0, -1.0, 2.0)
-# both sides of where they leave float16's range
+# on both sides of float16's range
 _GROWING = ("normal", "overflow", "subnormal")
 
-_UNSEEN = (1e-5, 1e-8)  # as denominators get: beside most numbers, or in half precision, nothing
+_UNSEEN = (1e-5, 1e-8)  # small terms of denominators, which vanish beside most numbers, or in half precision
 _SIGNED = ("zeros", "signed_zeros")
 
 TABLE = (
@@ -94,7 +94,7 @@ TABLE = (
     _unary("sinh", values=_GROWING),
     _unary("cosh", values=_GROWING),
     _unary("asinh"),
-    # acosh is real above 1 only; a "positive" leaf covers both sides of that edge
+    # acosh is real above 1 only; a "positive" leaf has values on both sides of 1
     _unary("acosh", values=("positive",)),
     _unary("atanh", values=("unit",)),
     _unary("erf"),

@@ -62,7 +62,7 @@ def _stride(spatial: int) -> Attribute:
 
 
 def _padding(spatial: int) -> Attribute:
-    """At most half of the window, as torch demands."""
+    """At most half of the window, as torch requires."""
 
     def size(d: Draw, i: int) -> int:
         return d.rng.randint(0, per_dimension(d.attrs["kernel_size"], spatial)[i] // 2)
@@ -101,7 +101,7 @@ def _max_pool(spatial: int) -> OpSpec:
 
 
 def _with_indices(spec: OpSpec) -> OpSpec:
-    """The same pooling, which also says where the maxima lie."""
+    """The same pooling with the positions of the maxima as a second result."""
     asked = choice("return_indices", True, default=False)
     return replace(spec, name=f"{spec.name}_with_indices", params=(*spec.params, asked), results=2)
 
@@ -120,14 +120,14 @@ def _lp_pool(spatial: int) -> OpSpec:
 
 
 def _fractional_window(spatial: int) -> Attribute:
-    """Smaller than the input: three dimensions know no window as large as it."""
+    """A window smaller than the input: in three dimensions torch refuses one as large."""
     return computed(
         "kernel_size", "size", each(spatial, lambda d, i: d.rng.randint(1, min(extents(d, spatial)[i] - 1, 4)))
     )
 
 
 def _fractional_target(spatial: int) -> Attribute:
-    """So small that windows of the drawn size fit."""
+    """An output size small enough for windows of the drawn size."""
 
     def size(d: Draw, i: int) -> int:
         window = per_dimension(d.attrs["kernel_size"], spatial)[i]
@@ -137,7 +137,7 @@ def _fractional_target(spatial: int) -> Attribute:
 
 
 def _fractional(spatial: int) -> OpSpec:
-    """Its random samples are given, so that nothing is drawn."""
+    """Its random samples are an operand, so that the op itself draws none."""
     operand = Operand(
         rank=(spatial + 2,) * 2,
         accepts=has_spatial(spatial, 2),
@@ -159,7 +159,7 @@ def _fractional(spatial: int) -> OpSpec:
 
 
 def _pooled(spatial: int) -> Callable[[Draw], Shape]:
-    """One row of pooled elements for each channel: an index can then name distinct places."""
+    """One row of pooled elements for each channel: then distinct indices give distinct places."""
     return lambda d: (d.size(1, 2), d.size(1, 3), *(1,) * (spatial - 1), d.size(1, 6))
 
 

@@ -35,7 +35,7 @@ _INF = float("inf")
 
 
 def some(name: str = "dim", default: Value = None) -> Attribute:
-    """None (all dimensions, also the default), one dimension or several, also negative ones."""
+    """None (all dimensions, the default), one dimension or several, sometimes negative."""
 
     def draw(d: Draw) -> Value:
         if d.x.rank == 0 or d.rng.random() < 0.25:
@@ -54,7 +54,7 @@ def maybe_dim(d: Draw) -> Value:
 
 
 def _keep_if_dim(d: Draw) -> Value:
-    """keepdim, False where all dimensions are reduced at once: some signatures have it only together with dim."""
+    """keepdim, False if all dimensions are reduced at once: some signatures have it only together with dim."""
     return d.attrs["dim"] is not None and d.rng.random() < 0.5
 
 
@@ -71,14 +71,14 @@ def _reduction(
     entries: tuple[str, ...] = FROM_SOURCE,
     since: str = "",
 ) -> OpSpec:
-    """`full`: at least one element is needed."""
+    """`full`: at least one element is required."""
     operand = Operand(dtypes=dtypes, rank=rank, accepts=nonempty if full else None, values=values)
     source = source or f"torch.{name}"
     return OpSpec(name, FAMILY, source, (operand, *attributes), results, differentiable, entries=entries, since=since)
 
 
 def _wider(d: Draw) -> Value:
-    """None, or a dtype that holds x's: vector_norm refuses to narrow."""
+    """None, or a dtype at least as wide as x's: vector_norm refuses to narrow."""
     return Dtype("f64" if d.x.dtype == "f64" else d.rng.choice(WIDE)) if d.rng.random() < 0.25 else None
 
 
@@ -106,7 +106,7 @@ _SCALES = ("normal", "normal", "integers", "huge", "subnormal")
 
 
 def _correction(d: Draw) -> Value:
-    """Mostly small; else as many as there are elements, or one more: nothing is left to divide by."""
+    """Mostly small; else the number of elements or one more, at which the divisor is 0."""
     if d.rng.random() < 0.75:
         return d.rng.choice((1, 1, 0, 2, 5))
     dims = d.attrs["dim"]

@@ -13,7 +13,7 @@ def _scan(name: str, *attributes: Attribute, values: tuple[str, ...] = (), resul
 
 
 def _wide_enough(t: TensorType) -> bool:
-    """At least three elements along each dimension: what a second-order edge takes."""
+    """At least three elements along each dimension, as a second-order edge requires."""
     return t.rank > 0 and min(t.shape) >= 3
 
 

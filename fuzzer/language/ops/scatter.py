@@ -1,7 +1,7 @@
 """Ops that write one tensor into a part of another.
 
-Where a written place may be named twice and torch does not say which write wins, the indices are distinct; where
-writes accumulate they may repeat.
+If torch does not define which of several writes to one place wins, indices are distinct; where writes accumulate they
+may repeat.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _some_rows(d: Draw) -> Shape:
 
 
 def any_rows(d: Draw) -> Shape:
-    """(n,), also more than there are."""
+    """(n,), n sometimes larger than the size of dim."""
     return (d.size(0, 16),)
 
 

@@ -1,8 +1,8 @@
 """Sorting and selecting by order.
 
-Where values tie, torch leaves it open which of them `topk` and `kthvalue` name: the rounding model leaves the choice to
-chance. `_sort` is asked for a stable order. `mode` takes distinct values only: torch does not say which of the most
-frequent gets the gradient. Not here: `topk(sorted=False)` (its order is nobody's promise).
+If values tie, torch does not define which of them `topk` and `kthvalue` return: the rounding model chooses at random.
+`_sort` requests a stable order. `mode` gets distinct values only: torch does not define which of the most frequent gets
+the gradient. Left out: `topk(sorted=False)`, whose order is undefined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _sort(name: str, *attributes: Attribute, results: int = 2, differentiable: b
 
 
 def _few(d: Draw) -> Shape:
-    """So few elements that numbering them gives distinct values in every dtype."""
+    """Few enough elements that counting them gives distinct values in every dtype."""
     return tuple(d.size(1, 6) for _ in range(d.rng.randint(0, 3)))
 
 

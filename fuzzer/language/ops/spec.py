@@ -1,9 +1,9 @@
-"""What an op's table entry may say.
+"""The form of an op's table entry.
 
-An entry is one `OpSpec`: a name, the torch callable it stands for, and its parameters in the order in which they are
-drawn. A parameter is an `Operand` (a tensor) or an `Attribute` (anything else). Each may look at what was drawn before
-it through a `Draw`, so an entry is valid by construction: `slice_scatter` draws its tensor, then dim, start and end,
-then a source of exactly the shape of that slice.
+An entry is one `OpSpec`: a name, its torch callable, and its parameters in the order in which they are drawn. A
+parameter is an `Operand` (a tensor) or an `Attribute` (anything else). Its rules see earlier parameters through a
+`Draw`, so an entry is valid by construction: `slice_scatter` draws its tensor, then dim, start and end, then a source
+of exactly the shape of that slice.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ REQUIRED: Any = object()  # the default of an attribute that must be written
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on what is drawn. Sizes are log-uniform in 0..max_size; no leaf has more than max_numel elements, but
-    for a long one in some programs, which may have `long` times as many."""
+    """Bounds on leaves. Sizes are log-uniform in 0..max_size; no leaf has more than max_numel elements, except one long
+    leaf in some programs, which may have `long` times as many."""
 
     max_nodes: int = 6
     max_size: int = 64
@@ -32,13 +32,13 @@ class Limits:
     dtypes: tuple[str, ...] = FLOATS
 
     def real(self) -> Limits:
-        """The limits of an op that takes no complex numbers."""
+        """The limits of an op without complex operands."""
         return replace(self, dtypes=tuple(t for t in self.dtypes if t not in COMPLEX) or FLOATS)
 
 
 @dataclass
 class Draw:
-    """What a parameter may look at: the randomness, the limits and what was drawn before it."""
+    """The arguments of a parameter's rules: the random generator, the limits and the parameters drawn so far."""
 
     rng: random.Random
     limits: Limits
@@ -82,22 +82,22 @@ class Operand:
     """A tensor parameter.
 
     name      for people and for `ops --json`.
-    dtypes    dtypes it may have, or SAME.
+    dtypes    allowed dtypes, or SAME.
     rank      lowest and highest rank, where `shape` does not decide.
     shape     the exact shape it must have; None: any shape that `accepts` admits.
     accepts   a test on the type of a candidate (a stored value or a drawn shape).
     fresh     the shape of a new leaf, where log-uniform sizes of a drawn rank would be refused too often.
-    values    recipes that suit a new leaf, by name (drawn among with the general ones).
-    edges     the numbers at which the op changes its rule, as its drawn attributes say: most new leaves hold them,
+    values    recipes that suit a new leaf, by name (beside the general ones).
+    edges     the numbers at which the op changes its formula, from its drawn attributes: most new leaves hold them,
               exactly and one unit beside, in their own dtype.
     recipe    the recipe that it must have (index operands): then it is always a leaf.
     count     lowest and highest number of tensors, for an operand that is a list.
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
     fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
-    within    with a recipe: numbers outside its range are refused when the program is typed, because eager's kernels
-              do not look at them on every device, and read what lies beyond or give what nothing promises.
-    divisor   whether integers in it are not 0, by which torch refuses to divide.
+    within    with a recipe: numbers outside its range make the program ill-typed, because eager's kernels do not check
+              them on every device, and read out of bounds or return undefined values.
+    divisor   whether integers in it are never 0, by which torch refuses to divide.
     """
 
     name: str = "x"
@@ -117,13 +117,13 @@ class Operand:
     divisor: bool = False
 
     def admitted(self, d: Draw) -> tuple[str, ...]:
-        """The dtypes it may have; for the first tensor of an op's list SAME means any in the limits."""
+        """The allowed dtypes; for the first tensor of an op's list SAME means any in the limits."""
         if isinstance(self.dtypes, tuple):
             return self.dtypes
         return d.limits.dtypes if d.operands == [()] else (d.x.dtype,)
 
     def admits(self, d: Draw, t: TensorType, shape: Shape | None) -> bool:
-        """Whether a value of type t may stand here; `shape` is the exact shape drawn for this place, if any."""
+        """Whether a value of type t may be this operand; `shape` is the exact shape drawn for it, if any."""
         dtypes = self.admitted(d)
         if t.dtype not in dtypes or (shape is not None and t.shape != shape):
             return False
@@ -140,7 +140,7 @@ WIDE = ("f64", "f32")  # where the CPU has no half precision kernel
 
 
 def at(*places: float | str) -> Callable[[Draw], Sequence[Value]]:
-    """Edges: numbers, and attributes by name (those that are None say nothing)."""
+    """Edges: numbers, and attributes by name (those that are None add nothing)."""
     return lambda d: [d.attrs[place] if isinstance(place, str) else place for place in places]
 
 
@@ -151,9 +151,9 @@ Bound = int | Callable[[Draw], int]
 
 @dataclass(frozen=True)
 class Attribute:
-    """A parameter that is no tensor: how to draw it, its default (absent from the text), and its kind for people.
+    """A parameter that is no tensor: its rule, its default (absent from the text), and its kind for people.
 
-    leads: torch wants it by position, before the operands.  options: those of a choice.  bounds: lowest and highest of
+    leads: torch takes it by position, before the operands.  options: those of a choice.  bounds: lowest and highest of
     an integer or dimension, each fixed or a rule.  corners: those of a real. An attribute with its own rule has none.
     """
 
@@ -184,7 +184,7 @@ def integer(name: str, low: Bound, high: Bound, default: Any = REQUIRED) -> Attr
         lowest, highest = (bound(d) if callable(bound) else bound for bound in (low, high))
         if highest <= lowest:
             return lowest
-        # corners first: the ends of a range are where kernels go wrong
+        # the ends of a range are where kernels fail
         return d.rng.choice((lowest, highest)) if d.rng.random() < 0.3 else d.rng.randint(lowest, highest)
 
     return Attribute(name, "integer", draw, default, bounds=(low, high))
@@ -238,22 +238,21 @@ WRITES = "writes the first operand"
 class OpSpec:
     """One op.
 
-    name            as it stands in a .prog text; ends in an underscore where the op writes in place.
+    name            in a .prog text; ends in an underscore where the op writes in place.
     family          one word; the generator draws the family first, then the op, each as likely.
-    source          the torch callable as a person writes it, e.g. "torch.slice_scatter"; called with the operands by
+    source          the torch callable as people write it, e.g. "torch.slice_scatter"; called with the operands by
                     position (or by `Operand.keyword`), attributes by name. Or a tensor's property: "torch.Tensor.mT".
     params          operands and attributes in the order in which they are drawn.
-    then            torch callables that are applied to each result, one after another: torch.view_as_real, where it is
-                    complex.
+    then            torch callables applied to each result, one after another: torch.view_as_real for complex results.
     results         number of results, or a rule for it.
     differentiable  whether a gradient flows from a floating result to some operand.
     effects         "" or WRITES for in-place ops.
-    entries         entries of torch's own database of ops (`op_db`) that it reaches: those whose function, or an exact
+    entries         entries of torch's own database of ops (`op_db`) that it covers: those whose function, or an exact
                     alias of it, it calls. Left out: the one named like its source.
     since           the first torch release that has it, differentiable where the entry says so.
     random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
     portable        whether it means the same on every device.
-    tells           whether it tells autograd a gradient that need be no derivative of what is computed.
+    tells           whether it gives autograd a gradient that need not be a derivative of its forward.
     """
 
     name: str
@@ -284,7 +283,7 @@ class OpSpec:
         return any(not set(COMPLEX).isdisjoint(operand.dtypes) for operand in self.operands)
 
     def widened(self) -> OpSpec:
-        """The same op with complex numbers admitted wherever floating ones of every precision are."""
+        """The same op with complex operands allowed wherever floating ones of every precision are."""
 
         def wide(p: Operand | Attribute) -> Operand | Attribute:
             if isinstance(p, Operand) and isinstance(p.dtypes, tuple) and set(WIDE) <= set(p.dtypes):
@@ -299,7 +298,7 @@ class OpSpec:
 
 
 # ---------------------------------------------------------------- shape rules
-# Rules that several tables share. Each takes a Draw (or makes a rule that does) and answers a shape or a test.
+# Rules that several tables share: a function of a Draw (or one that returns such) for a shape, or a test of a type.
 
 
 def nonempty(t: TensorType) -> bool:
@@ -308,12 +307,12 @@ def nonempty(t: TensorType) -> bool:
 
 
 def dense(t: TensorType) -> bool:
-    """At least one element, row-major without gaps: what `view` and `as_strided` can take for granted."""
+    """At least one element, row-major without gaps, as `view` and `as_strided` require."""
     return t.numel > 0 and t.stride == contiguous(t.shape)
 
 
 def writable(t: TensorType) -> bool:
-    """Whether no two elements share a place, as far as sizes and strides tell: what may be written in place."""
+    """Whether no two elements share a place, as far as sizes and strides tell, so that it may be written in place."""
     reach = 0
     for step, size in sorted((step, size) for size, step in zip(t.shape, t.stride, strict=True) if size > 1):
         if step <= reach:
@@ -333,7 +332,7 @@ def replaced(shape: Shape, at: int, *sizes: int) -> Shape:
 
 
 def result(d: Draw) -> Shape:
-    """The shape to which the operands drawn so far broadcast (lists and absent ones do not count)."""
+    """The shape to which the operands so far broadcast (lists and absent ones do not count)."""
     shapes = [t.shape for t in d.operands if isinstance(t, TensorType)]
     rank = max(map(len, shapes), default=0)
     columns = zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True)
@@ -343,7 +342,7 @@ def result(d: Draw) -> Shape:
 def broadcast(d: Draw) -> Shape:
     """A shape that broadcasts with the operands drawn so far: equal, with sizes of 1, fewer or more dimensions.
 
-    The result stays within limits.max_numel, unless what was drawn so far is larger already.
+    The result stays within limits.max_numel, unless the operands so far are larger already.
     """
     shape = list(result(d))
     if d.rng.random() < 0.4:
@@ -397,12 +396,12 @@ def has_spatial(spatial: int, least: int = 1) -> Callable[[TensorType], bool]:
 
 
 def scalar_or_tuple(values: list[int]) -> Value:
-    """One int where all are equal (which is how a default is written), else the tuple."""
+    """One int if all are equal (the form of defaults), else the tuple."""
     return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def per_dimension(value: Value, spatial: int) -> tuple[int, ...]:
-    """The inverse: an int stands for every dimension."""
+    """The inverse of `scalar_or_tuple`: an int stands for every dimension."""
     return value if isinstance(value, tuple) else (value,) * spatial  # type: ignore[return-value]
 
 

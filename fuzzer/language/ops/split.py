@@ -1,4 +1,4 @@
-"""One tensor becomes several views of its parts."""
+"""Ops that split a tensor into several views."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAMILY = "split"
 
 
 def _divided(d: Draw) -> Value:
-    """A dimension of size 2 or more: a single piece would come as a tuple of one, which reads badly."""
+    """A dimension of size 2 or more: a single piece would come as a tuple of one, which is unusual in programs."""
     chosen = d.rng.choice([i for i, size in enumerate(d.x.shape) if size > 1])
     return chosen - d.x.rank if d.rng.random() < 1 / 3 else chosen
 
@@ -22,13 +22,14 @@ def _count_of_pieces(d: Draw) -> int:
 
 
 def _count_of_chunks(d: Draw) -> int:
-    """torch.chunk may give fewer than asked for: it makes all but the last of size ceil(size / chunks)."""
+    """The number of pieces of torch.chunk, which may be smaller than requested: all but the last have ceil(size /
+    chunks)."""
     chunks = int(d.attrs["chunks"])  # type: ignore[arg-type]
     return math.ceil(extent_of(d) / math.ceil(extent_of(d) / chunks))
 
 
 def _sections(d: Draw) -> Value:
-    """Sizes that add up to the size of dim, a zero among them now and then."""
+    """Sizes that add up to the size of dim, sometimes with a zero."""
     left = extent_of(d)
     parts = []
     for _ in range(d.rng.randint(1, 3)):
@@ -49,7 +50,7 @@ def _with_few(d: Draw) -> Shape:
 
 
 def _cut(d: Draw, size: int) -> Value:
-    """Places to cut `size` at, in order; one may be met twice or lie beyond the end."""
+    """Places to cut `size` at, in order; they may repeat or be beyond the end."""
     return tuple(sorted(d.rng.randint(0, size + 1) for _ in range(d.rng.randint(1, 3))))
 
 
@@ -121,7 +122,7 @@ TABLE = (
         "tensor_split_even",
         FAMILY,
         "torch.tensor_split",
-        # also more pieces than there are elements
+        # sometimes more pieces than elements
         (_SOME_EXTENT, dim(default=0), integer("sections", 2, 4)),
         results=lambda d: int(d.attrs["sections"]),  # type: ignore[arg-type]
     ),

@@ -9,8 +9,8 @@ FAMILY = "ternary"
 
 
 def _bound(d: Draw) -> Shape:
-    """Expands to x. Where x itself expands, eager's backward breaks on two bounds ("output with shape ... doesn't match
-    the broadcast shape", torch 2.11 and 2.13)."""
+    """A shape that expands to x. Where x itself expands, eager's backward breaks on two bounds ("output with shape ...
+    doesn't match the broadcast shape", torch 2.11 and 2.13)."""
     return expandable(d, d.x.shape)
 
 

@@ -1,4 +1,4 @@
-"""Other views of the same elements; several results among them."""
+"""Other views of the same elements, some with several results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAMILY = "view"
 
 
 def _factors(d: Draw, number: int) -> Shape:
-    """Sizes whose product is `number`, with a 1 now and then."""
+    """Sizes whose product is `number`, sometimes with a 1."""
     sizes: list[int] = []
     while number > 1 and len(sizes) < d.limits.max_rank - 1:
         divisors = [k for k in range(1, min(number, 128) + 1) if number % k == 0]
@@ -40,7 +40,7 @@ def _factors(d: Draw, number: int) -> Shape:
 
 
 def _reshaped(d: Draw) -> Value:
-    """Another shape of as many elements; a -1 stands for one size now and then."""
+    """Another shape with as many elements; sometimes a -1 stands for one size."""
     if d.x.numel == 0:
         return d.x.shape[::-1]
     if d.x.numel == 1:
@@ -52,8 +52,8 @@ def _reshaped(d: Draw) -> Value:
 
 
 def _viewed(d: Draw) -> Value:
-    """A shape that `_view` can give whatever the strides: any dimension splits, neighbours merge where they are one
-    run of memory."""
+    """A shape that `_view` can have whatever the strides: any dimension splits, neighbours merge if they are one run of
+    memory."""
     runs: list[int] = []
     for i, size in enumerate(d.x.shape):
         follows = i > 0 and d.x.stride[i - 1] == d.x.stride[i] * size
@@ -92,7 +92,7 @@ def _expanded(d: Draw) -> Value:
 
 
 def _with_ones(d: Draw) -> Shape:
-    """A shape with a dimension or two of size 1: what expand and squeeze are about."""
+    """A shape with a dimension or two of size 1, on which expand and squeeze act."""
     shape = [d.size(1, 16) for _ in range(d.rng.randint(0, 3))]
     for _ in range(d.rng.randint(1, 2)):
         shape.insert(d.rng.randint(0, len(shape)), 1)
@@ -112,7 +112,7 @@ def _unflattened(d: Draw) -> Value:
 
 
 def _pieces(d: Draw) -> Value:
-    """One or several dimensions, for squeeze; those of other sizes than 1 are left alone by torch."""
+    """One or several dimensions for squeeze; torch ignores those of sizes other than 1."""
     if d.x.rank == 0:
         return 0
     if d.rng.random() < 0.6:
@@ -143,7 +143,7 @@ def _sizes_inside(d: Draw) -> Value:
 
 
 def _strides_inside(d: Draw) -> Value:
-    """Strides that stay inside the elements of x; overlaps and strides of 0 are legal and wanted."""
+    """Strides that stay inside the elements of x; overlaps and strides of 0 are legal and useful."""
     if not dense(d.x):
         return d.x.stride
     sizes: Shape = d.attrs["size"]  # type: ignore[assignment]
@@ -156,7 +156,7 @@ def _strides_inside(d: Draw) -> Value:
 
 
 def _offset_inside(d: Draw) -> Value:
-    """None (x's own), or as many elements later as the drawn sizes and strides leave room for."""
+    """None (x's own), or an offset for which the drawn sizes and strides leave room."""
     if not dense(d.x) or d.rng.random() < 0.5:
         return None
     sizes: Shape = d.attrs["size"]  # type: ignore[assignment]
@@ -176,7 +176,7 @@ def slice_end(d: Draw) -> Value:
 
 
 def _as_reshaped(d: Draw) -> Shape:
-    """The shape that `_reshaped` would ask for."""
+    """The shape that `_reshaped` requests."""
     return d.x.shape[::-1] if d.x.numel == 0 else _solved(_reshaped(d), d.x.numel)
 
 
@@ -185,14 +185,14 @@ def _as_viewed(d: Draw) -> Shape:
 
 
 def _as_expanded(d: Draw) -> Shape:
-    """The shape that `_expanded` would ask for, its -1 replaced by x's own sizes."""
+    """The shape that `_expanded` requests, its -1 replaced by x's own sizes."""
     sizes: Shape = _expanded(d)  # type: ignore[assignment]
     own = (1,) * (len(sizes) - d.x.rank) + d.x.shape
     return tuple(mine if size == -1 else size for size, mine in zip(sizes, own, strict=True))
 
 
 def _solved(shape: Value, number: int) -> Shape:
-    """A shape of `number` elements whose -1, if any, is worked out."""
+    """A shape of `number` elements with its -1, if any, replaced by the size."""
     sizes: Shape = shape  # type: ignore[assignment]
     known = math.prod(size for size in sizes if size != -1)
     return tuple(number // known if size == -1 else size for size in sizes)
@@ -208,7 +208,7 @@ def _view(
     return OpSpec(name, FAMILY, source or f"torch.{name}", (Operand(rank=rank), *attributes), entries=entries)
 
 
-# what expands: a 0-dim tensor, or sizes of 1
+# for expand: a 0-dim tensor, or sizes of 1
 _SMALL = Operand(accepts=lambda t: 1 in t.shape or not t.shape, fresh=_with_ones)
 
 

@@ -36,8 +36,8 @@ class UnknownRoute(UsageError):
     """A program names a route that does not exist, or an option that the route does not have."""
 
 
-# By the name of the file. Most programs take the two that differ most: with a partitioner between forward and backward,
-# and without. The order is part of what a seed means.
+# By the name of the file. Most programs take one of the two that differ most: with a partitioner between forward and
+# backward, and without. The order is part of what a seed means.
 ROUTES: dict[str, RouteSpec] = {
     name: importlib.import_module(f"{__name__}.{name}").ROUTE
     for name in (
@@ -50,10 +50,10 @@ ROUTES: dict[str, RouteSpec] = {
     )
 }
 DEFAULT = ROUTES[Route().name]
-# What a campaign draws from unless it is told otherwise.
+# The default routes of a campaign.
 ANY_BACKEND = tuple(name for name, spec in ROUTES.items() if not spec.backends)
-_DYNAMIC_SHARE = 0.1  # the share of programs that are compiled with symbolic sizes, where the route has the choice
-_EAGER_FORWARD_SHARE = 0.3  # the share of those whose forward runs uncompiled, where the route has the choice
+_DYNAMIC_SHARE = 0.1  # the share of programs compiled with symbolic sizes, where the route has this option
+_EAGER_FORWARD_SHARE = 0.3  # the share of programs whose forward runs uncompiled, where the route has this option
 
 
 def draw_route(rng: random.Random, names: Sequence[str]) -> Route:
@@ -65,8 +65,8 @@ def draw_route(rng: random.Random, names: Sequence[str]) -> Route:
 
 
 def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
-    """The program's route and its options, defaults filled in. Raises UnknownRoute, and UnknownRegion where
-    one stands where it cannot."""
+    """The program's route and its options, defaults filled in. Raises UnknownRoute, and UnknownRegion for a region that
+    the route does not allow."""
     spec = ROUTES.get(program.route.name)
     if spec is None:
         raise UnknownRoute(f"no route {program.route.name!r}; known are {', '.join(ROUTES)}")
@@ -77,7 +77,7 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
             raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {known}")
     held = [leaf.name for leaf in program.leaves if leaf.parameter]
     if held and not spec.module:
-        raise UnknownRoute(f"route {program.route.name} has no module that {', '.join(held)} could be a parameter of")
+        raise UnknownRoute(f"route {program.route.name} has no module to hold the parameters {', '.join(held)}")
     for region in statements(program.body):
         if isinstance(region, Region) and region.kind in REGIONS and region.kind not in spec.regions:
             raise UnknownRoute(f"route {program.route.name} cannot hold a region {region.kind}")
@@ -94,5 +94,5 @@ def check_backend(route: str, backend: str) -> None:
 
 
 def acts(setting: Setting, device: str, route: str) -> bool:
-    """Whether a setting of the table does something on this type of device in this route, as far as is known."""
+    """Whether a setting of the table is known to have an effect on this type of device in this route."""
     return device in setting.devices and ROUTES[route].takes(setting)

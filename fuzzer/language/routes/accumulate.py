@@ -1,4 +1,5 @@
-"""Forward and backward, both twice, as in training in small batches: the second adds to the first's `.grad`."""
+"""Forward and backward, both twice, as in training in small batches: the second backward adds to the first's
+`.grad`."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ ROUTE = RouteSpec(
     weight=0.08,
     options={"dynamic": False},
     inert=(CUDA_GRAPHS,),
-    regions=tuple(kind for kind in REGIONS if kind != BETWEEN),  # a second forward would not find what the first did
+    regions=tuple(kind for kind in REGIONS if kind != BETWEEN),  # a second forward would see other values
     writes_leaves=False,
     times=2,
 )

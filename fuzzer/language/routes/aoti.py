@@ -11,7 +11,7 @@ from fuzzer.language.routes.step import vjp_step, write_step
 from fuzzer.language.routes.writing import Script
 from fuzzer.language.settings import CUDA_GRAPHS, in_force
 
-# Compiling torch's headers ahead pays after several packages; here most workers are gone by then.
+# Precompiling torch's headers pays only after several packages; most workers do not live that long here.
 _NO_HEADERS: Attributes = (("inductor.aot_inductor.precompile_headers", False),)
 
 

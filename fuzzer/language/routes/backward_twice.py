@@ -1,6 +1,6 @@
-"""One forward, its graph backwards twice into `.grad`: the gradients are the sums of two equal ones.
+"""One forward and two backwards over its graph into `.grad`: each gradient is the sum of two equal ones.
 
-The second must find what the first one read, and is added in place to what the first one left.
+The second backward needs the values that the first one read, and adds in place to the first one's result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs.
+"""Autograd's own graph is compiled too, with the accumulation into `.grad`, when the backward runs.
 
-With `eager_forward` it alone: the forward that recorded it runs uncompiled.
+With `eager_forward` only that graph is compiled: the forward runs uncompiled.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ ROUTE = RouteSpec(
     weight=0.07,
     options={"dynamic": False, "eager_forward": False},
     inert=("functorch.donated_buffer", CUDA_GRAPHS),
-    recompiles=_is_eager_forward,  # graphs are forgotten before it
-    regions=tuple(kind for kind in REGIONS if kind not in CONTROL),  # dynamo cannot take their backwards apart
+    recompiles=_is_eager_forward,  # the graphs are forgotten before a second run
+    regions=tuple(kind for kind in REGIONS if kind not in CONTROL),  # dynamo cannot trace their backwards
 )

@@ -1,4 +1,4 @@
-"""RouteSpec: a way in which a gradient gets compiled, as one row; Call and Results: what its `run` takes and gives."""
+"""RouteSpec: a way to compile a gradient, as one row; Call and Results: the argument and the result of its `run`."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def no_compile(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def no_phase(phase: str) -> None:
-    """The `phase` of a run that nobody watches."""
+    """The `phase` of a run without a watcher."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a route's `run` is given.
+    """The argument of a route's `run`.
 
     function  the program as a Python function of its leaves.
     compile   torch.compile with its arguments bound, or `no_compile` for the eager run.
-    phase     called with a name before each step, so that a death finds its owner.
+    phase     called with a name before each step, so that a death can be attributed to a step.
     """
 
     program: Program
@@ -46,17 +46,17 @@ class Call:
     made: dict[Callable[[Call], Any], Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def ambient(self) -> contextlib.AbstractContextManager[object]:
-        """What is in force while the function is called, and nowhere else."""
+        """The context for the call of the function, and for nothing else."""
         device = next((leaf.device.type for leaf in self.leaves.values()), "cpu")
         return ambient(self.program, device)
 
     def between(self, outputs: Sequence[torch.Tensor]) -> None:
-        """What the program does once its function has returned these, before the backward."""
+        """Run the program's statements between the function's return of these outputs and the backward."""
         names = [output.value for output in self.program.outputs]
         run_between(self.program, self.leaves | dict(zip(names, outputs, strict=True)))
 
     def once(self, make: Callable[[Call], _T]) -> _T:
-        """make(self) the first time, then what it gave: a second run finds the same function, and that compiled."""
+        """make(self) the first time, then the stored result: a second run gets the same function, already compiled."""
         if make not in self.made:
             self.made[make] = make(self)
         found: _T = self.made[make]
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Results:
-    """What one run computed: outputs in the program's order, and the gradient or None by leaf that requires grad."""
+    """The results of one run: outputs in the program's order; the gradient, or None, by leaf that requires grad."""
 
     outputs: tuple[torch.Tensor, ...]
     gradients: dict[str, torch.Tensor | None]
@@ -73,22 +73,23 @@ class Results:
 
 @dataclass(frozen=True)
 class RouteSpec:
-    """A route: how it runs, how a person would write it, how it is drawn, and what it needs.
+    """A route: how it runs, its form as ordinary Python, its weight and options, and its needs.
 
-    weight         how often it is drawn, relative to the others that are chosen.
-    options        those it takes, with their defaults.
+    weight         how often it is used, relative to the other chosen routes.
+    options        its options, with their defaults.
     settings       those that it needs in force.
-    inert          settings of the table that do nothing in it, beside those that it sets itself.
-    regions        kinds that a program may hold there.
+    inert          settings of the table without effect in it, beside those that it sets itself.
+    regions        kinds of regions allowed in its programs.
     backends       those that can run it; none given: any.
     torch_compile  whether it goes through torch.compile: PyTorch's bisector knows no other way.
-    joint          whether one graph holds both directions, under no_grad; else a partitioner makes two, a forward and
-                   a backward one.
+    joint          whether one graph holds both directions, under no_grad; else a partitioner makes a forward and a
+                   backward graph.
     module         whether a module holds the leaves that are parameters.
     writes_leaves  whether in-place ops may write leaves: torch.func refuses to mutate what it captured, and a second
-                   forward would not find what the first one did.
+                   forward would see other values than the first.
     draws          whether ops may draw random numbers: compiled code may draw again where it recomputes.
-    recompiles     whether a second run of a program compiles what the first did: it is run once, not built in turns.
+    recompiles     whether a second run of a program compiles again: then its kernels are not compiled together with
+                   others'.
     times          how often the gradient is added up.
     """
 
@@ -110,12 +111,12 @@ class RouteSpec:
 
     @property
     def shows_layouts(self) -> bool:
-        """Whether the compiler sees cotangents as they are declared: as inputs of the joint graph. AOTAutograd copies
-        those of a backward graph to the layout that it traced."""
+        """Whether the compiler sees cotangents in their declared layouts, as inputs of the joint graph. AOTAutograd
+        copies those of a backward graph to the layout that it traced."""
         return self.joint
 
     def takes(self, setting: Setting) -> bool:
-        """Whether a setting of the table does something in this route, as far as is known."""
+        """Whether a setting of the table is known to have an effect in this route."""
         own = INFERENCE if self.joint else TRAINING
         fixed = (*self.inert, *dict(self.settings))
         return setting.graphs in ("", own) and setting.name not in fixed
@@ -132,7 +133,7 @@ def differentiated_outputs(program: Program, outputs: Sequence[torch.Tensor]) ->
 
 
 def accumulated(call: Call, outputs: Sequence[torch.Tensor]) -> Results:
-    """The outputs, and the gradients as they lie in `.grad`."""
+    """The outputs, and the gradients from `.grad`."""
     return Results(
         tuple(out.detach() for out in outputs), {name: call.leaves[name].grad for name in gradient_leaves(call.program)}
     )

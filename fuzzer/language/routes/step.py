@@ -1,4 +1,4 @@
-"""Outputs and gradients in one function, `step`, by torch.func.vjp: what the routes of one graph compile."""
+"""Outputs and gradients in one function, `step`, by torch.func.vjp: the function that routes with one graph compile."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, gradient_leaves
 from fuzzer.language.routes.writing import input_names, write_results
 
-# torch.func has no saved-tensor hooks, which checkpoint is made of, and dynamo no vjp of control flow.
-# What is in force while `step` is called would be so for both directions, and nothing comes between them.
+# torch.func lacks saved-tensor hooks, on which checkpoint is built, and dynamo the vjp of control flow. A context
+# around `step` would hold for both directions, and no statements can come between them.
 REGIONS_HELD = tuple(kind for kind in REGIONS if kind not in ("checkpoint", "ambient_autocast", BETWEEN, *CONTROL))
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _with_own_code(function: _F) -> _F:
-    """The function with a code object of its own. By that dynamo knows what it compiled, for at most eight calls that
-    it must tell apart: programs that are compiled side by side may share none."""
+    """The function with its own code object. By code objects dynamo stores its results, for at most eight different
+    calls: programs that are compiled in one process may share none."""
     given = cast(types.FunctionType, function)
     own = types.FunctionType(given.__code__.replace(), given.__globals__, closure=given.__closure__)
     return cast(_F, own)
 
 
 def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
-    """(step, the leaves to hand to it); step(leaves by name, cotangents) gives outputs and gradients.
+    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients.
 
-    Leaves that are parameters are not handed in: the step is then a module that holds them.
+    Leaves that are parameters are not passed: the step is then a module that holds them.
     """
     names, order = gradient_leaves(call.program), list(call.leaves)
     positions = [i for i, o in enumerate(call.program.outputs) if o.cotangent is not None]
@@ -55,13 +55,13 @@ def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
 
 
 def _module(step: Callable[..., Any], parameters: dict[str, torch.nn.Parameter]) -> torch.nn.Module:
-    """A step that finds some of its leaves in a module's parameters; the module is of a class of its own."""
+    """A step that takes some of its leaves from a module's parameters; the module has a class of its own."""
     made: Callable[..., torch.nn.Module] = type("Module", (_Module,), {"forward": _with_own_code(_Module.forward)})
     return made(step, parameters)
 
 
 class _Module(torch.nn.Module):
-    """A step that finds some of its leaves in this module's parameters."""
+    """A step that takes some of its leaves from this module's parameters."""
 
     def __init__(self, step: Callable[..., Any], parameters: dict[str, torch.nn.Parameter]):
         super().__init__()
@@ -73,7 +73,7 @@ class _Module(torch.nn.Module):
         return self.step({**given, **dict(self.named_parameters())}, seeds)
 
 
-# ---------------------------------------------------------------- as a person would write it
+# ---------------------------------------------------------------- as ordinary Python
 
 
 def held_leaves(program: Program) -> list[str]:
@@ -82,7 +82,8 @@ def held_leaves(program: Program) -> list[str]:
 
 
 def write_step(program: Program, compiler: bool) -> list[str]:
-    """`step`, and `gradients` of it; compiler: whether `gradients` is given what compiles a step, not the step."""
+    """The lines of `step` and its `gradients`. compiler: whether the argument of `gradients` compiles a step; else it
+    is the step."""
     names = input_names(program)
     leaves = [leaf.name for leaf in program.leaves]
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
@@ -111,7 +112,7 @@ def write_step(program: Program, compiler: bool) -> list[str]:
 
 
 def _write_module(program: Program, held: list[str]) -> list[str]:
-    """A module of which these leaves are parameters."""
+    """The lines of a module with these leaves as parameters."""
     fixed = {leaf.name: "" if leaf.requires_grad else ", requires_grad=False" for leaf in program.leaves}
     names = input_names(program)
     return [

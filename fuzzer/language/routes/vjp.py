@@ -23,7 +23,7 @@ def write(program: Program) -> list[str]:
 
 
 def _given(program: Program, options: str | None) -> str:
-    """The step itself; where a module holds leaves, `gradients` makes that and is given what compiles it."""
+    """The step itself; where a module holds leaves, `gradients` makes the step and is given its compiler."""
     if held_leaves(program):
         return "lambda s: s" if options is None else f"lambda g: torch.compile(g{options})"
     return "step" if options is None else f"torch.compile(step{options})"

@@ -1,4 +1,4 @@
-"""What the routes' scripts share: a program and its gradient as the Python that a person would write, as lines."""
+"""Lines for the scripts of all routes: a program and its gradient as ordinary Python."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Given = Callable[[Program, str | None], str]
 
 @dataclass(frozen=True)
 class Script:
-    """A route as a person would write it.
+    """A route as ordinary Python.
 
     write      the lines that define `gradients(given, *inputs)`, which returns every output and gradient by name.
-    given      the expression for its first argument, on the side that is compiled and on the one that is not.
+    given      the expression for its first argument, on the compiled side and on the other.
     imports    modules that it needs beside torch and the settings.
-    tracked    whether autograd tracks the leaves; torch.func is handed plain tensors.
-    into_grad  whether gradients lie in `.grad`, which only the leaves of autograd's graph have.
+    tracked    whether autograd tracks the leaves; torch.func takes plain tensors.
+    into_grad  whether gradients end in `.grad`, which only the leaves of autograd's graph have.
     """
 
     write: Callable[[Program], list[str]]
@@ -40,7 +40,7 @@ def input_names(program: Program) -> list[str]:
 
 
 def write_function(program: Program) -> list[str]:
-    """`f`, of the leaves; it returns the outputs."""
+    """The lines of `f`, a function of the leaves that returns the outputs."""
     outputs = [output.value for output in program.outputs]
     found = written(function_body(program), outputs)
     body = [f"    {_as_written(line)}" for line in found.lines]
@@ -53,7 +53,7 @@ def write_function(program: Program) -> list[str]:
 
 
 def _as_written(line: str) -> str:
-    """The same call in the short form that people use."""
+    """The same call in its usual short form."""
     line = re.sub(r"torch\.Tensor\.(\w+)\((\w+)(?:, )?", r"\2.\1(", line)
     return line.replace("torch.nn.functional.", "F.").replace("control.", "torch._higher_order_ops.")
 
@@ -70,14 +70,14 @@ def write_results(program: Program, wanted: list[str]) -> str:
 
 
 def write_forward(program: Program) -> list[str]:
-    """The lines of `gradients` that call the function, and what comes before the backward."""
+    """The lines of `gradients` that call the function, and the statements before the backward."""
     outputs, leaves = [o.value for o in program.outputs], [leaf.name for leaf in program.leaves]
     late = [_as_written(line) for line in write_between(program)]
     return indented([*write_call(program, f"{', '.join(outputs)} = f({', '.join(leaves)})"), *late])
 
 
 def write_into_grad(program: Program, name: str, run: Callable[[list[str], str], list[str]]) -> list[str]:
-    """A function of f and the inputs that leaves the gradients in `.grad`; run(lines of the forward, backward) gives
+    """A function of f and the inputs that leaves the gradients in `.grad`; run(lines of the forward, backward) returns
     its lines."""
     names = input_names(program)
     leaves = [leaf.name for leaf in program.leaves]
@@ -97,5 +97,5 @@ def write_into_grad(program: Program, name: str, run: Callable[[list[str], str],
 
 
 def compiled_f(program: Program, options: str | None) -> str:
-    """For routes whose `gradients` is given the function itself: f, or f compiled."""
+    """For routes whose `gradients` takes the function itself: f, or f compiled."""
     return "f" if options is None else f"torch.compile(f{options})"

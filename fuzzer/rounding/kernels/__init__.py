@@ -1,4 +1,4 @@
-"""KERNELS: one frozen row for each ATen kernel, which says what it may round. A new kernel is one row in one table."""
+"""KERNELS: one frozen row for each ATen kernel with its roundings. A new kernel is one row in one table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FAMILIES = sorted(info.name for info in pkgutil.iter_modules(__path__) if info.n
 
 
 def assembled(tables: Mapping[str, Iterable[Kernel]]) -> dict[str, Kernel]:
-    """The rows of all tables by name. Raises ValueError where one has two rows."""
+    """The rows of all tables by name. Raises ValueError where two rows have the same name."""
     rows: dict[str, Kernel] = {}
     for family, table in tables.items():
         for row in table:
@@ -27,7 +27,7 @@ def assembled(tables: Mapping[str, Iterable[Kernel]]) -> dict[str, Kernel]:
 
 KERNELS = assembled({name: importlib.import_module(f"fuzzer.rounding.kernels.{name}").TABLE for name in FAMILIES})
 
-UNNAMED = Kernel("")  # what no row names is compound: operands and result move
+UNNAMED = Kernel("")  # a kernel without a row is compound: operands and result move
 
 
 def named(name: str) -> Kernel:

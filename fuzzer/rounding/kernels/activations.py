@@ -1,4 +1,4 @@
-"""Activations and their backwards. They compute in float32 inside, and subtract there."""
+"""Activations and their backwards. They compute in float32 inside, and cancel in differences there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _gelu(e: Evaluation) -> list[torch.Tensor]:
 
 
 def _gelu_backward(e: Evaluation) -> list[torch.Tensor]:
-    """Both terms of the derivative; of the approximation's second, x (1 - tanh(z)^2) z', the factors."""
+    """Both terms of the derivative; for the approximation's second, x (1 - tanh(z)^2) z', its factors."""
     gradient, x = e.args[0], e.args[1].abs()
     slope = x * (0.4 + 0.054 * x * x) if e.step.kwargs.get("approximate") == "tanh" else 0.0 * x
     return [4 * gradient.abs() * (1 + slope)]

@@ -18,8 +18,8 @@ def _longest_sum(step: Step) -> float:
 
 
 def _below_half(e: Evaluation) -> float:
-    """Probabilities, and gradients of scores, are rounded to the operands' dtype before they are multiplied: in float16
-    what is small beside the largest, 1, is lost, though what it is multiplied by may be large."""
+    """Probabilities, and gradients of scores, are rounded to the operands' dtype before multiplication. float16 loses
+    numbers that are small beside the largest, 1, even if the other factor is large."""
     if all(ref.dtype != torch.float16 for ref in e.step.inputs):
         return 0.0
     largest = max((float(t.abs().nan_to_num(0, 0, 0).max()) for t in float_tensors(e.args) if t.numel()), default=0.0)
@@ -32,7 +32,7 @@ def _drops_nothing(given: dict[str, Any]) -> bool:
 
 
 def _probabilities(given: dict[str, Any], scale: float) -> torch.Tensor:
-    """(..., queries, keys). A query that sees no key has none."""
+    """Shape (..., queries, keys). A query that sees no key has no probabilities."""
     scores = given["query"] @ given["key"].mT * scale
     if given.get("attn_bias") is not None:
         scores = scores + given["attn_bias"]
@@ -47,17 +47,17 @@ def _scale_of(given: dict[str, Any]) -> float:
 
 
 def _forward(op: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """softmax(query @ key.mT * scale + bias) @ value. What else a GPU's kernel returns is read by its backward alone,
-    and not by the one below: it is left empty. Shapes: query (..., queries, features), key (..., keys, features), value
-    (..., keys, n)."""
+    """softmax(query @ key.mT * scale + bias) @ value. A GPU kernel's other results are left empty: only its own
+    backward reads them, and the one below does not. Shapes: query (..., queries, features), key (..., keys, features),
+    value (..., keys, n)."""
     given = {argument.name: value for argument, value in bound(op, args, kwargs)}
     output = _probabilities(given, _scale_of(given)) @ given["value"]
     return [output, *(output.new_zeros(0) for _ in op._schema.returns[1:])]
 
 
 def _backward(op: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """Gradients of query, key, value and bias, as many as the kernel returns, from the output as it was rounded: with
-    p the probabilities, p * (d_out @ value.mT - sum(d_out * out)) is the gradient of the scores."""
+    """Gradients of query, key, value and bias, as many as the kernel returns, from the rounded output: with p the
+    probabilities, p * (d_out @ value.mT - sum(d_out * out)) is the gradient of the scores."""
     given = {argument.name: value for argument, value in bound(op, args, kwargs)}
     scale = _scale_of(given)
     probabilities = _probabilities(given, scale)

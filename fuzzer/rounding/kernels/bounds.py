@@ -1,4 +1,4 @@
-"""Rules that rows of several families share: how many terms are summed, what is cancelled."""
+"""Rules that rows of several families share: the number of summed terms, the size of cancelled ones."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def per_largest_result(step: Step) -> float:
 
 
 def in_units(sizes: Callable[[Evaluation], list[torch.Tensor]]) -> Callable[[Evaluation], Hidden]:
-    """Errors of so many units of the kernel's own arithmetic, of each result."""
+    """Errors of each result, from sizes in units of the kernel's own arithmetic."""
     return lambda e: [e.unit * size for size in sizes(e)]
 
 
 def by_largest_operands(e: Evaluation) -> float:
-    """The product of the operands' largest elements bounds what is added up."""
+    """The product of the operands' largest elements, a bound of the summands."""
     return _by_largest(e, [])
 
 
 def by_largest_operands_and_third_result(e: Evaluation) -> float:
-    """Of normalisations: their third result, 1 / deviation, scales x - mean(x)."""
+    """That bound times a normalisation's third result, 1 / deviation, which scales x - mean(x)."""
     return _by_largest(e, e.results[2:3])
 
 

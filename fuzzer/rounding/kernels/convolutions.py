@@ -1,4 +1,4 @@
-"""Convolutions: sums of products in float32, some of whose terms are rounded to half precision before.
+"""Convolutions: sums of products in float32, with some terms first rounded to half precision.
 
 torch's own CPU convolutions multiply matrices in float32; then col2im adds the kernel's overlapping taps, and the
 weight's gradient is added up over the batch.
@@ -24,7 +24,7 @@ def _terms(step: Step) -> float:
 
 
 def _terms_of_gradients(step: Step) -> float:
-    """Those, or the positions that a weight's gradient adds up."""
+    """Taps and channels, or the positions over which a weight's gradient is summed."""
     floats = [ref for ref in step.inputs if is_rounded(ref)]
     positions = floats[0].numel / max(floats[0].shape[1], 1)
     return max(_taps(floats[2]), positions, 1.0)
@@ -36,29 +36,29 @@ def _taps(weight: Any) -> float:
 
 
 def _rounded_terms(step: Step) -> list[int]:
-    """How many rounded terms each result adds."""
+    """The number of rounded terms in each result."""
     return [math.prod(step.args[1].shape[2:]) if step.args[6] else 1]
 
 
 def _rounded_terms_of_gradients(step: Step) -> list[int]:
-    """The same of the input's, weight's and bias's gradient, of those that are asked for."""
+    """The number of rounded terms in the gradients of input, weight and bias, for those requested."""
     taps, asked = math.prod(step.args[2].shape[2:]), step.args[10]
     terms = (1 if step.args[7] else taps, step.args[0].shape[0], 1)
     return [n for n, wanted in zip(terms, asked, strict=True) if wanted]
 
 
 def _units_of_terms(terms: int, unit: float) -> float:
-    """Units by which a sum of rounded terms, itself rounded, is off; none where there is nothing to add."""
+    """The error, in units, of a sum of rounded terms that is itself rounded; 0 if there is nothing to add."""
     return 0.0 if terms <= 1 else 1.0 + growth(terms, unit)
 
 
 def _rounded(step: Step, args: Any, noise: Noise, scale: float) -> Any:
-    """The weight's elements make the terms of taps."""
+    """Perturb the weight's elements, factors of the taps' terms."""
     return _moved_at((1,), _rounded_terms(step), step, args, noise, scale)
 
 
 def _rounded_backward(step: Step, args: Any, noise: Noise, scale: float) -> Any:
-    """The weight's elements make the terms of taps, the input's those of a batch."""
+    """Perturb the weight's elements, factors of the taps' terms, and the input's, factors of a batch's."""
     places = [at for at, wanted in zip((2, 1), step.args[10][:2], strict=True) if wanted]
     return _moved_at(tuple(places), _rounded_terms_of_gradients(step), step, args, noise, scale)
 
@@ -89,18 +89,19 @@ def _added(e: Evaluation) -> Hidden:
 
 
 def _added_backward(e: Evaluation) -> Hidden:
-    """Absolute errors of sums of rounded terms, and of CUDA's depthwise ones."""
+    """Absolute errors of sums of rounded terms, and of CUDA's depthwise sums."""
     unit = own_unit(e.step)
     if unit <= epsilon(torch.float32):
         return 0.0
     hidden = _of_terms(e, _rounded_terms_of_gradients(e.step), unit)
     if e.step.args[10][2] and any(width > 1 for width in e.step.args[6]):
-        # of a dilated one the CPU adds the bias' gradient up sample by sample (ATen/native/NaiveDilatedConvolution.cpp)
+        # for a dilated one the CPU adds the bias' gradient up sample by sample
+        # (ATen/native/NaiveDilatedConvolution.cpp)
         samples = e.args[0].flatten(2).sum(-1).abs().sum(0)
         hidden[-1] = hidden[-1] + samples * unit * _units_of_terms(e.args[0].shape[0], unit)
     if e.approximate and (place := _depthwise_weight(e.step)) is not None:
-        # a tree: what the partial sums of one level are off by is at most a unit of all terms without their signs,
-        # and the roundings of its few levels have nothing to do with each other
+        # a tree: the errors of the partial sums of one level are at most a unit of all terms without their signs, and
+        # the roundings of its few levels are independent
         sizes = [t for t in e.step.op(e.args[0].abs(), e.args[1].abs(), *e.args[2:]) if t is not None]
         hidden[place] = hidden[place] + unit * sizes[place]
     return list(hidden)
@@ -111,9 +112,9 @@ def _of_terms(e: Evaluation, terms: list[int], unit: float) -> list[torch.Tensor
 
 
 def _depthwise_weight(step: Step) -> int | None:
-    """Which of its results is the weight's gradient of a depthwise convolution over three dimensions; None of others.
+    """The result that is the weight's gradient of a depthwise convolution over three dimensions; None for others.
 
-    CUDA's kernel adds up what its threads have summed in the tensors' own dtype (ATen/native/cuda/DepthwiseConv3d.cu).
+    CUDA's kernel adds its threads' sums in the tensors' own dtype (ATen/native/cuda/DepthwiseConv3d.cu).
     """
     if len(step.args[1].shape) != 5:
         return None

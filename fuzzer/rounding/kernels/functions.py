@@ -1,7 +1,7 @@
-"""Arithmetic and library functions of numbers: a rounding each.
+"""Arithmetic and library functions of numbers: one rounding each.
 
-Sums of units are those of parts. Triton divides and takes roots approximately, inductor multiplies by reciprocals. Half
-precision is float32 rounded once more, but for kernels that round in between.
+Units of a compound function are sums of its parts' units. Triton divides and takes roots approximately, inductor
+multiplies by reciprocals. Half precision is float32 rounded once more, except in kernels that round in between.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def _unscaled(step: Step) -> Kind:
 
 
 def _quotient(step: Step) -> Kind:
-    """A rounded quotient decides, unseen."""
+    """A quotient is rounded inside and then decides a jump."""
     return COMPOUND if step.kwargs.get("rounding_mode") is not None else PRIMITIVE
 
 
 def _by_what_float32_rounds(step: Step) -> bool:
-    """Whether a scalar operand is no float32 number, and the result is one: code that goes on in float64 keeps it."""
+    """Whether a scalar operand is no float32 number, and the result is one: code that continues in float64 keeps it."""
     to = {ref.dtype.to_real() for ref in step.outs}
     return to == {torch.float32} and any(isinstance(a, float) and round_to(a, torch.float32) != a for a in step.args)
 
 
 def _approximation_of_erf(e: Evaluation) -> float:
-    """torch's vectorised erf is 1 - the approximation 7.1.26 of Abramowitz and Stegun: 1.5e-7, absolute, and what its
-    terms round; 4.9e-7 has been measured."""
+    """torch's vectorised erf is 1 - the approximation 7.1.26 of Abramowitz and Stegun, with an absolute error of 1.5e-7
+    and the rounding of its terms; 4.9e-7 has been measured."""
     return 0.0 if any(r.dtype == torch.float64 for r in e.step.results) else 5.0 * epsilon(torch.float32)
 
 
@@ -53,7 +53,8 @@ def _limit_is_one(step: Step) -> bool:
 
 
 def _logit_of_one(step: Step, args: Any, value: torch.Tensor) -> torch.Tensor:
-    """Of the result alone, for in place it lies where the operand lay: what is at the limit is of 1 or more."""
+    """logit is infinite for operands of 1 or more at the limit. Uses the result alone, since in place it overwrites the
+    operand."""
     if not _limit_is_one(step):
         return value
     eps = step.args[-1]
@@ -65,7 +66,7 @@ def _logit_backward_of_one(step: Step, args: Any, value: torch.Tensor) -> torch.
 
 
 def _ones(step: Step, given: Any, moved: Any) -> Any:
-    """1 - x of an x of 1 is 0, however it is rounded."""
+    """1 - x is exactly 0 for x = 1, however it is rounded."""
     return (moved[0], torch.where(given[1] == 1, given[1], moved[1]), *moved[2:])
 
 
@@ -81,7 +82,7 @@ def _dropped(step: Step) -> tuple[Ref, float]:
 
 
 def _beside_poles(e: Evaluation) -> list[torch.Tensor]:
-    """The sum of lgamma(x - j / 2), j < p: a difference is off by a unit of itself, lgamma by digamma times that."""
+    """The sum of lgamma(x - j / 2), j < p: a difference has an error of a unit, lgamma digamma times that."""
     x, p = e.args
     differences = x.unsqueeze(-1) - torch.arange(p, dtype=x.dtype) / 2
     return [(differences * torch.digamma(differences)).abs().nan_to_num(0, 0, 0).sum(-1)]

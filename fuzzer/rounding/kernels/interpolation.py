@@ -1,4 +1,4 @@
-"""Interpolation, on the input's own grid or on one that is given: weights that sum to 1, from rounded coordinates."""
+"""Interpolation, on the input's own grid or on a given one: weights that sum to 1, from rounded coordinates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from fuzzer.rounding.trace import Step
 
 
 def _rounded_coordinates(step: Step, unit: float, adding: float, units: float) -> float:
-    """Coordinates, as large as the sizes, are float32 at least, and rounded before their fraction is a weight."""
+    """Coordinates, as large as the sizes, are at least float32, and rounded before their fraction becomes a weight."""
     coordinate = min(unit, epsilon(torch.float32))
     sizes = (size for ref in (*step.inputs, *step.results) for size in ref.shape[2:])
     return unit + 4 * coordinate * max(sizes, default=1) + adding * units
 
 
 def _nearby(e: Evaluation) -> list[torch.Tensor]:
-    """Of a linear interpolation's results, what a weight is off by multiplies: the largest in reach of a tap."""
+    """The largest value in reach of a tap: it multiplies the error of a weight in a linear interpolation."""
     return [e.step.op(_dilated(e.args[0].abs()), *e.args[1:])]
 
 
@@ -33,7 +33,7 @@ def _nearby_backward(e: Evaluation) -> list[torch.Tensor]:
 
 
 def _reached(step: Step, args: Any, odd: torch.Tensor) -> torch.Tensor:
-    """The neighbours of what is not finite: a kernel may multiply it by a weight of 0 and add it."""
+    """The neighbours of elements that are not finite: a kernel may add such an element with a weight of 0."""
     return step.op(_dilated(odd), *args[1:]) != 0  # type: ignore[no-any-return]
 
 
@@ -43,7 +43,7 @@ def _reached_backward(step: Step, args: Any, odd: torch.Tensor) -> torch.Tensor:
 
 
 def _dilated(field: torch.Tensor) -> torch.Tensor:
-    """Numbers that are not negative, over the dims after the first two, each become the largest of its neighbours."""
+    """Nonnegative numbers; over the dims after the first two each becomes the largest of its neighbours."""
     for dim in range(2, field.dim()):
         wide = torch.nn.functional.pad(field.movedim(dim, -1), (1, 1))
         field = wide.unfold(-1, 3, 1).amax(-1).movedim(-1, dim)
@@ -55,8 +55,8 @@ _BACKWARD: dict[str, Any] = _FORWARD | {"reached": _reached_backward}
 
 # ---------------------------------------------------------------- grid_sample
 
-# Modes are numbered; the cubic's coefficients ((a x - 5a) x + 8a) x - 4a with a = -3/4 pass through numbers up to
-# 8 * 3/4 before they come out below 1 (Keys 1981). Padding by reflection divides, too.
+# Modes are numbered. The cubic's coefficients ((a x - 5a) x + 8a) x - 4a with a = -3/4 pass through numbers up to 8 *
+# 3/4 before they end below 1 (Keys 1981). Padding by reflection also divides.
 _BICUBIC, _CUBIC_INNER = 2, 6.0
 _REFLECTION = 2
 
@@ -67,13 +67,13 @@ def _mode(step: Step) -> int:
 
 
 def _taps(step: Step, field: Any) -> int:
-    """That one result element adds up."""
+    """The number of taps in one result element."""
     taps: int = (4 if _mode(step) == _BICUBIC else 2) ** (len(field.shape) - 2)
     return taps
 
 
 def _sampled(step: Step, unit: float, adding: float, units: float) -> float:
-    """Taps; coordinates are moved by themselves (`_regridded`)."""
+    """Errors of the taps; those of coordinates are separate (`_regridded`)."""
     return 2 * unit + adding * growth(float(_taps(step, step.args[0])), adding)
 
 
@@ -87,7 +87,7 @@ def _terms_of_grid(step: Step) -> float:
 
 
 def _coordinate_unit(step: Step) -> float:
-    """The unit of weights: those between 0 and 1 are off by units of 1, cubic ones by more."""
+    """The error of weights: a unit of 1 for those between 0 and 1, more for cubic ones."""
     return own_unit(step) * (_CUBIC_INNER if _mode(step) == _BICUBIC else 1.0)
 
 
@@ -96,8 +96,8 @@ def _interpolated(e: Evaluation) -> Hidden:
 
 
 def _interpolated_backward(e: Evaluation) -> Hidden:
-    """The grid's gradient adds up, over channels and taps, a cotangent times differences of the input, times half
-    of the input's size for a step of 1 in the grid; partial sums are as large as the root of the sum of squares."""
+    """The grid's gradient sums, over channels and taps, a cotangent times differences of the input, times half of the
+    input's size for a step of 1 in the grid; partial sums are as large as the root of the sum of squares."""
     unit, largest = _coordinate_unit(e.step), _largest(e)
     cotangent, field = list(float_tensors(e.args))[:2]
     along = torch.tensor([size / 2 for size in reversed(field.shape[2:])], dtype=cotangent.dtype).to(cotangent.device)
@@ -117,7 +117,7 @@ def _regridded(at: int, step: Step, args: Any, noise: Noise, scale: float) -> An
 
 
 def _exact_coordinates(at: int, step: Step, given: Any, moved: Any) -> Any:
-    """The grid as it was where no coordinate is rounded: on an edge it cannot be to either side."""
+    """Keep the original grid where no coordinate is rounded: on an edge, rounding cannot move it to either side."""
     if step.args[at + 2] == _REFLECTION:
         return moved
     kept = torch.where(_is_exact(step, step.args[at - 1], given[at]), given[at], moved[at])
@@ -125,8 +125,8 @@ def _exact_coordinates(at: int, step: Step, given: Any, moved: Any) -> Any:
 
 
 def _is_exact(step: Step, field: Any, grid: torch.Tensor) -> torch.Tensor:
-    """Where a coordinate is computed without rounding, in whatever order: of numbers with so few bits that
-    (1 + x) * size and a quarter of its last bit fit the coarsest dtype."""
+    """Where a coordinate is computed without rounding, in any order: numbers with so few bits that (1 + x) * size and a
+    quarter of its last bit fit the coarsest dtype."""
     bits = 1 - math.log2(torch.finfo(max(real_dtypes(step.inputs), key=epsilon)).eps)
     largest = (1 + grid.abs()) * max(field.shape[2:])
     scaled = torch.ldexp(grid, bits - 2 - largest.log2().ceil())

@@ -1,4 +1,4 @@
-"""Matrix factorisations and what is computed by them: backward errors of the whole matrix's size.
+"""Matrix factorisations and functions based on them: backward errors of the whole matrix's size.
 
 Higham 2002, Accuracy and Stability of Numerical Algorithms.
 """

@@ -14,8 +14,8 @@ from fuzzer.rounding.trace import Step, is_rounded
 
 
 def _per_label(power: int, step: Step) -> float:
-    """A label's gradient is summed over the classes, in a list of labels as often as it is named there: terms, as a
-    power of the number of classes."""
+    """The number of terms: a label's gradient is summed over the classes and, in a list of labels, over the label's
+    occurrences; as a power of the number of classes."""
     given = [ref for ref in step.inputs if is_rounded(ref)][1]
     return float(max(max(given.shape, default=1), 1) ** power)
 
@@ -25,8 +25,8 @@ def _per_distance(step: Step) -> float:
 
 
 def _of_these_distances(step: Step, given: Any, moved: Any) -> Any:
-    """With p = inf a gradient goes where a difference is the distance: both stay as they are, and the distance becomes
-    that of these operands, whatever it was off by."""
+    """With p = inf a gradient goes to the elements whose difference equals the distance. So operands stay unperturbed,
+    and the distance is recomputed from them."""
     *points, p, _ = given[1:]
     if p != math.inf:
         return moved
@@ -35,7 +35,7 @@ def _of_these_distances(step: Step, given: Any, moved: Any) -> Any:
 
 
 def _of_probabilities(op: Any, args: Any, kwargs: Any) -> Any:
-    """What a replica rounds beyond 1 is still a probability: the kernel refuses any other number."""
+    """Limit probabilities that a replica rounds beyond 1, since the kernel refuses such numbers."""
     return op(args[0].clamp(0, 1), *args[1:], **kwargs)
 
 

@@ -1,7 +1,7 @@
 """Kernels that move, select, compare or fill.
 
-Whatever returns no floating number at all (positions, flags, integers) needs no row unless it compares with a scalar,
-nor does what torch tags as a view in place or the copy of a view.
+No row is needed for kernels without a floating result (positions, flags, integers), unless they compare with a scalar,
+nor for those that torch tags as a view in place or the copy of a view.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _rounded_to_decimals(step: Step) -> Kind:
 
 
 def _of_modulus(step: Step) -> Kind:
-    """Of a complex number it takes the modulus."""
+    """The modulus, for a complex operand."""
     return COMPOUND if any(ref.dtype.is_complex for ref in step.inputs) else EXACT
 
 
@@ -29,12 +29,12 @@ def _orders_ties(step: Step) -> bool:
 
 
 def _shows_position(step: Step) -> bool:
-    """A median's value alone does not tell which of several equal elements it is."""
+    """Whether positions show which of several equal elements a median is; its value alone does not."""
     return _orders_ties(step) and len(step.args) != 1
 
 
 def _largest_of_its_dtype(step: Step, precision: torch.dtype | None) -> tuple[Any, ...]:
-    """Infinities become the largest numbers of the tensor's dtype, where the call gives no others."""
+    """The replacements of infinities: the largest numbers of the tensor's dtype, unless the call gives others."""
     if precision is None:
         return step.args
     largest = torch.finfo(precision).max

@@ -1,4 +1,4 @@
-"""Normalisations subtract a mean: x - mean(x) is off by a unit of the largest x, which 1 / deviation scales."""
+"""Normalisations subtract a mean: x - mean(x) has an error of a unit of the largest x, which 1 / deviation scales."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from fuzzer.rounding.trace import Step
 
 
 def _of_each(sizes: Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]) -> Callable[[Evaluation], Hidden]:
-    """Errors of so many units of the kernel's own arithmetic, of its operands and results."""
+    """Absolute errors from sizes, in units of the kernel's own arithmetic, of its operands and results."""
     return in_units(lambda e: sizes(e.args, e.results))
 
 
 def _with_epsilon(step: Step, precision: torch.dtype | None) -> tuple[Any, ...]:
-    """The epsilon that rms_norm takes for None, of the precision that it computes in; in float64 that is smaller."""
+    """The epsilon that rms_norm uses for None, from the precision in which it computes; float64's would be smaller."""
     if step.args[3] is not None:
         return step.args
     computed = torch.float64 if precision == torch.float64 else torch.float32
@@ -27,7 +27,7 @@ def _with_epsilon(step: Step, precision: torch.dtype | None) -> tuple[Any, ...]:
 
 
 def _normalised(x: torch.Tensor, rstd: torch.Tensor, weight: Any, bias: Any) -> list[torch.Tensor]:
-    """Of (x - mean) * rstd * weight + bias, of the mean and of rstd.
+    """Sizes of errors of (x - mean) * rstd * weight + bias, of the mean and of rstd.
 
     x: rows that are normalised together;  rstd: a column, one number a row;  weight, bias: as x, or None.
     """
@@ -72,9 +72,9 @@ def _by_channel(x: torch.Tensor) -> torch.Tensor:
 
 
 def _gradients(gradient: torch.Tensor, weight: Any, x: torch.Tensor, rstd: torch.Tensor) -> list[torch.Tensor]:
-    """Of rstd * (w g - mean(w g) - y mean(w g y)), and of g y, in rows as in `_normalised`.
+    """Sizes of errors of rstd * (w g - mean(w g) - y mean(w g y)), and of g y, in rows as in `_normalised`.
 
-    y = (x - mean) * rstd, of n numbers at most sqrt(n), is off by a unit of the largest x times rstd.
+    y = (x - mean) * rstd, of n numbers at most sqrt(n), has an error of a unit of the largest x times rstd.
     """
     size = _row_maxima(x) * rstd
     scaled = _row_maxima(gradient if weight is None else gradient * weight)
@@ -94,7 +94,7 @@ def _layer_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Te
 
 
 def _rms_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
-    """As a layer_norm's with a mean of 0. The kernel of CUDA alone: on the CPU each operation is recorded."""
+    """Those of a layer_norm with a mean of 0. CUDA's kernel only: on the CPU each operation is recorded."""
     gradient, x, shape, rstd, weight, mask = args
     return _layer_norm_backward((gradient, x, shape, None, rstd, weight, None, [*mask, False]), values)
 
@@ -124,8 +124,8 @@ def _wanted(sizes: list[torch.Tensor], mask: list[bool]) -> list[torch.Tensor]:
 
 
 def _powers_of_slices(args: Any) -> torch.Tensor:
-    """The sums of powers that the norms which `renorm` bounds are roots of, at each element of their slices; of the
-    largest element (p = inf) there is none."""
+    """The sums of powers whose roots are the norms that `renorm` limits, at each element of their slices; none for the
+    largest element (p = inf)."""
     x, p, dim = args[:3]
     if p == math.inf:
         return x

@@ -10,14 +10,14 @@ from fuzzer.rounding.trace import Step, is_rounded
 
 
 def _contracted(step: Step) -> float:
-    """Operands of m*k and k*n elements and m*n results: the geometric mean of k*k."""
+    """The length of the sums: for operands of m*k and k*n elements and m*n results, the geometric mean of k*k."""
     sizes = sorted(ref.numel for ref in step.inputs if is_rounded(ref))[-2:]
     given = max((ref.numel for ref in step.results if is_rounded(ref)), default=1)
     return max(1.0, math.sqrt(math.prod(sizes) / max(given, 1)))
 
 
 def _by_largest_result(e: Evaluation) -> float:
-    """Each element is off by what the largest is off by."""
+    """Each element may have the error of the largest."""
     largest = [float(t.abs().max()) for t in float_tensors(e.results) if t.numel()]
     return e.unit * max(largest, default=0.0)
 

@@ -34,7 +34,7 @@ def _norm(step: Step) -> Kind:
 
 
 def _distance(step: Step) -> Kind:
-    """Of p = inf: the largest of differences, each rounded once."""
+    """For p = inf: the largest of differences, each rounded once."""
     return PRIMITIVE if _is_maximum(step) else COMPOUND
 
 
@@ -46,18 +46,18 @@ def _along_dim(step: Step) -> float:
 
 
 def _underflown(e: Evaluation) -> float:
-    """A zero that no factor explains has underflowed."""
+    """The underflow of a product: a zero without a factor of zero."""
     factors = list(float_tensors((e.args, e.kwargs)))[:1]
     return underflow(e.step.results[0].dtype) if factors and not bool((factors[0] == 0).any()) else 0.0
 
 
 def _log_of_sum(e: Evaluation) -> float:
-    """log(1 + a little) where one element dominates."""
+    """The error of log(1 + a little), where one element dominates."""
     return 2.0 * e.unit
 
 
 def _multiplied(step: Step, args: Any, noise: Noise, scale: float) -> Any:
-    """softmax's backward may round gradient * output to their own dtype, before it is added up and taken off."""
+    """softmax's backward may round gradient * output to its operands' dtype before the sum and the difference."""
     coarsest = max(real_dtypes(step.inputs), key=epsilon)
     return (args[0] * (1 + noise(args[0]) * scale * ULPS[coarsest] * epsilon(coarsest)), *args[1:])
 
@@ -68,7 +68,7 @@ def _in_its_own_dtype(step: Step, precision: torch.dtype | None) -> tuple[Any, .
 
 
 def _largest_product(args: Any) -> torch.Tensor:
-    """Of some of the factors, the largest: in some order it comes first."""
+    """The largest product of some of the factors: in some order it occurs first."""
     return torch.prod(args[0].abs().clamp_min(1.0), *args[1:])
 
 

@@ -1,7 +1,7 @@
-"""What a row may say of an ATen kernel.
+"""The row of an ATen kernel.
 
-A row is one `Kernel`: a name, the kind of its arithmetic, and whatever it does otherwise than others of that kind. A
-rule is a function of the step, where that depends on the call; what perturbs a replay reads rows and knows no names.
+A row is one `Kernel`: a name, the kind of its arithmetic, and its differences from others of that kind. A rule that
+depends on the call is a function of the step. The code that perturbs a replay reads rows and knows no names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fuzzer.rounding.trace import Ref, Step
 
 
 class Kind(Enum):
-    """What a kernel's results may be off by."""
+    """Which of its operands and results a kernel may round."""
 
     EXACT = "moves, selects or compares: nothing, unless it returns a coarser dtype than it takes"
     COPY = "moves, and rounds once where it narrows"
@@ -34,10 +34,10 @@ Noise = Callable[[torch.Tensor], torch.Tensor]  # uniform in -1..1, one number a
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A step as a replay evaluates it, for rules about what is cancelled in it.
+    """A step as a replay evaluates it, for rules about cancellation.
 
-    args, kwargs   its operands, float64 or complex128;  results   what it makes of them, as wide.
-    unit           what operands and results may be off by inside the kernel, relative to their size.
+    args, kwargs   its operands, float64 or complex128;  results   computed from them, as wide.
+    unit           the error of operands and results inside the kernel, relative to their size.
     adding         the unit in which it keeps partial sums.
     approximate    whether a side ran where quotients, roots and means are not correctly rounded (`Device.approximate`).
     """
@@ -57,76 +57,79 @@ class Kernel:
 
     name            the op's name without namespace, overload or the in-place underscore (`Step.name`).
 
-    What it may round:
+    Rounding:
     kind            see `Kind`;  kind_of   the kind of one call, where that depends on its arguments.
-    by_parts        whether complex numbers leave it primitive: they are added part by part, but a product of them is a
-                    sum of products.
-    units           units of the last place that results are off by, in float64, float32 and half precision; None:
-                    `ULPS`. The largest that is documented of CUDA's functions (with the half that its guide does not
-                    count), SLEEF's and glibc's, vectorised ones included. Sources and figures: docs/rounding.md.
+    by_parts        whether it stays primitive for complex numbers: they are added part by part, but a product of them
+                    is a sum of products.
+    units           the error of results in units of the last place, in float64, float32 and half precision; None:
+                    `ULPS`. The largest documented for CUDA's functions (with the half that its guide does not count),
+                    SLEEF's and glibc's, vectorised ones included. Sources and figures: docs/rounding.md.
     inexact         whether implementations differ by more than their rounding even where the result is representable
-                    (log2(8) may come out as 2.9999998), or draw a number in a range.
+                    (log2(8) may be computed as 2.9999998), or draw a number in a range.
     approximated    whether they do on an accelerator: Triton divides and takes roots approximately (PTX ISA, "div":
                     2 ulp of div.full.f32).
     rescales        whether a call multiplies by a factor that is itself rounded: a product may then be off though it is
                     representable.
 
-    In which precision it computes:
-    wide            in float32 inside where its tensors are float16 or bfloat16, decomposed or not. Any other compound
+    Precision:
+    wide            float32 inside where its tensors are float16 or bfloat16, decomposed or not. Any other compound
                     kernel may be decomposed into operations that each round to the tensor's dtype (lerp, addcdiv).
-    inner           (step, unit of its coarsest dtype, unit of its partial sums, how many of these a sum is off by) ->
-                    what operands and results are off by inside, relative to their size; None: all of that together.
+    inner           (step, unit of its coarsest dtype, unit of its partial sums, error of a sum in the latter) -> the
+                    error of operands and results inside, relative to their size; None: all of these together.
     calls_products  whether it calls matrix products, which autocast casts inside it too.
-    scalars_in_double   whether it keeps scalar operands in double; others read them in the precision they compute in.
+    scalars_in_double   whether it keeps scalar operands in double; others read them in the precision in which they
+                        compute.
     decides         whether its result jumps at a scalar operand: that is then read as eager reads it (`scalars`), for a
                     jump is no rounding.
 
-    How it accumulates:
-    terms           that one result element may sum, at least 1; an upper bound where the step does not tell. None: its
-                    operands' elements over its smallest result's, 1 where torch tags it as pointwise.
+    Accumulation:
+    terms           number of terms that one result element may sum, at least 1; an upper bound where the step does not
+                    determine it. None: its operands' elements over its smallest result's, 1 where torch tags it as
+                    pointwise.
     divides         whether the sum is divided, or is no sum at all: its length cannot be counted by summing ones.
-    narrow          whether partial sums may be kept in the tensors' dtype: what is added one by one to memory, on some
-                    device or in some layout. Every other one adds up in float32 at least.
-    shrinks         whether autograd brings a gradient back to the shape of what was expanded with it.
-    is_tree         whether that is a tree on CUDA, and in float32 elsewhere: no partial sum grows large one by one.
-    adds_to_product whether something is added to a product that has been rounded.
+    narrow          whether partial sums may be kept in the tensors' dtype: terms added one by one to memory, on some
+                    device or in some layout. Every other kernel accumulates at least in float32.
+    shrinks         whether autograd uses it to sum a gradient back to the shape of an expanded operand.
+    is_tree         whether that sum is a tree on CUDA, and in float32 elsewhere: no partial sum grows large one by one.
+    adds_to_product whether it adds to a product that has been rounded.
     adds_rounded    whether a call adds up terms that have been rounded to half precision.
-    sums_gradients  whether autograd adds two gradients of one value with it.
-    copies_at       the argument that its result is a copy of, maybe in another layout or dtype.
-    reads_geometry  whether it asks its operand for sizes and a dtype alone, never for numbers.
-    frequency_at    the argument that is True where a gradient is divided by how often its index occurs.
+    sums_gradients  whether autograd uses it to add two gradients of one value.
+    copies_at       the argument of which its result is a copy, maybe in another layout or dtype.
+    reads_geometry  whether it reads only its operand's sizes and dtype, never numbers.
+    frequency_at    the argument that is True where a gradient is divided by the frequency of its index.
 
-    What it cancels:
+    Cancellation:
     cancels         absolute errors that neither its operands nor its results show.
     factorises      whether it is an algorithm of many dependent steps on a matrix: its backward error is bounded by the
                     whole matrix's size, not by each element's, and grows with the number of rows (Higham 2002).
     rounds_first    (step, operands, noise, scale of units) -> its operands as it rounds them before anything else.
-    kept            (step, operands, moved operands) -> the moved ones, but for numbers that it does not round.
-    contracts       whether a fused multiply-add may hand it an operand that is rounded otherwise than elsewhere.
-    rereads         of a kernel that reads its operand once for a maximum and a sum and once more for its result:
-                    (result, by how much the second reading differs) -> the result then.
+    kept            (step, operands, moved operands) -> the moved ones, with the numbers restored that it does not
+                    round.
+    contracts       whether a fused multiply-add may give it an operand that is rounded otherwise than elsewhere.
+    rereads         for a kernel that reads its operand once for a maximum and a sum and once more for its result:
+                    (result, the difference of the second reading) -> the result then.
 
-    Its edges:
+    Edge cases:
     ties            whether a call may legally order equal elements either way, and shows which.
     nan_is_largest  whether it orders NaN too, as the largest.
-    compared_at     the argument that is compared with a constant, or asked whether it is 0, as it is.
-    flags_at        the result that says yes or no, as 1 or 0 in the tensor's own dtype.
+    compared_at     the argument that is compared with a constant, or tested for 0, unchanged.
+    flags_at        the result that is a flag, as 1 or 0 in the tensor's own dtype.
     signs_of        results that are unique only up to signs: columns, and the result whose rows go with them.
     unsorted        whether its values have no order: the algorithm's own differs from one precision to the next.
     is_root         whether it is the root of a sum of squares, which may underflow.
     modulus_at      the argument whose modulus, if it is complex, may be the root of a sum of squares.
-    intermediate    what it computes on the way, element by element, and may round to the tensor's dtype: where that
-                    leaves the range, the result may be infinite though it is not.
-    limited         (step, operands, result) -> its result where it rounds to the tensor's dtype what it limits to.
-    reached         (step, operands, 1.0 for what is not finite in the first) -> where a weight of 0 may make it NaN.
+    intermediate    its intermediate value, element by element, which it may round to the tensor's dtype: if that
+                    overflows, the result may be infinite though its true value is not.
+    limited         (step, operands, result) -> its result if it rounds its limits to the tensor's dtype.
+    reached         (step, operands, 1.0 where the first is not finite) -> where a weight of 0 may make the result NaN.
 
-    How it is recorded and replayed:
-    draws_nothing   whether a call of it is deterministic although torch tags it as random, of its arguments by name.
-    masked          of a kernel that draws and depends on an operand too: what was drawn and the factor beside it.
-    spelt_out       (step, precision it reads scalars in) -> the arguments that mean in float64 what its own meant.
-    mended          (op, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong or
-                    not at all.
-    uninitialised   whether its results hold whatever memory held.
+    Recording and replay:
+    draws_nothing   whether a call of it is deterministic although torch tags it as random, by its named arguments.
+    masked          for a kernel that draws and also depends on an operand: the drawn tensor and the factor beside it.
+    spelt_out       (step, precision in which it reads scalars) -> arguments that mean in float64 what its own meant.
+    mended          (op, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong or not
+                    at all.
+    uninitialised   whether its results are uninitialised memory.
     """
 
     name: str
@@ -183,5 +186,5 @@ class Kernel:
 
 
 def each(names: str, kind: Kind = COMPOUND, **facts: Any) -> tuple[Kernel, ...]:
-    """A row for each of these names; they differ in nothing else."""
+    """A row for each of these names, otherwise equal."""
     return tuple(Kernel(name, kind, **facts) for name in names.split())

@@ -1,4 +1,4 @@
-"""Sums that are added one by one to memory, in the tensors' own dtype on some device or in some layout: scatters, and
+"""Sums in which each term is added to memory, in the tensors' own dtype on some device or in some layout: scatters, and
 backwards of embeddings, pooling and padding."""
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ def _reduced(step: Step) -> Kind:
 
 
 def _met_by_indices(step: Step) -> float:
-    """How often one element may be met: at most once an index."""
+    """The most terms that one element may receive: one for each index."""
     return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
 
 
 def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
-    """embedding_bag's gradient, each row by 1 / how often its index occurs. The CPU's kernel takes another index' count
-    (pytorch #190063, up to 2.13 at least), CUDA's does not. args: as in the schema, all of them given by autograd."""
+    """embedding_bag's gradient, each row divided by the number of its index' occurrences. The CPU's kernel uses another
+    index' count (pytorch #190063, up to 2.13 at least), CUDA's does not. args: as in the schema; autograd gives all of
+    them."""
     rows, scaled, mode = args[6:9]
-    if not scaled or mode == 2:  # of a maximum neither kernel scales
+    if not scaled or mode == 2:  # for a maximum neither kernel scales
         return op(*args, **kwargs)
     counts = torch.bincount(args[1].flatten(), minlength=rows).clamp_min(1)
     return op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
 
 
 def _sampled(step: Step, args: Any, noise: Noise, scale: float) -> Any:
-    """Samples of fractional pooling, off by what (i + sample) alpha loses in their own dtype, window i of so many: half
-    a unit each of the sum, of alpha and of the product (`generate_intervals`, ATen/native/FractionalMaxPooling.h)."""
+    """Samples of fractional pooling, with the error of (i + sample) alpha in their own dtype, for the last window i:
+    half a unit each of the sum, of alpha and of the product (`generate_intervals`,
+    ATen/native/FractionalMaxPooling.h)."""
     x, window, windows, samples = args
     unit = 1.5 * scale * epsilon(step.args[3].dtype)
     return x, window, windows, samples + noise(samples) * unit * (max(windows) + 1)

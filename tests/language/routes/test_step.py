@@ -38,7 +38,7 @@ def test_a_parameter_is_held_by_a_module_and_its_gradient_is_that_of_a_leaf() ->
 
 @pytest.mark.parametrize("route", [name for name, spec in ROUTES.items() if not spec.module])
 def test_a_route_without_a_module_refuses_parameters(route: str) -> None:
-    with pytest.raises(UnknownRoute, match=f"route {route} has no module that x1 could be a parameter of"):
+    with pytest.raises(UnknownRoute, match=f"route {route} has no module to hold the parameters x1"):
         route_of(parse(HELD.replace("vjp", route)))
 
 
