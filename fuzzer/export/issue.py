@@ -62,8 +62,8 @@ def issue(
 
 
 _MADE = (
-    "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager gradients, and "
-    "shrinks programs that differ. The program, the numbers and the draft of this text are its output."
+    "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager gradients, "
+    "and shrinks programs that differ. The program, the numbers and the draft of this text are its output."
 )
 _LABEL = "topic: fuzzer"  # required by PyTorch's template
 _GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"

@@ -44,7 +44,7 @@ class AmbiguousFinding(StoreError):
 
 
 class UnverifiedFinding(StoreError):
-    """A finding that did not reproduce in all of at least `rows.LEAST_RUNS` runs, or with an invalid class or program."""
+    """A finding that did not reproduce in all of at least `rows.LEAST_RUNS` runs, or has an invalid class."""
 
 
 _EXPLANATIONS: dict[int, tuple[type[StoreError], str]] = {

@@ -182,7 +182,7 @@ def test_a_body_that_reads_what_nobody_gives_it_closes_over_it() -> None:
 WRONG = [
     ("with vmap():\n    v1 = sin(x0)\n", "region vmap takes 1 to 3 operand"),
     ("with scan(x0):\n    v1 = sin(x0)\n", "region scan takes 2 operand"),
-    ("with grad(x0):\n    v0 = sin(x0)\n    v1 = cos(v0)\nv2 = mul(v0, v1)\n", "region grad returns only v1, but v0 is"),
+    ("with grad(x0):\n    v0 = sin(x0)\n    v1 = cos(v0)\nv2 = mul(v0, v1)\n", "region grad returns only v1, but v0"),
     ("with vmap(x0, x2):\n    v1 = mul(x0, x2)\n", "a region: vmap: Expected all tensors to have the same size"),
     ("with map(x0):\n    v1 = select(x0, dim=0, index=0)\n    v2 = neg(x0)\n", "in the memory of an operand"),
     ("with while_loop(x0):\n    v1 = sum(x0, dim=(0,))\n", "carries torch.float32[3] on where it was"),
