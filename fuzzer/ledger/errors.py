@@ -44,7 +44,7 @@ class AmbiguousFinding(StoreError):
 
 
 class UnverifiedFinding(StoreError):
-    """A finding that did not reproduce in all of at least `rows.LEAST_RUNS` runs, or has an invalid class."""
+    """A finding that did not reproduce in each of `rows.LEAST_RUNS` runs or more, or of an invalid class or program."""
 
 
 _EXPLANATIONS: dict[int, tuple[type[StoreError], str]] = {
