@@ -104,7 +104,7 @@ class Observation:
     cpu_seconds  of the run, compiling included: this process and its children.
     peak     bytes of memory at the run's peak beyond those in use before; None where not measured.
     atomics  whether generated code adds with atomics, in no fixed order; None where no code was seen.
-    admitted  where `again` differs: torch's own statement that it may (`trial.steps`); "" where there is none.
+    admitted  where `again` differs: torch's own statement that it may (`trial.pipeline`); "" where there is none.
     fired    planted faults that changed the compiled code (scripts/benches/rare.py).
     built    why the program was compiled in full although a stage was requested (`fuzzer.stages`); "" where it was not.
     """

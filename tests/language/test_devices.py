@@ -27,14 +27,15 @@ EXCEPTIONS = {
 
 
 def named(path: Path) -> Iterator[str]:
-    """What in a module's code names a type of accelerator: words in its strings but for docstrings, `torch.cuda`,
+    """What in a module's code names a type of accelerator: words in its strings but for docstrings and examples of commands, `torch.cuda`,
     `tensor.is_cuda`."""
     types = "|".join(ACCELERATORS)
     tree = ast.parse(path.read_text())
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
-    docstrings = [body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)]
+    told = [body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)]
+    told += [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "example"]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told:
             if re.search(rf"(?<![a-z])({types})(?![a-z])", node.value, re.IGNORECASE):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"
         elif isinstance(node, ast.Attribute) and re.fullmatch(rf"({types})|is_({types})|__({types})_\w+", node.attr):

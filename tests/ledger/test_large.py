@@ -40,7 +40,8 @@ def test_it_is_listed_in_two_seconds_and_merged_in_ten(tmp_path: Path) -> None:
     fill(ours, 0)
     fill(theirs, 1)
     report = ("report", "--db", ours, "--out", tmp_path / "report.html")
-    for command in (("list", "--db", ours), ("faults", "--db", ours), ("list", "relu", "mul", "--db", ours), report):
+    findings = ("faults", "--findings", "--db", ours)
+    for command in (findings, ("faults", "--db", ours), (*findings, "relu", "mul"), report):
         assert seconds(*command) < 2, command
     assert seconds("merge", theirs, "--db", ours) < 10
     with open_store(ours) as store:

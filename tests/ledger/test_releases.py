@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from fuzzer.diagnosis.matrix import (
-    moved,
-    numbers,
-)
+from fuzzer.diagnosis.rerun import moved
 from fuzzer.ledger.faults import GONE, SHOWS, Fault, State
-from fuzzer.ledger.releases import Span, span
+from fuzzer.ledger.releases import Span, numbers, span
 
 FAULT = Fault("F1", "t", "wrong", "", "", "", "2026", 1, 1, State("new"), ("2.13.0 cpu", "2.11.0 cpu"), ("2.15.0 cpu",))
 

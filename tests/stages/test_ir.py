@@ -24,7 +24,7 @@ from tests.drawn import LEAST, drawn
 from tests.stages.bodies import GRAPH, IR, agrees, examined, found_faulty
 from tests.workers.light import BODY
 
-CORPUS = Path(__file__).parents[3] / "corpus"
+CORPUS = Path(__file__).parents[2] / "corpus"
 SIGMOID = f'program(1)\nroute("autograd")\n{BODY.replace("sin", "sigmoid")}'
 # exp is kept in a buffer of its own, and read across
 ACROSS = """program(1)

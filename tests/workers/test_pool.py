@@ -15,7 +15,7 @@ import pytest
 
 from fuzzer.language.errors import NoMachine
 from fuzzer.trial.tasks import examine
-from fuzzer.workers import pool as pool_module
+from fuzzer.workers import accelerator
 from fuzzer.workers.accelerator import check_devices
 from fuzzer.workers.messages import Report
 from fuzzer.workers.pool import Pool, spent_seconds
@@ -188,12 +188,12 @@ def test_ctrl_c_is_ours_alone_also_while_the_fork_server_starts() -> None:
 
 def test_a_device_that_is_not_there_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     check_devices(["cpu"])
-    monkeypatch.setattr(pool_module, "count_devices", lambda kind: 0)
+    monkeypatch.setattr(accelerator, "count_devices", lambda kind: 0)
     with pytest.raises(NoMachine, match="no CUDA device"):
         check_devices(["cpu", "cuda"])
     with pytest.raises(NoMachine, match="no XPU device: none is found, or this torch is built without XPU"):
         check_devices(["xpu"])
-    monkeypatch.setattr(pool_module, "count_devices", lambda kind: 1)
+    monkeypatch.setattr(accelerator, "count_devices", lambda kind: 1)
     with pytest.raises(NoMachine, match="no device cuda:1: this machine has 1"):
         check_devices(["cuda:1"])
 
