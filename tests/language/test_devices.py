@@ -27,8 +27,8 @@ EXCEPTIONS = {
 
 
 def named(path: Path) -> Iterator[str]:
-    """What in a module's code names a type of accelerator: words in its strings but for docstrings and examples of commands, `torch.cuda`,
-    `tensor.is_cuda`."""
+    """The places where a module's code names a type of accelerator: words in its strings, but for docstrings and the
+    examples of commands; `torch.cuda`; `tensor.is_cuda`."""
     types = "|".join(ACCELERATORS)
     tree = ast.parse(path.read_text())
     bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
