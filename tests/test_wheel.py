@@ -142,6 +142,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 
+@pytest.mark.slow
 def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the_folder_there(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_the_first_ctrl_c_stops_cleanly_and_says_how_to_go_on(
     assert sorted(path.name for path in (tmp_path / ".backfuzz").iterdir()) == left
 
 
+@pytest.mark.slow
 def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path: Path) -> None:
     running = fuzz("--seed", "7", canaries=False)
     wait_for(running, "0 canaries rang")
