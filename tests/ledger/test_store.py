@@ -248,7 +248,7 @@ def test_a_row_that_holds_nonsense_is_told_as_damage_of_its_file(
     with sqlite3.connect(path) as connection:
         connection.execute(f"update {table} set {column} = 'program(1'")
     connection.close()
-    with open_store(path) as opened, pytest.raises(errors.CorruptStore, match="is damaged: a row holds unexpected values"):
+    with open_store(path) as opened, pytest.raises(errors.CorruptStore, match="damaged: a row holds unexpected values"):
         read(opened)
 
 
