@@ -124,11 +124,11 @@ _NAMED = 6  # empty cells that a line names
 
 @dataclass(frozen=True)
 class Family:
-    """The cells of a family that there can be.
+    """The possible cells of a family, and those that a campaign's programs filled.
 
-    empty   those that no program met, in order.
-    beside  cells that were met and of which the table does not say that they can be.
-    untold  operands or attributes of which it does not say what they can be.
+    possible  how many the table of ops lists.  empty   those that no program filled, in order.
+    beside    how many were filled that the table does not list.
+    untold    operands or attributes whose possible values the table does not tell.
     """
 
     possible: int

@@ -37,8 +37,8 @@ class Choice(NamedTuple):
 class ByMutation(BySeedWithCorpus):
     """Fresh programs of the seed, and mutants of programs that were kept.
 
-    Which numbers are mutants, and of which mutator, follows from seed and number; of which parent, from the kept
-    programs at that time, too. The parent is the smallest kept program that has some feature, each feature as likely.
+    Seed and number decide whether a program is a mutant, and by which mutator. The choice of the parent also depends
+    on the programs that are kept at that time: a feature is drawn, each as likely, and its smallest program taken.
 
     The log, in `folder`, holds a line with the settings that programs are drawn from, then one for each program: its
     number, class, stage, new features and CPU seconds; of a mutant also its mutator, text and parents' ids.

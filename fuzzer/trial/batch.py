@@ -161,7 +161,7 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """Whether it has to run, and can beside others."""
+        """Whether the program still has to run, and can run beside others."""
         built = _builds_cpp(self.task.place.subject)
         alone = self.task.canary and not fault_named(self.task.canary).batched
         plain = not (alone or self.task.lacking or self.task.fresh or about_bare(self.task.also))

@@ -92,8 +92,8 @@ _EXTRA_NODES = 2  # nodes that a mutant may have beyond the most that are drawn
 
 
 def in_domain(task: Task, program: Program) -> bool:
-    """Whether the task's programs may hold all that this one holds: its route, ops and dtypes, and where both sides are
-    on different types of device, nothing in which these differ."""
+    """Whether the task could have generated the program: route, ops and dtypes are the task's. If the two sides run on
+    different types of device, the program also holds nothing in which these devices differ."""
     if len(program.nodes) > task.limits.max_nodes + _EXTRA_NODES or program.route.name not in task.routes:
         return False
     floating = {leaf.dtype for leaf in program.leaves if leaf.type.differentiable}

@@ -61,8 +61,8 @@ class Cluster:
         return [node["Resources"] for node in self.connect().nodes() if node["Alive"]]
 
     def default_workers(self, devices: Sequence[str]) -> int:
-        """Workers for these devices on all machines together: so many a core, of those machines that have a GPU where
-        one is asked for. Raises NoMachine."""
+        """The number of workers for these devices on all machines together: so many for each core. If a GPU is needed,
+        only machines with a GPU count. Raises NoMachine."""
         row = accelerator(devices)
         crews = place_crews(self.machines(), None, row)
         return sum(crew.workers for crew in crews)

@@ -106,7 +106,7 @@ class Injected(BySeedWithCorpus):
 
 
 def minimized(suspect: Suspect, plan: Plan, *rest: Any) -> TriageOutcome:
-    """A suspect as a finding, stored."""
+    """The stored finding of a suspect."""
     _, _, campaign, expired = rest
     finding = Finding(
         suspect.signature, "planted", suspect.text, suspect.text, _PLACE, 3, 3, campaign=campaign, created="x"

@@ -1,7 +1,7 @@
 """PARTS: planted faults in every part of inductor, each with the stages that must hear it.
 
-A fault says where it is heard from on: at every stage from there it must be, at those before it cannot act. Its program
-without the fault is silent everywhere. `benches.hearing` asks the stages.
+A fault names the first stage that must detect it. Later stages must detect it too; at earlier ones it cannot act.
+Without the fault, its program agrees at every stage. `benches.hearing` runs the stages.
 """
 
 from __future__ import annotations

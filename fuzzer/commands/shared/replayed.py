@@ -44,7 +44,7 @@ class Replayed:
 
     @property
     def head(self) -> str:
-        """Its class, with the reason why it could not run, or the wanted classes."""
+        """The class of the program, with the reason why it could not run, or the wanted classes."""
         if not self.ran:
             return f"{self.shown} ({self.why})"
         built = f" (built: {self.built})" if self.built else ""

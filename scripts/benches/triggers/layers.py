@@ -81,7 +81,7 @@ def norm_over_one_element(s: Sketch) -> bool:
 
 
 def drawn_again_for_the_backward(s: Sketch) -> bool:
-    """Random numbers, and a memory budget that has what they went into computed again."""
+    """Random numbers under a memory budget, so that the backward computes their readers again."""
     budget = s.settings.get("functorch.activation_memory_budget", 1.0)
     return budget < 1 and any(node.op in OPS and OPS[node.op].random for node in s.nodes)
 
