@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fuzzer.language.program import Program
     from fuzzer.language.text import parse, show
     from fuzzer.language.transcribe import Inexpressible
+    from fuzzer.trial.calls import Uncheckable
     from fuzzer.trial.check import check, program_of, run
     from fuzzer.workers.messages import Task
 
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _PUBLIC = {
     "fuzzer.campaign.loop": "Campaign",
     "fuzzer.campaign.plan": "Plan",
+    "fuzzer.trial.calls": "Uncheckable",
     "fuzzer.trial.check": "check program_of run",
     "fuzzer.workers.messages": "Task",
     "fuzzer.generation.strategies": "programs",
@@ -65,7 +67,7 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = [
     "Attribute", "Campaign", "Inexpressible", "NoMachine", "OpSpec", "Operand", "Place", "Plan", "Program", "Subject",
-    "Task", "UsageError", "Verdict", "check", "main", "parse", "program_of", "programs", "run", "show",
+    "Task", "Uncheckable", "UsageError", "Verdict", "check", "main", "parse", "program_of", "programs", "run", "show",
 ]  # fmt: skip
 
 

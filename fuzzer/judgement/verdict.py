@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 # Worst first: a trial's class is the first of these among its verdicts.
 CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "nonfinite-differs",
-           "rounding-sensitive", "signed-zero", "costly", "unsupported", "agree", "rejected")  # fmt: skip
+           "rounding-sensitive", "signed-zero", "costly", "unmodelled", "unsupported", "agree", "rejected")  # fmt: skip
 UNSUPPORTED = "unsupported"  # torch makes no promise (`promise`): listed apart, and not minimized by a campaign
 # The classes that are stored as findings once verified.
 FINDINGS = CLASSES[: CLASSES.index("agree")]

@@ -57,6 +57,7 @@ import tempfile
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -180,6 +181,27 @@ def leave_guards_untimed() -> None:
 def reset_compiler() -> None:
     """Forget every compiled frame."""
     torch._dynamo.reset()
+
+
+@dataclass
+class Graphs:
+    """The graphs that torch.compile made inside a block, and the reasons of its graph breaks."""
+
+    made: int = 0
+    breaks: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def compiled_graphs() -> Iterator[Graphs]:
+    """Count the graphs and the graph breaks of the block (dynamo's own counters, torch 2.11 to 2.15)."""
+    from torch._dynamo.utils import counters
+
+    made, broken, found = counters["stats"]["unique_graphs"], dict(counters["graph_break"]), Graphs()
+    try:
+        yield found
+    finally:
+        found.made = counters["stats"]["unique_graphs"] - made
+        found.breaks += [reason for reason, count in counters["graph_break"].items() if count > broken.get(reason, 0)]
 
 
 @contextlib.contextmanager
