@@ -33,14 +33,19 @@ def check_lines(sides: Sides) -> list[str]:
         return CHECKS[signature.oracle].write(sides)
     if signature.verdict in DEADLINES:
         return _survives(sides)
-    if signature.verdict == "raises":
+    if _raises(signature):
         return _raises_nothing(sides)
     return CHECKS.get(signature.oracle, _VALUES).write(sides)
 
 
 def compares_values(signature: Signature) -> bool:
     """Whether the check compares the two sides' values, and not only whether they ran."""
-    return signature.verdict not in (*DEADLINES, "raises")
+    return signature.verdict not in DEADLINES and not _raises(signature)
+
+
+def _raises(signature: Signature) -> bool:
+    """Whether the compiled side raised: an `unsupported` finding may have raised or returned another value."""
+    return signature.verdict == "raises" or signature.oracle == "compile_does_not_raise"
 
 
 # ---------------------------------------------------------------- deaths and exceptions

@@ -48,7 +48,8 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
     settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
     configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
     body = write_function(program)
-    functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join(body)) else ""
+    outside = route.script.write(program)  # of the compiled function: the backward, and the regions around it
+    functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join([*body, *outside])) else ""
     imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
     tuned = tuning.IMPORTS if config != tuning.ALL else ()
     imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
@@ -58,7 +59,7 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
         *([tuning.write(config)] if tuned else []),
         *inputs(sides),
         body,
-        route.script.write(program),
+        outside,
         *([_GEMS] if sides.gems else []),
         *([_PARTS] if sides.complex and compares_values(finding.signature) else []),
         check_lines(sides),

@@ -1,10 +1,11 @@
 """Several programs in one worker, whose C++ is built together.
 
-Each is drawn and recorded, then all run in rounds. In a round a program runs until it ends or calls a kernel that is
-not built (`NotBuilt`). What is missing is built, in units (`units.py`), and who was interrupted runs again, from the
-same values: dynamo, AOTAutograd and inductor find their code. The first round lacks the forwards' kernels, the second
-the backwards', which are compiled when they run. The run that ends is one as of a program alone. What cannot go this
-way is run alone at the end, as ever: programs with a kernel that does not build among them, for which inductor says so.
+Each program is drawn and recorded, then all run in rounds. In a round a program runs until it ends or calls a kernel
+that is not built (`NotBuilt`). The missing kernels are built in units (`kernel_units.py`), and the interrupted programs
+run again from the same values: dynamo, AOTAutograd and inductor find their code. The first round lacks the forwards'
+kernels, the second the backwards', which are compiled when they run. The run that ends equals that of a program alone.
+A program that cannot go this way runs alone at the end, such as one with a kernel that does not build: then inductor
+itself raises the error.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fuzzer.export.script import ExportError, repro
-from fuzzer.judgement.verdict import Finding
+from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.routes import ROUTES
 from fuzzer.ledger.store import open_store
 from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
@@ -82,6 +82,28 @@ def test_a_script_has_the_backward_outside_of_an_ambient_region_as_eager_has_it(
     told = 'torch._functorch.config.backward_pass_autocast = "off"'
     assert told in repro(finding(ambient))
     assert told not in repro(finding(REGIONS))
+
+
+SELU_BETWEEN = """program(1)
+route("autograd")
+x0 = leaf(f32[()], values="ones")
+v0, v1 = frexp(x0)
+with between():
+    v2 = selu_(x0)
+backward(v0, cotangent(f32[()], values="ones"))
+"""
+
+
+def test_a_script_whose_backward_alone_needs_functional_imports_it() -> None:
+    text = repro(finding(SELU_BETWEEN))
+    assert "F." not in text[text.index("def f(") : text.index("def gradients(")]
+    assert "torch.nn.functional as F" in text
+
+
+def test_a_script_of_a_refused_compile_says_whether_it_is_refused() -> None:
+    """An `unsupported` finding that raised: its script tells of the exception, and does not die of it with 2."""
+    raised = Signature("compile_does_not_raise", "unsupported", "forward", "CompilationError < make_ir")
+    assert repro(finding(RELU, signature=raised)).count("except Exception as error:") == 1
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
@@ -163,7 +185,10 @@ def imports(script: str) -> tuple[str, ...]:
 def test_the_script_of_every_stored_finding_runs_and_says_whether_the_fault_is_there(
     found: Finding, tmp_path: Path
 ) -> None:
-    done = run(tmp_path, repro(found))
+    script = repro(found)
+    if "import flag_gems" in script:
+        pytest.importorskip("flag_gems", reason="the finding is one of flag_gems's kernels")
+    done = run(tmp_path, script)
     if done.returncode == 2 and _of_another_release(found):
         assert any(line.startswith(REFUSALS) for line in done.stderr.splitlines()), done.stderr
     else:

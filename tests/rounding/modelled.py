@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import torch
 
-from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SCALE, Model
+from fuzzer.rounding.floors import FACTOR, FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model
 from fuzzer.rounding.record import Recorder
 
 Run = Callable[..., list[torch.Tensor]]
-FIRST_REPLICAS, FINAL_REPLICAS = FIRST_LOOK[0], FINAL_LOOK[0]
+FIRST_REPLICAS, SECOND_REPLICAS, FINAL_REPLICAS = FIRST_LOOK[0], SECOND_LOOK[0], FINAL_LOOK[0]
 FIRST_FACTOR = SCALE * FACTOR  # on deviations at single units
 F64, F32, BF16, F16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
 

@@ -88,7 +88,7 @@ def triage_suspect(
     own = {suspect.signature.oracle} & {*ASKED} - {*plan.task.also}  # a share of programs is asked it: so is this one
     pool, task = cache.pool, replace(plan.task, fixed=(), also=(*plan.task.also, *own))
     cache = cache.asking(task.also)
-    if suspect.stage and recognised:  # known faults are met for a tenth of what building it takes
+    if suspect.stage and recognised:  # recognising it here costs a tenth of a full compile
         there = replace(task, place=task.place.at(suspect.stage))
         if met := met_as_known(suspect.program, suspect.signature, plan.db, plan.known, there, pool):
             return _recognised(met)
