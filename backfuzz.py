@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from fuzzer.language.text import parse, show
     from fuzzer.language.transcribe import Inexpressible
     from fuzzer.trial.calls import Uncheckable
-    from fuzzer.trial.check import check, program_of, run
+    from fuzzer.trial.check import check, run
+    from fuzzer.trial.home import program_of
     from fuzzer.workers.messages import Task
 
 # Each public name's module, imported at the name's first use because most of them need torch.
@@ -53,7 +54,8 @@ _PUBLIC = {
     "fuzzer.campaign.loop": "Campaign",
     "fuzzer.campaign.plan": "Plan",
     "fuzzer.trial.calls": "Uncheckable",
-    "fuzzer.trial.check": "check program_of run",
+    "fuzzer.trial.check": "check run",
+    "fuzzer.trial.home": "program_of",
     "fuzzer.workers.messages": "Task",
     "fuzzer.generation.strategies": "programs",
     "fuzzer.judgement.trial": "Place Subject",

@@ -137,11 +137,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of an oracle: the signature, one line for people, and the numbers behind it."""
+    """The result of an oracle: the signature, one line for people, and the numbers behind it.
+
+    program  the text of a program that shows the same; "" where `check` found none, and from everybody else.
+    """
 
     signature: Signature
     detail: str
     comparisons: tuple[Comparison, ...] = ()
+    program: str = ""
 
     def __str__(self) -> str:
         about = f" [{self.signature}]" if self.signature.oracle else ""

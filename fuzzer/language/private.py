@@ -205,6 +205,25 @@ def compiled_graphs() -> Iterator[Graphs]:
 
 
 @contextlib.contextmanager
+def module_calls_watched(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
+    """Call before(module, args) and after(module, args, kwargs, result) for each call of any module in the block.
+
+    Removing a global hook with kwargs leaves its number in a table of its own (torch 2.13), and torch.compile warns of
+    global hooks from then on.
+    """
+    from torch.nn.modules import module as hooks
+
+    first = hooks.register_module_forward_pre_hook(before)
+    second = hooks.register_module_forward_hook(after, with_kwargs=True)
+    try:
+        yield
+    finally:
+        first.remove()
+        second.remove()
+        hooks._global_forward_hooks_with_kwargs.pop(second.id, None)
+
+
+@contextlib.contextmanager
 def saved_tensor_hooks_kept() -> Iterator[None]:
     """Restore after the block whether tensors saved for the backward can have hooks.
 

@@ -11,7 +11,7 @@ import functools
 import random
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -180,7 +180,14 @@ def _set_random_state(state: tuple[Any, ...]) -> None:
 
 
 class Call(Function):
-    """A Function whose sides a trial runs; `around` keeps the author's things from the first side on."""
+    """A Function whose sides a trial runs; `around` keeps the author's things from the first side on.
+
+    cotangents  of results by name, in place of drawn ones.
+    """
+
+    def __init__(self, *given: Any, cotangents: Mapping[str, torch.Tensor] | None = None):
+        super().__init__(*given)
+        self.cotangents = dict(cotangents or {})
 
     @functools.cached_property
     def around(self) -> Surroundings:
@@ -188,17 +195,17 @@ class Call(Function):
 
     def side(self, subject: Subject, phase: Callable[[str], None]) -> FunctionSide:
         """One side of a trial."""
-        return FunctionSide(self, self.around, subject, phase)
+        return FunctionSide(self, subject, phase)
 
 
 class FunctionSide:
     """One side of a trial of a Function."""
 
-    def __init__(self, function: Function, around: Surroundings, subject: Subject, phase: Callable[[str], None]):
-        self.function, self.around, self.subject, self.phase = function, around, subject, phase
-        self.call = function.function
+    def __init__(self, call: Call, subject: Subject, phase: Callable[[str], None]):
+        self.call, self.around, self.subject, self.phase = call, call.around, subject, phase
+        self.run = call.function
         if subject.backend not in UNCOMPILED:
-            self.call = torch.compile(function.function, backend=subject.backend)
+            self.run = torch.compile(call.function, backend=subject.backend)
         self.entered = ""
 
     def observe(self, recorder: Recorder | None = None) -> Observation:
@@ -229,23 +236,23 @@ class FunctionSide:
         """The forward, the backward of every result that requires a gradient, and a look at everything."""
         self.around.restore()
         guard = Guard()
-        inputs, args, kwargs = copied(self.function, guard, self.around.differentiated)
+        inputs, args, kwargs = copied(self.call, guard, self.around.differentiated)
         if recorder is not None:
             recorder.given("leaf", {name: t for name, t in inputs.items() if t.layout is torch.strided})
         poison(self.subject.device)
         torch.manual_seed(0)
         self._enter("forward")
         with self._watched(recorder):
-            returned = self.call(*args, **kwargs)
+            returned = self.run(*args, **kwargs)
         results = dict(leaves(returned, RESULT))
         tensors = {name: value for name, value in results.items() if isinstance(value, torch.Tensor)}
         aliases = _aliases(tensors, inputs | self.around.now())
         variables = inputs | {name: t for name, t in self.around.tensors.items() if t.is_leaf}
         if recorder is not None:
-            self.function.result_names = tuple(tensors)
+            self.call.result_names = tuple(tensors)
             variables |= self.around.adopt(tensors.values(), variables.values())
         self._enter("backward")
-        cotangents = _cotangents(self.function, tensors)
+        cotangents = _cotangents(self.call, tensors)
         if recorder is not None:
             recorder.given("cotangent", cotangents)
         variables = {name: t for name, t in variables.items() if t.is_leaf}  # a write may make a node of an input
@@ -259,7 +266,7 @@ class FunctionSide:
         now = inputs | self.around.now()
         if recorder is not None:
             self.around.written = (*(name for name in touched if name in inputs), *changed)
-        found = [tensors.get(name) for name in self.function.result_names]
+        found = [tensors.get(name) for name in self.call.result_names]
         structure = {name: "tensor" if name in tensors else _told(value) for name, value in results.items()}
         written = {name: now[name].detach() for name in self.around.written if name in now}
         seen = Observation(
@@ -268,7 +275,7 @@ class FunctionSide:
         )  # fmt: skip
         if recorder is not None:
             self.around.meet(recorder)
-            self.function.size = sum(not step.backward for step in recorder.trace.steps)
+            self.call.size = sum(not step.backward for step in recorder.trace.steps)
             return seen  # its tensors are those that the recorder knows
         return on_host(_copied_results(seen))
 
@@ -324,13 +331,15 @@ def _copy(tensor: torch.Tensor, guard: Guard, storages: dict[int, torch.Tensor],
     return made.detach().requires_grad_(differentiated)
 
 
-def _cotangents(function: Function, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """A cotangent for every result that requires a gradient: one for a scalar, else normal values by the result's
-    place."""
+def _cotangents(call: Call, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A cotangent for every result that requires a gradient: the call's own; else one for a scalar, and normal values
+    by the result's place."""
     found = {}
-    for place, name in enumerate(function.result_names):
+    for place, name in enumerate(call.result_names):
         tensor = tensors.get(name)
-        if tensor is not None and tensor.requires_grad:
+        if name in call.cotangents:
+            found[name] = call.cotangents[name]
+        elif tensor is not None and tensor.requires_grad:
             shape = tuple(tensor.shape)
             values = fill(Recipe("ones") if shape == () else NORMAL, place + 1, DTYPE_NAMES[tensor.dtype], shape)
             found[name] = values.to(tensor.device, copy=True)

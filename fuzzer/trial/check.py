@@ -14,14 +14,14 @@ import torch
 from fuzzer.judgement.trial import RAN, UNCOMPILED, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.errors import UsageError
-from fuzzer.language.program import DIFFERENTIABLE, Attributes, Leaf, Program, Value
+from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
-from fuzzer.language.transcribe import transcribe
-from fuzzer.language.values import DTYPE_NAMES, as_data
+from fuzzer.language.values import DTYPE_NAMES
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.unmodelled import dependent
 from fuzzer.trial.calls import Call, Uncheckable
+from fuzzer.trial.home import shown_by_program, smallest_module
 from fuzzer.trial.observe import observe
 from fuzzer.trial.pipeline import (
     EagerRaised,
@@ -37,8 +37,6 @@ from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.obituary import UNDRAWN
 from fuzzer.workers.pool import Pool
-
-_MOST_VALUES = 1 << 16  # elements of an input whose values are kept: about a MiB of text
 
 
 def check(
@@ -117,6 +115,23 @@ def examine_call(task: Task, packed: bytes) -> Report:
 
 
 def report_call(call: Call, task: Task, log: Journal) -> Report:
+    """The Report of a call, a difference brought home: to the smallest module that gives its class, and to a program
+    if one gives its signature (the Report's text). `notes` holds sentences about the run. Raises Uncheckable."""
+
+    def judge(inner: Call) -> Report:
+        return judge_call(inner, task, log)
+
+    told = judge(call)
+    if not told.verdicts:
+        return told
+    name, smallest, shown = smallest_module(call, task, told, judge)
+    if name:
+        inside = f"in {name} ({type(smallest.function).__name__}) alone: {shown.verdicts[0].detail}"
+        told = replace(told, notes={**told.notes, "module": inside})
+    return replace(told, text=shown_by_program(smallest, shown, task, log))
+
+
+def judge_call(call: Call, task: Task, log: Journal) -> Report:
     """The Report of a call; `notes` holds sentences about the run. The author's things are left as they were. Raises
     Uncheckable."""
     try:
@@ -209,35 +224,11 @@ def _told_of(report: Report) -> Verdict:
     if report.rejected:
         raise Uncheckable(report.rejected)
     told = _told(report)
-    return replace(told, detail=" ".join([told.detail, *(f"({note})" for note in report.notes.values())]))
+    detail = " ".join([told.detail, *(f"({note})" for note in report.notes.values())])
+    return replace(told, detail=detail, program=report.text)
 
 
 # ---------------------------------------------------------------- programs
-
-
-def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Program:
-    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible.
-
-    function  of tensors, or a torch.nn.Module (`backfuzz ops` lists what can be said). Where no input requires grad,
-              every floating one does.
-    inputs    of any shape, dtype and stride. Of those with more than 65536 elements, and of a module's parameters with
-              more than 64, type and layout are kept and the values are drawn; the program's comment says so.
-    """
-    found = transcribe(function, inputs)
-    leaves = [
-        _with_values(leaf, inputs[i]) if i < len(inputs) and leaf.name in found.drawn else leaf
-        for i, leaf in enumerate(found.program.leaves)
-    ]
-    drawn = [leaf.name for leaf in leaves if leaf.name in found.drawn and leaf.values.name != "data"]
-    comment = (f"{', '.join(drawn)}: drawn values, not yours",) if drawn else ()
-    return replace(found.program, leaves=tuple(leaves), comment=comment)
-
-
-def _with_values(leaf: Leaf, tensor: torch.Tensor) -> Leaf:
-    """The leaf with the values of its tensor, where these are not too many."""
-    if leaf.base is not None or tensor.numel() > _MOST_VALUES or tensor.is_conj():
-        return leaf
-    return replace(leaf, values=as_data(tensor.detach().cpu()), seed=0)
 
 
 def run(
