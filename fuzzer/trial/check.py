@@ -14,6 +14,7 @@ import torch
 from fuzzer.judgement.trial import RAN, UNCOMPILED, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.errors import UsageError
+from fuzzer.language.private import isa_trusted
 from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
@@ -73,7 +74,7 @@ def check(
     task = _task_of(call, backend)
     if isolated:
         return _told_of(_isolated(call, task))
-    with _one_thread(), warnings.catch_warnings():
+    with _one_thread(), isa_trusted(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "dynamo_pgo force disabled")  # by us: no cache serves a trial
         return _told_of(report_call(call, task, Journal(None)))
 
