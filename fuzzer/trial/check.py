@@ -170,7 +170,7 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
-    trial.unmodelled = dependent(trial.trace, trial.targets)
+    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets).items() if found}
     if trial.unmodelled:
         operations = sorted({one for found in trial.unmodelled.values() for one in found})
         notes["unmodelled"] = (
@@ -216,7 +216,8 @@ def _notes_of_compile(trial: Trial, task: Task) -> dict[str, str]:
     why = f" ({'; '.join(reason.splitlines()[0] for reason in seen.breaks)})" if seen.breaks else ""
     if not seen.graphs:
         raise Uncheckable(f"torch.compile compiled nothing of this function{why}")
-    return {"graphs": f"compiled as {seen.graphs} graphs{why}"} if seen.graphs > 1 or seen.breaks else {}
+    count = "1 graph" if seen.graphs == 1 else f"{seen.graphs} graphs"
+    return {"graphs": f"compiled as {count}{why}"} if seen.graphs > 1 or seen.breaks else {}
 
 
 def _told_of(report: Report) -> Verdict:
