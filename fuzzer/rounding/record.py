@@ -15,12 +15,13 @@ from fuzzer.rounding.kernels import named
 from fuzzer.rounding.trace import Ref, Step, Trace, bound, mapped, name_of, refs_in, tensors_in, widened
 
 
-_CALLS_ONLY = ("cond", "while_loop")  # higher-order operators that compute nothing beside the functions they call
+class HigherOrder(NotImplementedError):
+    """Code under a recorder calls a higher-order operator; the message names it."""
 
 
 class Recorder(TorchDispatchMode):
-    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`. Of a higher-order
-    operator that only calls functions (cond, while_loop) their calls are recorded; others raise NotImplementedError."""
+    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`. A higher-order operator
+    (cond, scan, flex_attention) raises HigherOrder: its inside shows only while it is compiled."""
 
     supports_higher_order_operators = True
 
@@ -75,9 +76,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if is_higher_order(func):
-            if func.name() not in _CALLS_ONLY:
-                raise NotImplementedError(f"the recorder cannot see into {func.name()}")
-            return func(*mapped(tuple(args), lambda leaf: self._recorded(leaf) if callable(leaf) else leaf), **kwargs)
+            raise HigherOrder(f"it calls the higher-order operator {func.name()}, whose inside cannot be recorded")
         if _holds_no_data((args, kwargs)):
             return func(*args, **kwargs)
         args, kwargs = mapped(
@@ -108,15 +107,6 @@ class Recorder(TorchDispatchMode):
         step = Step(func, given, named, returned, writes, recorded, backward_is_running(), self._autocast.dtype)
         self.trace.steps.append(step)
         return out
-
-    def _recorded(self, function: Any) -> Any:
-        """The function with its calls recorded."""
-
-        def recorded(*args: Any) -> Any:
-            with self:
-                return function(*args)
-
-        return recorded
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
         flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()

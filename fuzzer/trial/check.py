@@ -19,6 +19,7 @@ from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import DTYPE_NAMES
+from fuzzer.rounding.record import HigherOrder
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.unmodelled import dependent
 from fuzzer.trial.calls import Call, Uncheckable
@@ -197,9 +198,11 @@ def _to_differentiate(call: Call, trial: Trial) -> frozenset[str]:
 
 def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
     """The sentence for a function that did not run in eager: its own error, or a limit of the recorder."""
-    plain = observe(call, task.place.reference, lambda name: None)
     raised = error.seen.raised
     assert raised is not None
+    if raised.kind == HigherOrder.__name__:
+        return f"{call.name} cannot be recorded: {raised.message}"
+    plain = observe(call, task.place.reference, lambda name: None)
     told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
     if plain.outcome == RAN:
         return f"{call.name} runs in eager, but not while its ATen operations are recorded: {told}"
