@@ -19,8 +19,10 @@ from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import DTYPE_NAMES
+from fuzzer.rounding.precision import ULPS
 from fuzzer.rounding.record import HigherOrder
 from fuzzer.rounding.replay import Unreplayable
+from fuzzer.rounding.trace import is_rounded
 from fuzzer.rounding.unmodelled import dependent
 from fuzzer.trial.calls import Call, Uncheckable
 from fuzzer.trial.home import shown_by_program, smallest_module
@@ -168,6 +170,9 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     if not any(name.endswith(".grad") for name in trial.targets):
         notes["gradient"] = "no gradient"
     assert trial.trace is not None
+    refs = (ref for step in trial.trace.steps for ref in (*step.inputs, *step.results))
+    if strange := {str(ref.dtype) for ref in refs if is_rounded(ref) and ref.dtype.to_real() not in ULPS}:
+        raise Uncheckable(f"{call.name} computes in {', '.join(sorted(strange))}, whose rounding the model does not know")
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
