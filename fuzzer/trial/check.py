@@ -168,11 +168,11 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
             call.around.differentiated = frozenset()
             trial = record_reference(call, task, log)
     if not any(name.endswith(".grad") for name in trial.targets):
-        notes["gradient"] = "no gradient"
+        notes = {"gradient": "no gradient"}
     assert trial.trace is not None
     refs = (ref for step in trial.trace.steps for ref in (*step.inputs, *step.results))
     if strange := {str(ref.dtype) for ref in refs if is_rounded(ref) and ref.dtype.to_real() not in ULPS}:
-        raise Uncheckable(f"{call.name} computes in {', '.join(sorted(strange))}, whose rounding the model does not know")
+        raise Uncheckable(f"{call.name} computes in {', '.join(sorted(strange))}, whose rounding is not modelled")
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
