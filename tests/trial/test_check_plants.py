@@ -215,6 +215,7 @@ def test_a_plant_is_heard_by_the_name_of_a_tensor_that_it_spoils(plant: Plant, h
         told = backfuzz.check(module, x, backend=backend)
     spoilt = [plant.buffer] if plant.buffer else [f"{name}.grad" for name in before_part]
     assert told.signature.verdict == "wrong"
+    assert f"in part ({type(module.part).__name__}) alone: " in told.detail
     assert told.detail.startswith(tuple(f"{name}[" for name in spoilt) + tuple(f"{name} " for name in spoilt))
 
 
@@ -227,12 +228,24 @@ def test_without_the_plant_the_same_module_agrees(plant: Plant, host: Any, backe
 
 
 @pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("sound", [True, False])
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("plant", ["buffer", "custom Function"])
-def test_the_module_is_left_as_it_was(plant: str, host: Any, training: bool) -> None:
-    module, x = made(host, PLANTS[plant].planted)
+def test_the_module_is_left_as_it_was(plant: str, host: Any, sound: bool, training: bool) -> None:
+    module, x = made(host, PLANTS[plant].sound if sound else PLANTS[plant].planted)
     module.train(training)
-    next(module.parameters()).grad = torch.ones_like(next(module.parameters()))
+    first = next(module.parameters())
+    first.grad = torch.ones_like(first)
     before = everything(module, x)
-    backfuzz.check(module, x, backend="aot_eager")
+    assert backfuzz.check(module, x, backend="aot_eager").agrees == sound
+    assert everything(module, x) == before
+
+
+def test_a_module_that_cannot_be_judged_is_left_as_it_was_too() -> None:
+    module, x = made(Perceptron, lambda: nn.Sequential(Counting(0.25), nn.Linear(4, 4)))
+    first = next(module.parameters())
+    first.grad = torch.ones_like(first)
+    before = everything(module, x)
+    with pytest.raises(backfuzz.Uncheckable, match="raises in eager, in the forward: RuntimeError"):
+        backfuzz.check(module, x, backend="aot_eager")
     assert everything(module, x) == before
