@@ -10,13 +10,20 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzzer.language.private import backward_is_running, in_memory, negated
+from fuzzer.language.private import backward_is_running, in_memory, is_higher_order, negated
 from fuzzer.rounding.kernels import named
 from fuzzer.rounding.trace import Ref, Step, Trace, bound, mapped, name_of, refs_in, tensors_in, widened
 
 
+class HigherOrder(NotImplementedError):
+    """Code under a recorder calls a higher-order operator; the message names it."""
+
+
 class Recorder(TorchDispatchMode):
-    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`."""
+    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`. A higher-order operator
+    (cond, scan, flex_attention) raises HigherOrder: its inside shows only while it is compiled."""
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,6 +75,8 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if is_higher_order(func):
+            raise HigherOrder(f"it calls the higher-order operator {func.name()}, whose inside cannot be recorded")
         if _holds_no_data((args, kwargs)):
             return func(*args, **kwargs)
         args, kwargs = mapped(

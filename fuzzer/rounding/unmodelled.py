@@ -1,8 +1,8 @@
 """Operations that the rounding model does not know, and the tensors that depend on them.
 
 The model knows an ATen kernel that has a row (`kernels`), a view in place and the copy of a view. Any other operation
-is replayed as compound, but nobody has tried whether the floors of its results hold: the kernel of a library (a
-`torch.library.custom_op`), and ATen kernels that no op of the tables calls.
+is replayed as compound, but nothing has tried whether the floors of its results hold: an operator of a library
+(`torch.library.custom_op`), and an ATen kernel that no op of the tables calls.
 """
 
 from __future__ import annotations

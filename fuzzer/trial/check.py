@@ -19,6 +19,7 @@ from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import DTYPE_NAMES
+from fuzzer.rounding.record import HigherOrder
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.unmodelled import dependent
 from fuzzer.trial.calls import Call, Uncheckable
@@ -170,7 +171,7 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
-    trial.unmodelled = dependent(trial.trace, trial.targets)
+    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets).items() if found}
     if trial.unmodelled:
         operations = sorted({one for found in trial.unmodelled.values() for one in found})
         notes["unmodelled"] = (
@@ -197,9 +198,11 @@ def _to_differentiate(call: Call, trial: Trial) -> frozenset[str]:
 
 def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
     """The sentence for a function that did not run in eager: its own error, or a limit of the recorder."""
-    plain = observe(call, task.place.reference, lambda name: None)
     raised = error.seen.raised
     assert raised is not None
+    if raised.kind == HigherOrder.__name__:
+        return f"{call.name} cannot be recorded: {raised.message}"
+    plain = observe(call, task.place.reference, lambda name: None)
     told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
     if plain.outcome == RAN:
         return f"{call.name} runs in eager, but not while its ATen operations are recorded: {told}"
@@ -216,7 +219,8 @@ def _notes_of_compile(trial: Trial, task: Task) -> dict[str, str]:
     why = f" ({'; '.join(reason.splitlines()[0] for reason in seen.breaks)})" if seen.breaks else ""
     if not seen.graphs:
         raise Uncheckable(f"torch.compile compiled nothing of this function{why}")
-    return {"graphs": f"compiled as {seen.graphs} graphs{why}"} if seen.graphs > 1 or seen.breaks else {}
+    count = "1 graph" if seen.graphs == 1 else f"{seen.graphs} graphs"
+    return {"graphs": f"compiled as {count}{why}"} if seen.graphs > 1 or seen.breaks else {}
 
 
 def _told_of(report: Report) -> Verdict:
