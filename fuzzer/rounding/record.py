@@ -61,14 +61,14 @@ class Recorder(TorchDispatchMode):
         geometry = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
         return Ref(number, tensor.dtype, *geometry, tensor.is_conj(), tensor.is_neg())
 
-    def outside(self, known: Collection[int]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Storages that no step made, beside those of `known` addresses and given tensors: each as a flat tensor, with
-        a copy of its first contents."""
+    def outside(self, known: Collection[int]) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+        """Storages that no step made, beside those of `known` addresses and given tensors: the number of each, the
+        storage as a flat tensor, and a copy of its first contents."""
         given = {ref.storage for ref in self.trace.given.values()}
         for number, first in self.trace.initial.items():
             storage = self._alive[number]
             if number not in given and storage._cdata not in known:
-                yield torch.empty(0, dtype=first.dtype, device=first.device).set_(storage), first
+                yield number, torch.empty(0, dtype=first.dtype, device=first.device).set_(storage), first
 
     def _tree(self, tree: Any, known: bool = False) -> Any:
         return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)
@@ -97,6 +97,8 @@ class Recorder(TorchDispatchMode):
             for ref in refs_in(value)
         )
         if not writes and outs and all(ref.storage < before for ref in outs):
+            if func is torch.ops.aten.lift_fresh.default:  # of torch.tensor(...)
+                self.trace.roles[outs[0].storage] = "constant"
             return out  # a view: the Refs that use it hold its geometry
         recorded: dict[int, torch.Tensor] = {}
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):

@@ -58,6 +58,7 @@ class Surroundings:
         self.random = _random_state()
         self.differentiated = self._given()
         self.written: tuple[str, ...] = ()  # what eager writes, by name
+        self.fresh: dict[int, str] = {}  # storages that the last recording met and none before, by number
 
     def _given(self) -> frozenset[str]:
         """The inputs that require a gradient as they are given."""
@@ -105,12 +106,15 @@ class Surroundings:
 
     def meet(self, recorder: Recorder) -> None:
         """Keep the contents of storages that a trace met and that no name reaches."""
-        known = {t.untyped_storage()._cdata for t in self.tensors.values()}
-        for tensor, first in recorder.outside(known):
+        named = [*self.tensors.values(), *(tensor for tensor, _ in self.outside.values())]
+        known = {t.untyped_storage()._cdata for t in named}
+        self.fresh = {}
+        for number, tensor, first in recorder.outside(known):
             name = f"a tensor of {tensor.numel()} from outside"
             while name in self.outside:
                 name += "'"
             self.outside[name] = tensor, first
+            self.fresh[number] = name
 
 
 def variables_behind(results: Iterable[torch.Tensor]) -> list[torch.Tensor]:

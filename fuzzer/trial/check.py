@@ -167,6 +167,9 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
         except EagerRaised:  # it runs without a gradient alone, as one that asks for .numpy()
             call.around.differentiated = frozenset()
             trial = record_reference(call, task, log)
+    if unseen := _made_unseen(call, trial):  # once more: what lies outside is met again, and a fresh one is not
+        trial = record_reference(call, task, log)
+        unseen = _made_unseen(call, trial)
     if not any(name.endswith(".grad") for name in trial.targets):
         notes = {"gradient": "no gradient"}
     assert trial.trace is not None
@@ -176,7 +179,7 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
-    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets).items() if found}
+    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets, unseen).items() if found}
     if trial.unmodelled:
         operations = sorted({one for found in trial.unmodelled.values() for one in found})
         notes["unmodelled"] = (
@@ -184,6 +187,15 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
             "are held against eager in float64"
         )
     return trial, notes
+
+
+def _made_unseen(call: Call, trial: Trial) -> dict[int, str]:
+    """The floating storages that only the last recording met and that no call of torch made, by number: results of
+    numpy, say. Their numbers are rounded and the trace holds them as exact."""
+    assert trial.trace is not None
+    floating = {number for number, flat in trial.trace.initial.items() if flat.is_floating_point() or flat.is_complex()}
+    fresh = call.around.fresh.keys() & floating - trial.trace.roles.keys()
+    return dict.fromkeys(fresh, "a tensor that torch did not make (numpy?)")
 
 
 def _to_differentiate(call: Call, trial: Trial) -> frozenset[str]:
