@@ -97,7 +97,7 @@ class Recorder(TorchDispatchMode):
             for ref in refs_in(value)
         )
         if not writes and outs and all(ref.storage < before for ref in outs):
-            if func is torch.ops.aten.lift_fresh.default:  # of torch.tensor(...)
+            if func is torch.ops.aten.lift_fresh.default and not self._autocast.left:  # of torch.tensor(...)
                 self.trace.roles[outs[0].storage] = "constant"
             return out  # a view: the Refs that use it hold its geometry
         recorded: dict[int, torch.Tensor] = {}
@@ -134,11 +134,15 @@ def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return rule is not None and rule({argument.name: value for argument, value in bound(func, args, kwargs)})
 
 
+_LEAVE = ("numpy", "__array__", "tolist", "__dlpack__")  # methods of a tensor that hand out its numbers
+
+
 class Autocast(TorchFunctionMode):
     """The dtype to which autocast casts during each call, None where it is off; in a dispatch mode it is not
-    visible."""
+    visible. `left`: whether numbers have left torch, which does not dispatch that either."""
 
     dtype: torch.dtype | None = None
+    left = False
 
     def inside(self, func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
         """For a kernel that calls products: autocast on again where it was on, so that the result has eager's own
@@ -150,6 +154,7 @@ class Autocast(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         device = next((leaf.device.type for leaf in tensors_in(args)), "cpu")
         before = self.dtype
+        self.left = self.left or getattr(func, "__name__", "") in _LEAVE
         self.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         try:
             return func(*args, **(kwargs or {}))
