@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
@@ -86,6 +87,22 @@ def test_settings_reach_the_compiler_in_this_process_and_in_one_of_its_own() -> 
     here = backfuzz.run(RELU, settings=planted)
     assert here.signature.verdict == "wrong"
     assert backfuzz.run(PLANTED, isolated=True) == here
+
+
+def dies_when_compiled(x: torch.Tensor) -> torch.Tensor:
+    if torch.compiler.is_compiling():
+        ctypes.string_at(0)
+    return x.exp()
+
+
+def test_a_function_that_dies_when_compiled_is_heard_from_another_process() -> None:
+    told = backfuzz.check(dies_when_compiled, torch.ones(3), backend=BACKEND, isolated=True)
+    assert str(told).startswith("crashes: the worker died in the forward: SIGSEGV")
+
+
+def test_a_function_that_cannot_travel_is_refused_in_a_sentence() -> None:
+    with pytest.raises(backfuzz.Uncheckable, match="isolated=True sends the function to another process"):
+        backfuzz.check(lambda x: x.exp(), torch.ones(3), isolated=True)
 
 
 def block() -> torch.nn.Module:
