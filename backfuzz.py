@@ -44,14 +44,18 @@ if TYPE_CHECKING:
     from fuzzer.language.program import Program
     from fuzzer.language.text import parse, show
     from fuzzer.language.transcribe import Inexpressible
-    from fuzzer.trial.check import check, program_of, run
+    from fuzzer.trial.calls import Uncheckable
+    from fuzzer.trial.check import check, run
+    from fuzzer.trial.home import program_of
     from fuzzer.workers.messages import Task
 
 # Each public name's module, imported at the name's first use because most of them need torch.
 _PUBLIC = {
     "fuzzer.campaign.loop": "Campaign",
     "fuzzer.campaign.plan": "Plan",
-    "fuzzer.trial.check": "check program_of run",
+    "fuzzer.trial.calls": "Uncheckable",
+    "fuzzer.trial.check": "check run",
+    "fuzzer.trial.home": "program_of",
     "fuzzer.workers.messages": "Task",
     "fuzzer.generation.strategies": "programs",
     "fuzzer.judgement.trial": "Place Subject",
@@ -65,7 +69,7 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 __all__ = [
     "Attribute", "Campaign", "Inexpressible", "NoMachine", "OpSpec", "Operand", "Place", "Plan", "Program", "Subject",
-    "Task", "UsageError", "Verdict", "check", "main", "parse", "program_of", "programs", "run", "show",
+    "Task", "Uncheckable", "UsageError", "Verdict", "check", "main", "parse", "program_of", "programs", "run", "show",
 ]  # fmt: skip
 
 

@@ -16,9 +16,10 @@ from fuzzer.language.program import Program as Program
 from fuzzer.language.text import parse as parse
 from fuzzer.language.text import show as show
 from fuzzer.language.transcribe import Inexpressible as Inexpressible
+from fuzzer.trial.calls import Uncheckable as Uncheckable
 from fuzzer.trial.check import check as check
-from fuzzer.trial.check import program_of as program_of
 from fuzzer.trial.check import run as run
+from fuzzer.trial.home import program_of as program_of
 from fuzzer.workers.messages import Task as Task
 
 FOLDER: Path  # with the packages

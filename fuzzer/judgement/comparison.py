@@ -91,9 +91,27 @@ def infinite_for_nan(compiled: torch.Tensor, eager: torch.Tensor, reference: tor
     return torch.isinf(compiled) & torch.isnan(eager) & torch.isnan(reference)
 
 
+# Of eager's own largest error, or of the result's unit if that is larger: the largest error that a compiled tensor may
+# have where the model does not know an operation behind it (docs/python.md has the measurement).
+_UNMODELLED_FACTOR = 64.0
+
+
+def unmodelled_floor(trial: Trial, name: str, i: int) -> torch.Tensor:
+    """The floor of target number i, which depends on an operation unknown to the model: one number for all elements,
+    from the largest deviation of eager from float64."""
+    r = trial.model.reference[i].double()
+    mine = trial.named(trial.reference)[name]
+    off, size = ((t.nan_to_num(0, 0, 0).abs().max() if t.numel() else t.sum()) for t in (as_float64(mine, r) - r, r))
+    return torch.full_like(r, _UNMODELLED_FACTOR * max(float(off), _unit(mine) * float(size)))
+
+
 def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torch.Tensor) -> TensorVerdict | None:
     r = trial.model.reference[i].double()
     eager, compiled = as_float64(mine, r), as_float64(theirs, r)
+    if name in trial.unmodelled:
+        floor = unmodelled_floor(trial, name, i)
+        wrong = outside_floor(compiled, r, floor) & outside_floor(compiled, eager, floor)
+        return TensorVerdict(name, "unmodelled", wrong, eager, compiled, r, floor) if bool(wrong.any()) else None
     for look in looks(trial):
         shown = spread(trial, look)
         floor = shown.floor(FACTOR)[i]

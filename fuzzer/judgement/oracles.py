@@ -20,13 +20,14 @@ from fuzzer.judgement.comparison import (
     judge_tensors,
     pattern,
     ratio_text,
+    unmodelled_floor,
     within_storage,
     worst_element,
 )
 from fuzzer.judgement.derivatives import contradiction
 from fuzzer.judgement.edges import left_to_range, sees_zero_sign
 from fuzzer.judgement.promise import promised_error, why_unsupported
-from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Observation, Trial
+from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Code, Observation, Trial
 from fuzzer.judgement.verdict import (
     CLASSES,
     CORRUPT_HEAP,
@@ -37,7 +38,6 @@ from fuzzer.judgement.verdict import (
     Verdict,
     strip_digits,
 )
-from fuzzer.language.program import Program
 from fuzzer.rounding.floors import FACTOR
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.trace import is_rounded
@@ -117,7 +117,8 @@ def compile_does_not_raise(trial: Trial) -> Verdict | None:
 
 
 def metadata_agrees(trial: Trial) -> Verdict | None:
-    """None-ness, shape and dtype of every output and gradient equal the reference's, and each is within its storage.
+    """None-ness, shape and dtype of every output and gradient equal the reference's, and each is within its storage. Of
+    a function the whole structure of its results is equal, and they share memory with the same inputs.
 
     A gradient of zeros and None count as equal: AOTAutograd returns zeros for leaves that only undifferentiated outputs
     depend on, where eager returns None.
@@ -137,6 +138,20 @@ def metadata_agrees(trial: Trial) -> Verdict | None:
             what = "None-ness" if None in (mine, other) else "dtype" if mine.dtype != other.dtype else "shape"
             detail = f"{name} is {told[1]}, the reference's is {told[0]}"
             return Verdict(Signature("metadata_agrees", "wrong", _direction(name), what), detail)
+    return _structure_differs(trial.reference, trial.subject)
+
+
+def _structure_differs(mine: Observation, theirs: Observation) -> Verdict | None:
+    """The first result of a function that is another value or no tensor, or shares memory with other inputs."""
+    for name in {**mine.structure, **theirs.structure}:
+        told = [side.structure.get(name, "missing") for side in (mine, theirs)]
+        if told[0] != told[1]:
+            detail = f"{name} is {told[1]}, the reference's is {told[0]}"
+            return Verdict(Signature("metadata_agrees", "wrong", "forward", "structure"), detail)
+        shared = [" and ".join(side.aliases.get(name, ())) or "nothing" for side in (mine, theirs)]
+        if shared[0] != shared[1]:
+            detail = f"{name} shares memory with {shared[1]}, the reference's with {shared[0]}"
+            return Verdict(Signature("metadata_agrees", "wrong", "forward", "shared memory"), detail)
     return None
 
 
@@ -154,7 +169,7 @@ def inputs_untouched(trial: Trial) -> Verdict | None:
     for name, phase in trial.subject.touched.items():
         if name not in trial.reference.touched and not _may_be_written(trial, name):
             own = name.removeprefix("around ")
-            what = "leaf" if any(leaf.name == own for leaf in trial.program.leaves) else "cotangent"
+            what = trial.code.role(own)
             if own == name:
                 detail = (
                     f"{name} does not hold what it held before the {phase}: something wrote into the {what}'s storage"
@@ -260,7 +275,9 @@ def _comparable(trial: Trial) -> Iterator[tuple[int, str, torch.Tensor, torch.Te
     mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
     for i, (name, ref) in enumerate(trial.targets.items()):
         a, b = mine[name], theirs[name]
-        if is_rounded(ref) and a is not None and b is not None and a.shape == b.shape and within_storage(b):
+        if name in trial.unmodelled or not is_rounded(ref) or a is None or b is None:
+            continue
+        if a.shape == b.shape and within_storage(b):
             like = trial.model.reference[i]
             yield i, name, as_float64(a, like), as_float64(b, like)
 
@@ -280,10 +297,11 @@ def seen_zero_signs_agree(trial: Trial) -> Verdict | None:
 
 def differing_tensors(mine: dict[str, torch.Tensor | None], theirs: dict[str, torch.Tensor | None]) -> list[str]:
     """The names of the tensors whose bits differ between two runs."""
-    return [name for name, tensor in mine.items() if not _same_bits(tensor, theirs[name])]
+    return [name for name, tensor in mine.items() if not same_bits(tensor, theirs[name])]
 
 
-def _same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+def same_bits(a: torch.Tensor | None, b: torch.Tensor | None) -> bool:
+    """Whether two tensors have the same dtype, shape and bits; strides may differ."""
     if a is None or b is None:
         return a is b
     if not (within_storage(a) and within_storage(b)):
@@ -321,16 +339,16 @@ def rerun_is_identical(trial: Trial) -> Verdict | None:
 COMPILE_SECONDS, _COMPILE_SECONDS_EACH = 25.0, 2.0
 
 
-def compile_limit(program: Program) -> float:
-    """The CPU seconds that compiling and running a program may take."""
-    return COMPILE_SECONDS + _COMPILE_SECONDS_EACH * len(program.nodes)
+def compile_limit(code: Code) -> float:
+    """The CPU seconds that compiling and running the code may take."""
+    return COMPILE_SECONDS + _COMPILE_SECONDS_EACH * code.size
 
 
 def compile_is_timely(trial: Trial) -> Verdict | None:
     """Compiling takes at most a large multiple of the CPU time usual for programs with as many nodes."""
     if trial.subject.outcome != RAN:
         return None
-    spent, nodes, limit = trial.subject.cpu_seconds, len(trial.program.nodes), compile_limit(trial.program)
+    spent, nodes, limit = trial.subject.cpu_seconds, trial.code.size, compile_limit(trial.code)
     if spent <= limit:
         return None
     detail = f"compiled and run in {spent:.0f} CPU seconds; at most {limit:.0f} are expected of {nodes} nodes"
@@ -455,7 +473,7 @@ def verdicts(trial: Trial) -> list[Verdict]:
 def _promised(trial: Trial, verdict: Verdict) -> Verdict:
     """The verdict, with class `unsupported` where torch makes no promise about the compiled program (`promise`)."""
     signature = verdict.signature
-    if signature.verdict in ("agree", "eager-suspect") or not why_unsupported(trial.program, signature.pattern):
+    if signature.verdict in ("agree", "eager-suspect") or not why_unsupported(trial.code, signature.pattern):
         return verdict
     return replace(verdict, signature=replace(signature, verdict=UNSUPPORTED))
 
@@ -471,6 +489,7 @@ def detectable(trial: Trial) -> tuple[int, int]:
             continue
         i = order.index(name)
         r = trial.model.reference[i].double()
+        floor = unmodelled_floor(trial, name, i) if name in trial.unmodelled else floors[i]
         total += r.numel()
-        seen += int((torch.isfinite(r) & (r.abs() > 10 * floors[i])).sum())
+        seen += int((torch.isfinite(r) & (r.abs() > 10 * floor)).sum())
     return seen, total

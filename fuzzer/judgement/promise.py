@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from fuzzer.judgement.trial import Raised
+from fuzzer.judgement.trial import Code, Raised
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Program, Region, between, statements
 from fuzzer.language.regions import REGIONS
@@ -23,16 +23,22 @@ from fuzzer.language.settings import SETTINGS
 _SAVED = r"RuntimeError < (_compiled_backward < )?backward < apply"
 
 
-def why_unsupported(program: Program, pattern: str) -> str:
-    """Why torch makes no promise about a program that differs with this pattern; "" where it does.
+def why_unsupported(code: Code, pattern: str) -> str:
+    """Why torch makes no promise about code that differs with this pattern; "" where it does. Of a Function only the
+    settings are known.
 
     "setting NAME", "operator NAME", "region NAME", "what a compiled graph saves", "route NAME with dynamic sizes",
     "route NAME over an eager forward".
     """
     of_tests = {s.name for s in SETTINGS if not s.promised}
-    for name, _ in program.settings:
+    for name, _ in code.settings:
         if name in of_tests:
             return f"setting {name}"
+    return _why_unsupported(code, pattern) if isinstance(code, Program) else ""
+
+
+def _why_unsupported(program: Program, pattern: str) -> str:
+    """The reason that a program gives, apart from its settings."""
     for node in program.nodes:
         source = OPS[node.op].source if node.op in OPS else ""
         if any(part.startswith("_") and not part.startswith("__") for part in source.split(".")):

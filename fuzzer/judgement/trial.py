@@ -1,15 +1,15 @@
-"""A program, the place where it ran and the observations made there: Place, Subject, Observation, Trial."""
+"""A trial: code, the place where it ran and the observations made there (Place, Subject, Observation, Trial)."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fuzzer.language.devices import DEVICES, HOST, device_row
 from fuzzer.language.errors import UsageError
-from fuzzer.language.program import Program
+from fuzzer.language.program import Attributes, Program
 
 if TYPE_CHECKING:  # they need torch
     from fuzzer.rounding.floors import Model
@@ -81,6 +81,27 @@ class Place:
         return [self.reference.device, self.subject.device]
 
 
+class Code(Protocol):
+    """The code that a trial runs: a Program, or a Function (`fuzzer.language.function`).
+
+    settings  of the compiler, by name;  result_names  of its results, in the order of `Observation.outputs`.
+    size      the number of its operations.
+    """
+
+    @property
+    def settings(self) -> Attributes: ...
+
+    @property
+    def result_names(self) -> tuple[str, ...]: ...
+
+    @property
+    def size(self) -> int: ...
+
+    def role(self, name: str) -> str:
+        """The kind of an input by name: `leaf` or `cotangent`, of a Function also `parameter` or `buffer`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Raised:
     """An exception: its type, message, the innermost torch functions of its traceback, and the traceback, whose paths
@@ -96,6 +117,8 @@ class Raised:
 class Observation:
     """The record of one run. Tensors stay on the device that made them; gradients by leaf name, None kept.
 
+    outputs  by the place of their name in `Code.result_names`; None where this side has no such result.
+
     outcome  ran, raised, died, timed out, or not run yet;  phase  the last one entered: forward or backward.
     written  the final values of the leaves that the program may write to, by name.
     touched  leaves and cotangents (`x0`, `c1`) whose storage has changed, or in whose guard bands something was written
@@ -107,6 +130,9 @@ class Observation:
     admitted  where `again` differs: torch's own statement that it may (`trial.pipeline`); "" where there is none.
     fired    planted faults that changed the compiled code (scripts/benches/rare.py).
     built    why the program was compiled in full although a stage was requested (`fuzzer.stages`); "" where it was not.
+    structure  of a Function's results: by the name of each, `tensor` or the value that is no tensor, as text.
+    aliases    of a Function's results: by the name of each, the inputs, parameters and buffers whose memory it shares.
+    graphs     that torch.compile made of a Function;  breaks  the reasons of its graph breaks.
     """
 
     outcome: str
@@ -127,20 +153,25 @@ class Observation:
     admitted: str = ""
     fired: tuple[str, ...] = ()
     built: str = ""
+    structure: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    graphs: int = 0
+    breaks: tuple[str, ...] = ()
 
 
 @dataclass
 class Trial:
-    """A program, the place where it ran, and the observations made there.
+    """The code, the place where it ran, and the observations made there.
 
     reference  the reference side's observation, with its trace and the Refs of outputs then gradients.
     subject    the observation of the compiled run.
     final      whether a verdict must survive the rounding model's final look, or the second is enough (a suspect).
     also       names of oracles that are checked only on request (`oracles.ASKED`).
     bare       the observation of a compiled run without the program's settings, for a requested oracle that needs it.
+    unmodelled  by the name of a target, the operations on which it depends and whose rounding the model does not know.
     """
 
-    program: Program
+    code: Code
     place: Place
     reference: Observation
     subject: Observation
@@ -149,7 +180,14 @@ class Trial:
     final: bool = True
     also: tuple[str, ...] = ()
     bare: Observation | None = None
+    unmodelled: dict[str, tuple[str, ...]] = field(default_factory=dict)
     known: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Program:
+        """The code, which is a Program."""
+        assert isinstance(self.code, Program)
+        return self.code
 
     def once(self, key: Any, compute: Callable[[], Any]) -> Any:
         """compute() the first time, afterwards its stored result: oracles share what they derive from one trial."""
@@ -166,7 +204,7 @@ class Trial:
         assert self.trace is not None
         devices = (self.place.reference.device, self.place.subject.device)
         device = next((d for d in devices if device_row(d) is not HOST), devices[0])
-        trace = adding_narrow(self.trace) if _AS_STRIDED in self.program.settings else self.trace
+        trace = adding_narrow(self.trace) if _AS_STRIDED in self.code.settings else self.trace
         return Model(trace, list(self.targets.values()), device)
 
     @functools.cached_property
@@ -176,7 +214,7 @@ class Trial:
         from fuzzer.language.settings import SAME_DRAWS
 
         assert self.trace is not None
-        return SAME_DRAWS not in self.program.settings and any(step.recorded for step in self.trace.steps)
+        return SAME_DRAWS not in self.code.settings and any(step.recorded for step in self.trace.steps)
 
     def with_subject(self, other: Observation) -> Trial:
         """The same trial with another observation of the subject; results that depend on the reference alone are
@@ -189,5 +227,5 @@ class Trial:
     def named(self, observation: Observation) -> dict[str, Any]:
         """The observation's tensors by name: `v3` for an output, `x0` for a leaf that is written to, `x0.grad` for a
         gradient (None if there is none)."""
-        outputs = {o.value: t for o, t in zip(self.program.outputs, observation.outputs, strict=True)}
+        outputs = dict(zip(self.code.result_names, observation.outputs, strict=True))
         return outputs | observation.written | {f"{name}.grad": t for name, t in observation.gradients.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 # Worst first: a trial's class is the first of these among its verdicts.
 CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "nonfinite-differs",
-           "rounding-sensitive", "signed-zero", "costly", "unsupported", "agree", "rejected")  # fmt: skip
+           "rounding-sensitive", "signed-zero", "costly", "unmodelled", "unsupported", "agree", "rejected")  # fmt: skip
 UNSUPPORTED = "unsupported"  # torch makes no promise (`promise`): listed apart, and not minimized by a campaign
 # The classes that are stored as findings once verified.
 FINDINGS = CLASSES[: CLASSES.index("agree")]
@@ -137,11 +137,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of an oracle: the signature, one line for people, and the numbers behind it."""
+    """The result of an oracle: the signature, one line for people, and the numbers behind it.
+
+    program  the text of a program that shows the same; "" where `check` found none, and from everybody else.
+    """
 
     signature: Signature
     detail: str
     comparisons: tuple[Comparison, ...] = ()
+    program: str = ""
 
     def __str__(self) -> str:
         about = f" [{self.signature}]" if self.signature.oracle else ""

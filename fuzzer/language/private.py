@@ -57,6 +57,7 @@ import tempfile
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -180,6 +181,46 @@ def leave_guards_untimed() -> None:
 def reset_compiler() -> None:
     """Forget every compiled frame."""
     torch._dynamo.reset()
+
+
+@dataclass
+class Graphs:
+    """The graphs that torch.compile made inside a block, and the reasons of its graph breaks."""
+
+    made: int = 0
+    breaks: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def compiled_graphs() -> Iterator[Graphs]:
+    """Count the graphs and the graph breaks of the block (dynamo's own counters, torch 2.11 to 2.15)."""
+    from torch._dynamo.utils import counters
+
+    made, broken, found = counters["stats"]["unique_graphs"], dict(counters["graph_break"]), Graphs()
+    try:
+        yield found
+    finally:
+        found.made = counters["stats"]["unique_graphs"] - made
+        found.breaks += [reason for reason, count in counters["graph_break"].items() if count > broken.get(reason, 0)]
+
+
+@contextlib.contextmanager
+def module_calls_watched(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
+    """Call before(module, args) and after(module, args, kwargs, result) for each call of any module in the block.
+
+    Removing a global hook with kwargs leaves its number in a table of its own (torch 2.13), and torch.compile warns of
+    global hooks from then on.
+    """
+    from torch.nn.modules import module as hooks
+
+    first = hooks.register_module_forward_pre_hook(before)
+    second = hooks.register_module_forward_hook(after, with_kwargs=True)
+    try:
+        yield
+    finally:
+        first.remove()
+        second.remove()
+        hooks._global_forward_hooks_with_kwargs.pop(second.id, None)
 
 
 @contextlib.contextmanager

@@ -236,6 +236,20 @@ class Program:
         """All nodes in execution order, regions flattened."""
         return tuple(walk(self.body))
 
+    @property
+    def result_names(self) -> tuple[str, ...]:
+        """The names of the outputs, in order."""
+        return tuple(output.value for output in self.outputs)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.nodes)
+
+    def role(self, name: str) -> str:
+        """`leaf` for the name of a leaf, else `cotangent`."""
+        return "leaf" if any(leaf.name == name for leaf in self.leaves) else "cotangent"
+
 
 def walk(body: tuple[Statement, ...]) -> Iterator[Node]:
     """The nodes of a body in execution order."""

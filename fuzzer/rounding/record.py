@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Self
 
 import torch
@@ -53,6 +53,15 @@ class Recorder(TorchDispatchMode):
                 self.trace.initial[number] = _flat(tensor, elements).clone()
         geometry = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
         return Ref(number, tensor.dtype, *geometry, tensor.is_conj(), tensor.is_neg())
+
+    def outside(self, known: Collection[int]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Storages that no step made, beside those of `known` addresses and given tensors: each as a flat tensor, with
+        a copy of its first contents."""
+        given = {ref.storage for ref in self.trace.given.values()}
+        for number, first in self.trace.initial.items():
+            storage = self._alive[number]
+            if number not in given and storage._cdata not in known:
+                yield torch.empty(0, dtype=first.dtype, device=first.device).set_(storage), first
 
     def _tree(self, tree: Any, known: bool = False) -> Any:
         return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)

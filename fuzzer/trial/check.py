@@ -3,74 +3,232 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from fuzzer.judgement.trial import RAN, UNCOMPILED, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
-from fuzzer.language.program import Attributes, Leaf, Program, Value
-from fuzzer.language.settings import require
+from fuzzer.language.errors import UsageError
+from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
+from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
-from fuzzer.language.transcribe import transcribe
-from fuzzer.language.values import as_data
-from fuzzer.trial.pipeline import report_program
+from fuzzer.language.values import DTYPE_NAMES
+from fuzzer.rounding.replay import Unreplayable
+from fuzzer.rounding.unmodelled import dependent
+from fuzzer.trial.calls import Call, Uncheckable
+from fuzzer.trial.home import shown_by_program, smallest_module
+from fuzzer.trial.observe import observe
+from fuzzer.trial.pipeline import (
+    EagerRaised,
+    compile_subject,
+    judge_trial,
+    record_reference,
+    report_program,
+    rerun_reference,
+)
 from fuzzer.trial.places import make_task
 from fuzzer.trial.tasks import examine
-from fuzzer.workers.journal import Journal
+from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.obituary import UNDRAWN
 from fuzzer.workers.pool import Pool
-
-_MOST_VALUES = 1 << 16  # elements of an input whose values are kept: about a MiB of text
 
 
 def check(
     function: Callable[..., Any],
-    inputs: Sequence[torch.Tensor],
-    *,
+    *args: Any,
+    inputs: Sequence[Any] | None = None,
     backend: str = "inductor",
-    device: str | None = None,
     settings: Mapping[str, Value] | None = None,
     isolated: bool = False,
+    **kwargs: Any,
 ) -> Verdict:
-    """Whether a function's outputs and gradients, compiled, are what eager's can be rounded to.
+    """Whether function(*args, **kwargs), compiled, computes what eager's can be rounded to: results, gradients, and
+    what inputs, parameters and buffers hold afterwards.
 
-    function, inputs  as in `program_of`.
-    device    of both sides; default: that of the first input.
-    Others    as in `run`.
+    The callable itself runs, in eager and under torch.compile. What it changes is put back.
 
-    Raises Inexpressible (a ValueError that names every call that no op says), UsageError and NoMachine.
+    function  any callable: a function, a torch.nn.Module, a method. It runs where its tensors are.
+    args, kwargs  its arguments. Where no input and no parameter requires a gradient, the floating inputs do here,
+              unless the function writes to them.
+    inputs    another way to give the positional arguments.
+    backend   of torch.compile; a stage of it runs programs alone (`run`).
+    settings  of the compiler, by name as in `--set`.
+    isolated  in a process of its own, which may die or hang: a script that asks for it needs
+              `if __name__ == "__main__":`, and function and arguments must be picklable. Without it all runs in this
+              process, in one thread; what torch.compile has compiled here is forgotten.
+
+    Raises Uncheckable (a ValueError whose text says why this function cannot be judged), UsageError and NoMachine.
     """
-    program = program_of(function, inputs)
-    where = device or (inputs[0].device.type if inputs else "cpu")
-    told = run(program, backend=backend, device=where, settings=settings, isolated=isolated)
-    return replace(told, detail=" ".join([told.detail, *(f"({line})" for line in program.comment)]))
+    if inputs is not None and args:
+        raise UsageError("check takes the positional arguments or `inputs=`, not both")
+    given = tuple(args if inputs is None else inputs)
+    for name, value in (settings or {}).items():
+        require(name, value)
+    call = Call(function, given, kwargs, tuple(sorted((settings or {}).items())))
+    task = _task_of(call, backend)
+    if isolated:
+        return _told_of(_isolated(call, task))
+    with _one_thread(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "dynamo_pgo force disabled")  # by us: no cache serves a trial
+        return _told_of(report_call(call, task, Journal(None)))
 
 
-def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Program:
-    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible.
-
-    function  of tensors, or a torch.nn.Module (`backfuzz ops` lists what can be said). Where no input requires grad,
-              every floating one does.
-    inputs    of any shape, dtype and stride. Of those with more than 65536 elements, and of a module's parameters with
-              more than 64, type and layout are kept and the values are drawn; the program's comment says so.
-    """
-    found = transcribe(function, inputs)
-    leaves = [
-        _with_values(leaf, inputs[i]) if i < len(inputs) and leaf.name in found.drawn else leaf
-        for i, leaf in enumerate(found.program.leaves)
-    ]
-    drawn = [leaf.name for leaf in leaves if leaf.name in found.drawn and leaf.values.name != "data"]
-    comment = (f"{', '.join(drawn)}: drawn values, not yours",) if drawn else ()
-    return replace(found.program, leaves=tuple(leaves), comment=comment)
+def _task_of(call: Call, backend: str) -> Task:
+    """The task of a function: both sides run on the device of its tensors. Raises UsageError, NoMachine."""
+    devices = {str(t.device): t for t in (*call.inputs.values(), *call.state().values())}
+    where = next((name for name in devices if name != "cpu"), "cpu")
+    task: Task = make_task(where, backend, None, fresh=True)
+    if task.place.subject.stage:
+        raise UsageError(f"check compiles a function in full; the stage {backend!r} runs programs (backfuzz.run)")
+    return task
 
 
-def _with_values(leaf: Leaf, tensor: torch.Tensor) -> Leaf:
-    """The leaf with the values of its tensor, where these are not too many."""
-    if leaf.base is not None or tensor.numel() > _MOST_VALUES or tensor.is_conj():
-        return leaf
-    return replace(leaf, values=as_data(tensor.detach().cpu()), seed=0)
+def _isolated(call: Call, task: Task) -> Report:
+    """The Report from a process of its own. Raises Uncheckable where the function cannot travel there."""
+    try:
+        packed = pickle.dumps((call.function, call.args, call.kwargs, call.settings))
+        pickle.loads(packed)
+    except Exception as error:
+        raise Uncheckable(
+            f"isolated=True sends the function to another process, and {call.name} cannot be pickled: {error}"
+        ) from None
+    with Pool(1, task.place.devices) as pool:
+        return pool.result(pool.submit(examine_call, task, packed), task)
+
+
+def examine_call(task: Task, packed: bytes) -> Report:
+    """Report on a pickled call, in a worker."""
+    call = Call(*pickle.loads(packed))
+    try:
+        return report_call(call, task, journal())
+    except Uncheckable as error:
+        return Report("", rejected=str(error))
+
+
+# ---------------------------------------------------------------- one call
+
+
+def report_call(call: Call, task: Task, log: Journal) -> Report:
+    """The Report of a call, a difference brought home: to the smallest module that gives its class, and to a program
+    if one gives its signature (the Report's text). `notes` holds sentences about the run. Raises Uncheckable."""
+
+    def judge(inner: Call) -> Report:
+        return judge_call(inner, task, log)
+
+    told = judge(call)
+    if not told.verdicts:
+        return told
+    name, smallest, shown = smallest_module(call, task, told, judge)
+    if name:
+        inside = f"in {name} ({type(smallest.function).__name__}) alone: {shown.verdicts[0].detail}"
+        told = replace(told, notes={**told.notes, "module": inside})
+    return replace(told, text=shown_by_program(smallest, shown, task, log))
+
+
+def judge_call(call: Call, task: Task, log: Journal) -> Report:
+    """The Report of a call; `notes` holds sentences about the run. The author's things are left as they were. Raises
+    Uncheckable."""
+    try:
+        trial, notes = recorded(call, task, log)
+        rerun_reference(trial, task, log)
+        compile_subject(trial, task, log)
+        told = judge_trial(trial, log)
+    except EagerRaised as error:
+        raise Uncheckable(_eager_raised(call, task, error)) from None
+    except Unreplayable as error:
+        raise Uncheckable(f"the trace of {call.name} cannot be replayed in float64: {error}") from None
+    finally:
+        call.around.restore(gradients=True)
+    notes |= _notes_of_compile(trial, task)
+    return replace(told, notes=notes)
+
+
+def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str]]:
+    """The trial with its recorded eager side, and notes. Raises EagerRaised and Unreplayable."""
+    notes: dict[str, str] = {}
+    trial = record_reference(call, task, log)
+    wanted = _to_differentiate(call, trial)
+    if wanted:
+        call.around.differentiated = wanted
+        try:
+            trial = record_reference(call, task, log)
+            notes["differentiated"] = f"no input requires a gradient; here {', '.join(sorted(wanted))} did"
+        except EagerRaised:  # it runs without a gradient alone, as one that asks for .numpy()
+            call.around.differentiated = frozenset()
+            trial = record_reference(call, task, log)
+    if not any(name.endswith(".grad") for name in trial.targets):
+        notes["gradient"] = "no gradient"
+    assert trial.trace is not None
+    if any(step.recorded for step in trial.trace.steps):
+        call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
+        notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
+    trial.unmodelled = dependent(trial.trace, trial.targets)
+    if trial.unmodelled:
+        operations = sorted({one for found in trial.unmodelled.values() for one in found})
+        notes["unmodelled"] = (
+            f"no rounding model of {', '.join(operations)}: {len(trial.unmodelled)} of {len(trial.targets)} tensors "
+            "are held against eager in float64"
+        )
+    return trial, notes
+
+
+def _to_differentiate(call: Call, trial: Trial) -> frozenset[str]:
+    """Where nothing requires a gradient: the floating inputs that the function does not write to."""
+    assert trial.trace is not None
+    if call.around.any_gradient() or not any(t.is_floating_point() or t.is_complex() for t in trial.reference.outputs):
+        return frozenset()
+    written = {ref.storage for step in trial.trace.steps for ref in step.writes}
+    return frozenset(
+        name
+        for name, tensor in call.inputs.items()
+        if DTYPE_NAMES.get(tensor.dtype) in DIFFERENTIABLE
+        and (ref := trial.trace.given.get(name)) is not None
+        and ref.storage not in written
+    )
+
+
+def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
+    """The sentence for a function that did not run in eager: its own error, or a limit of the recorder."""
+    plain = observe(call, task.place.reference, lambda name: None)
+    raised = error.seen.raised
+    assert raised is not None
+    told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
+    if plain.outcome == RAN:
+        return f"{call.name} runs in eager, but not while its ATen operations are recorded: {told}"
+    if raised.kind == "TypeError" and len(call.args) == 1 and isinstance(call.args[0], list | tuple):
+        told += "; a list of all arguments goes into `inputs=`"
+    return f"{call.name} raises in eager, in the {error.seen.phase}: {told}"
+
+
+def _notes_of_compile(trial: Trial, task: Task) -> dict[str, str]:
+    """The number of graphs and the graph breaks. Raises Uncheckable where nothing was compiled."""
+    seen = trial.subject
+    if seen.outcome != RAN or task.place.subject.backend in UNCOMPILED or not trial.code.size:
+        return {}
+    why = f" ({'; '.join(reason.splitlines()[0] for reason in seen.breaks)})" if seen.breaks else ""
+    if not seen.graphs:
+        raise Uncheckable(f"torch.compile compiled nothing of this function{why}")
+    return {"graphs": f"compiled as {seen.graphs} graphs{why}"} if seen.graphs > 1 or seen.breaks else {}
+
+
+def _told_of(report: Report) -> Verdict:
+    """The Verdict of a call's Report with its notes. Raises Uncheckable."""
+    if report.rejected.startswith(UNDRAWN):
+        return Verdict(Signature("worker_survives", "crashes", "", ""), report.rejected)
+    if report.rejected:
+        raise Uncheckable(report.rejected)
+    told = _told(report)
+    detail = " ".join([told.detail, *(f"({note})" for note in report.notes.values())])
+    return replace(told, detail=detail, program=report.text)
+
+
+# ---------------------------------------------------------------- programs
 
 
 def run(

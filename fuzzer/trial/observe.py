@@ -12,11 +12,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 
-from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Observation, Raised, Subject
+from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Code, Observation, Raised, Subject
 from fuzzer.language import interpret, routes
 from fuzzer.language.devices import synchronise
 from fuzzer.language.private import dispatch_kept, reset_compiler, saved_tensor_hooks_kept
@@ -38,7 +38,7 @@ def _compile_function(subject: Subject, options: dict[str, Any]) -> routes.Compi
     return functools.partial(torch.compile, backend=subject.compiler, dynamic=dynamic, fullgraph=True)
 
 
-def _operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
+def operators(subject: Subject) -> contextlib.AbstractContextManager[Any]:
     """The operators of a side: for `flag_gems` those of FlagGems, which registers them over ATen's; else ATen's."""
     if subject.backend != "flag_gems":
         return contextlib.nullcontext()
@@ -61,23 +61,41 @@ def thread_count(subject: Subject) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+class Observer(Protocol):
+    """A side of a trial: `observe` runs it and returns its record."""
+
+    def observe(self, recorder: Recorder | None = None) -> Observation: ...
+
+
+class Runs(Code, Protocol):
+    """Code that makes its sides itself (`fuzzer.trial.calls.Call`)."""
+
+    def side(self, subject: Subject, phase: Callable[[str], None]) -> Observer: ...
+
+
+def side_of(code: Code, subject: Subject, phase: Callable[[str], None]) -> Observer:
+    """One side of a trial of this code."""
+    return Side(code, subject, phase) if isinstance(code, Program) else cast(Runs, code).side(subject, phase)
+
+
 def observe(
-    program: Program, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
+    code: Code, subject: Subject, phase: Callable[[str], None], recorder: Recorder | None = None
 ) -> Observation:
     """Run one side; what is compiled and can be, twice. An exception of the code under test becomes the outcome
-    `raised`. Where a stage cannot run the program, it is built, and `built` says why."""
+    `raised`. Where a stage cannot run a program, it is built, and `built` says why."""
     if not subject.stage:
-        return Side(program, subject, phase).observe(recorder)
+        return side_of(code, subject, phase).observe(recorder)
     from fuzzer import stages  # it imports much of inductor
 
-    if not (why := stages.cannot_run(program)):
+    assert isinstance(code, Program)
+    if not (why := stages.cannot_run(code)):
         with stages.in_force(subject.stage) as reasons:
-            seen = Side(program, subject, phase).observe(recorder)
+            seen = Side(code, subject, phase).observe(recorder)
         if not reasons:
             return _without_peak(seen)
         why = reasons[0]
         reset_compiler()
-    side = Side(program, replace(subject, backend=subject.compiler), phase)
+    side = Side(code, replace(subject, backend=subject.compiler), phase)
     return replace(side.observe(recorder), built=why)
 
 
@@ -128,13 +146,7 @@ class Side:
             self.seconds, self.cpu_seconds = spent()
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:  # whatever the code under test raises
-            collect_before_next()
-            if trouble(error):
-                raise
-            raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
-            if not context_is_usable(self.subject.device):
-                lose_context(error)
-            return Observation(RAISED, phase=self.entered, raised=raised, seconds=spent()[0])
+            return Observation(RAISED, phase=self.entered, raised=raised_by(error, self.subject), seconds=spent()[0])
         return replace(seen, phase=self.entered, again=again, seconds=took[0], cpu_seconds=took[1])
 
     def _inputs(self, recorder: Recorder | None) -> routes.Call:
@@ -178,7 +190,7 @@ def _run_once(spec: routes.RouteSpec, call: routes.Call, subject: Subject, recor
     # both sides draw the same; torch.manual_seed looks for five kinds of devices, which takes 0.2 ms
     torch.manual_seed(0) if subject.device != "cpu" else torch.default_generator.manual_seed(0)
     if recorder is None:
-        with _operators(subject), thread_count(subject), saved_tensor_hooks_kept(), dispatch_kept():
+        with operators(subject), thread_count(subject), saved_tensor_hooks_kept(), dispatch_kept():
             results = spec.run(call)
     else:
         with recorder:
@@ -203,6 +215,17 @@ def run_again(spec: routes.RouteSpec, call: routes.Call, subject: Subject) -> Ob
         results = _run_once(spec, call, subject, None)
     spent = cpu_seconds() - started
     return on_host(Observation(RAN, list(results.outputs), results.gradients, peak=peak.bytes, cpu_seconds=spent))
+
+
+def raised_by(error: BaseException, subject: Subject) -> Raised:
+    """The record of an exception of the code under test. Raises the error itself where the machine is to blame."""
+    collect_before_next()
+    if trouble(error):
+        raise error
+    raised = Raised(_kind(error), _message(error), _frames(error), _traceback(error))
+    if not context_is_usable(subject.device):
+        lose_context(error)
+    return raised
 
 
 def _kind(error: BaseException) -> str:

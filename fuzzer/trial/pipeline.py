@@ -19,7 +19,7 @@ from fuzzer.judgement.comparison import judge_tensors
 from fuzzer.judgement.oracles import about_bare, detectable, errors_agree, verdicts
 from fuzzer.judgement.planted import planted
 from fuzzer.judgement.promise import promised_error
-from fuzzer.judgement.trial import PENDING, RAN, UNCOMPILED, Observation, Trial
+from fuzzer.judgement.trial import PENDING, RAN, UNCOMPILED, Code, Observation, Trial
 from fuzzer.language import routes
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.infer import IllTyped, check_draws
@@ -68,22 +68,28 @@ def refusal(text: str, error: Exception) -> Report:
 # ---------------------------------------------------------------- the reference side
 
 
-def record_reference(program: Program, task: Task, journal: Journal) -> Trial:
-    """Log a program, check it and record its reference side. Raises the errors in REFUSED."""
-    journal.begin(show(program))
-    routes.route_of(program)
-    if task.place.subject.backend != "eager":
-        routes.check_backend(program.route.name, task.place.subject.compiler)
-    check_draws(program)
+def record_reference(code: Code, task: Task, journal: Journal) -> Trial:
+    """Log the code, check a program and record the reference side. Raises the errors in REFUSED."""
+    journal.begin(text_of(code))
+    if isinstance(code, Program):
+        routes.route_of(code)
+        if task.place.subject.backend != "eager":
+            routes.check_backend(code.route.name, task.place.subject.compiler)
+        check_draws(code)
     recorder = Recorder()
     reset_compiler()
-    seen = _observe_reference(program, task, journal, recorder)
-    targets = {o.value: recorder.ref(t) for o, t in zip(program.outputs, seen.outputs, strict=True)}
+    seen = _observe_reference(code, task, journal, recorder)
+    targets = {name: recorder.ref(t) for name, t in zip(code.result_names, seen.outputs, strict=True)}
     targets |= {name: recorder.ref(t) for name, t in seen.written.items()}
     gradients = {f"{n}.grad": recorder.ref(t) for n, t in seen.gradients.items() if t is not None}
     recorder.trace.devices = tuple(dict.fromkeys(task.place.devices))
     pending = Observation(PENDING)
-    return Trial(program, task.place, seen, pending, recorder.trace, targets | gradients, task.final)
+    return Trial(code, task.place, seen, pending, recorder.trace, targets | gradients, task.final)
+
+
+def text_of(code: Code) -> str:
+    """The text of a program; "" of a function, which has none."""
+    return show(code) if isinstance(code, Program) else ""
 
 
 def is_detectable(trial: Trial, journal: Journal) -> bool:
@@ -99,14 +105,14 @@ def rerun_reference(trial: Trial, task: Task, journal: Journal) -> Trial:
     It runs twice: under a dispatch mode some backwards take the formula that they have for the compiler (cumprod's and
     prod's, torch 2.11), and what eager itself computes is what a person sees without one.
     """
-    trial.reference = _observe_reference(trial.program, task, journal)
+    trial.reference = _observe_reference(trial.code, task, journal)
     return trial
 
 
-def _observe_reference(program: Program, task: Task, journal: Journal, recorder: Recorder | None = None) -> Observation:
+def _observe_reference(code: Code, task: Task, journal: Journal, recorder: Recorder | None = None) -> Observation:
     """One run of the reference side. Raises EagerRaised."""
     with planted(task.canary, "reference") as tamper:
-        seen = observe(program, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
+        seen = observe(code, task.place.reference, lambda name: journal.phase(f"reference {name}"), recorder)
         if seen.raised is not None:
             raise EagerRaised(seen)
         return tamper(seen) if recorder is None else seen
@@ -118,10 +124,12 @@ def _observe_reference(program: Program, task: Task, journal: Journal, recorder:
 def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     """The trial with the side on trial run too; where the task asks for that, also without the program's settings."""
     trial.also = task.also
-    trial.subject = Compiled(trial.program, task, journal).run(trial)
+    trial.subject = Compiled(trial.code, task, journal).run(trial)
+    if not about_bare(task.also):
+        return trial
     bare = without_settings(trial.program)
     acting = shown_before_code if task.place.subject.stage else tuple
-    if about_bare(task.also) and acting(bare.settings) != acting(trial.program.settings):
+    if acting(bare.settings) != acting(trial.program.settings):
         journal.begin(show(bare))
         reset_compiler()
         trial.bare = Compiled(bare, task, journal).run(trial)
@@ -154,7 +162,7 @@ def judge_trial(trial: Trial, journal: Journal) -> Report:
         seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = cpu_seconds() - started
-    told = Report(show(trial.program), found, detectable=seen, elements=total, seconds=seconds)
+    told = Report(text_of(trial.code), found, detectable=seen, elements=total, seconds=seconds)
     subject = trial.subject
     stage = "" if subject.built else trial.place.subject.stage
     return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, stage=stage, built=subject.built)
