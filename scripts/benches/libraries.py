@@ -1,10 +1,9 @@
 """What does `check` say of the functions and modules of other people's libraries, and how long does it take?
 
-Each case (benches/library_cases.py) runs in two processes, each with an empty compiler cache and a deadline. Both have
-compiled and checked one small function before, so that the imports of torch's compiler and its facts about the machine
-are not timed. Then one process times `bare`: the call in eager with its backward, then a fresh torch.compile of the same
-callable with its backward. The other times `check` of the call. Imports of the library and the making of its module are
-not timed.
+Each case (benches/library_cases.py) runs in two processes, each with an empty compiler cache and a deadline. Both first
+compile and check one small function: the imports of torch's compiler and its facts about the machine are not timed, nor
+are the imports of the library and the making of its module. Then one process times `bare`: the call in eager with its
+backward, then a fresh torch.compile of the same callable with its backward. The other times `check` of the call.
 
 The libraries are installed into a virtual environment of the bench's own, which sees the packages of the running
 Python; torch stays the one that is installed.
