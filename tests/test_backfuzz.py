@@ -90,7 +90,7 @@ def packages(tmp_path: Path) -> Path:
 OWN_OP = """
 import torch, backfuzz
 from fuzzer.trial.draw import draw_program
-print(backfuzz.check(torch.ops.mine.double, (torch.ones(3),), backend="aot_eager"))
+print(backfuzz.check(torch.ops.mine.double, torch.ones(3), backend="aot_eager"))
 task = backfuzz.Task(ops=("mine_double", "exp"))
 print(sum(node.op == "mine_double" for n in range(9) for node in draw_program(task, n).nodes) > 4)
 """

@@ -46,7 +46,7 @@ class Function:
     @property
     def name(self) -> str:
         """The callable's own name, for people."""
-        return getattr(self.function, "__qualname__", "") or type(self.function).__name__
+        return getattr(self.function, "__name__", "") or type(self.function).__name__
 
     def role(self, name: str) -> str:
         """The kind of a tensor by its name: `leaf` of an input, else `parameter` or `buffer`, or `tensor`."""

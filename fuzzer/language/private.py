@@ -204,6 +204,20 @@ def compiled_graphs() -> Iterator[Graphs]:
         found.breaks += [reason for reason, count in counters["graph_break"].items() if count > broken.get(reason, 0)]
 
 
+def is_higher_order(op: Any) -> bool:
+    """Whether an operator takes functions (cond, scan, flex_attention)."""
+    return isinstance(op, torch._ops.HigherOrderOperator)
+
+
+def isa_trusted() -> contextlib.AbstractContextManager[Any]:
+    """Inductor believes /proc/cpuinfo of the vector instructions in the block, and compiles no probe of them: with its
+    caches off it would in each process, for 6 seconds (torch 2.13). A value that is set stays."""
+    from torch._inductor import config
+
+    known = config.cpp.vec_isa_ok is not None
+    return contextlib.nullcontext() if known else config.patch("cpp.vec_isa_ok", True)
+
+
 @contextlib.contextmanager
 def module_calls_watched(before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
     """Call before(module, args) and after(module, args, kwargs, result) for each call of any module in the block.

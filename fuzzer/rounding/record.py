@@ -10,13 +10,19 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzzer.language.private import backward_is_running, in_memory, negated
+from fuzzer.language.private import backward_is_running, in_memory, is_higher_order, negated
 from fuzzer.rounding.kernels import named
 from fuzzer.rounding.trace import Ref, Step, Trace, bound, mapped, name_of, refs_in, tensors_in, widened
 
 
+_CALLS_ONLY = ("cond", "while_loop")  # higher-order operators that compute nothing beside the functions they call
+
+
 class Recorder(TorchDispatchMode):
-    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`."""
+    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`. Of a higher-order
+    operator that only calls functions (cond, while_loop) their calls are recorded; others raise NotImplementedError."""
+
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,6 +74,10 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if is_higher_order(func):
+            if func.name() not in _CALLS_ONLY:
+                raise NotImplementedError(f"the recorder cannot see into {func.name()}")
+            return func(*mapped(tuple(args), lambda leaf: self._recorded(leaf) if callable(leaf) else leaf), **kwargs)
         if _holds_no_data((args, kwargs)):
             return func(*args, **kwargs)
         args, kwargs = mapped(
@@ -98,6 +108,15 @@ class Recorder(TorchDispatchMode):
         step = Step(func, given, named, returned, writes, recorded, backward_is_running(), self._autocast.dtype)
         self.trace.steps.append(step)
         return out
+
+    def _recorded(self, function: Any) -> Any:
+        """The function with its calls recorded."""
+
+        def recorded(*args: Any) -> Any:
+            with self:
+                return function(*args)
+
+        return recorded
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
         flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()

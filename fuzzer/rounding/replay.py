@@ -9,8 +9,10 @@ import torch
 
 from fuzzer.language.private import negated
 from fuzzer.rounding.kernels import kernel
+from fuzzer.rounding.perturb import laid_like
 from fuzzer.rounding.scalars import eager_reading, round_to
-from fuzzer.rounding.trace import Ref, Step, Trace, is_rounded, mapped, once, widened
+from fuzzer.rounding.trace import Ref, Step, Trace, is_rounded, mapped, once, tensors_in, widened
+from fuzzer.rounding.unmodelled import unmodelled
 
 
 class Perturbation(Protocol):
@@ -102,7 +104,7 @@ class Replay:
         args, kwargs = mapped((spelt_out(step), step.kwargs), lambda leaf: self._argument(step, leaf, precision))
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
-        out = step.op(*args, **kwargs) if row.mended is None else row.mended(step.op, args, kwargs)
+        out = self._called(step, args, kwargs)
         pairs = [(ref, self.value(ref)) for ref in step.writes]
         pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in step.written]
         refs, values = [ref for ref, _ in pairs], [value for _, value in pairs]
@@ -118,6 +120,47 @@ class Replay:
                 self._store(ref, moved)
             elif moved is not value:
                 value.copy_(moved)
+
+    def _called(self, step: Step, args: Any, kwargs: Any) -> Any:
+        """What the kernel returns. One that the model does not know runs in eager's dtypes if it refuses float64."""
+        rule = kernel(step).mended
+        if rule is not None:
+            return rule(step.op, args, kwargs)
+        if not unmodelled(step):
+            return step.op(*args, **kwargs)
+        before = [self.value(ref).clone() for ref in step.writes]
+        try:
+            out = step.op(*args, **kwargs)
+        except Exception:  # a library may raise any
+            for ref, value in zip(step.writes, before, strict=True):  # it may have written before it refused
+                self.value(ref).copy_(value)
+            out = self._called_as_in_eager(step, args, kwargs)
+        return mapped(out, lambda leaf: widened(leaf) if isinstance(leaf, torch.Tensor) else leaf)
+
+    def _called_as_in_eager(self, step: Step, args: Any, kwargs: Any) -> Any:
+        """The same call on operands narrowed to eager's dtypes, with eager's scalars; the numbers that it writes are
+        wide again in their buffers. Raises RuntimeError."""
+        wide = iter(tensors_in((args, kwargs)))
+        written: list[tuple[Ref, torch.Tensor]] = []
+
+        def narrow(leaf: Any) -> Any:
+            if not isinstance(leaf, Ref):
+                return self.device if isinstance(leaf, torch.device) else leaf
+            value = next(wide)
+            own = laid_like(value.to(leaf.dtype), value) if is_rounded(leaf) else value
+            if leaf in step.writes:
+                written.append((leaf, own))
+            return own
+
+        own_args, own_kwargs = mapped((step.args, step.kwargs), narrow)
+        try:
+            with torch.enable_grad():  # oneDNN's layers keep no workspace for a backward without
+                out = step.op(*own_args, **own_kwargs)
+        except Exception as error:
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        for ref, value in written:
+            self.value(ref).copy_(value)
+        return out
 
     def _masked(self, number: int, step: Step, drawn: Ref, scale: float) -> None:
         """Store the result of a kernel that draws and multiplies at once, from its operand and the recorded draw."""

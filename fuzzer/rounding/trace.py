@@ -85,9 +85,18 @@ class Step:
         return tuple(refs_in((self.args, self.kwargs)))
 
 
+def full_name(op: Any) -> str:
+    """An op's name with its namespace and without its overload, e.g. `aten.add_`."""
+    name: str = op._schema.name
+    return name.replace("::", ".")
+
+
 def name_of(op: Any) -> str:
-    """An op's name without namespace, overload or the in-place underscore, e.g. `add`."""
-    name: str = op._schema.name.split("::")[1]
+    """An ATen op's name without namespace, overload or the in-place underscore, e.g. `add`; the full name of any other
+    op, whose kernel is another though its name be the same."""
+    namespace, _, name = full_name(op).partition(".")
+    if namespace != "aten":
+        return full_name(op)
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 

@@ -1,5 +1,42 @@
-from typing import Any
+"""Operations that the rounding model does not know, and the tensors that depend on them.
+
+The model knows an ATen kernel that has a row (`kernels`), a view in place and the copy of a view. Any other operation
+is replayed as compound, but nobody has tried whether the floors of its results hold: the kernel of a library (a
+`torch.library.custom_op`), and ATen kernels that no op of the tables calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fuzzer.rounding.arithmetic import VIEWS
+from fuzzer.rounding.kernels import UNNAMED, kernel
+from fuzzer.rounding.trace import Ref, Step, Trace, full_name, is_rounded, once
 
 
-def dependent(trace: Any, refs: Any) -> dict[str, tuple[str, ...]]:
-    return {}
+@once
+def unmodelled(step: Step) -> str:
+    """The operation's full name, e.g. `aten._ctc_loss`, where the model does not know it; "" where it does.
+
+    An operation that fills nothing rounded needs no model. Neither does one that draws random numbers and reads none:
+    they are replayed as drawn.
+    """
+    if not any(map(is_rounded, step.results)) or kernel(step) is not UNNAMED or not VIEWS.isdisjoint(step.op.tags):
+        return ""
+    reads = any(is_rounded(ref) and ref not in step.writes for ref in step.inputs)
+    return full_name(step.op) if reads or not step.recorded else ""
+
+
+def dependent(trace: Trace, refs: Mapping[str, Ref]) -> dict[str, tuple[str, ...]]:
+    """The operations unknown to the model on which each of these tensors depends, in the order in which they ran."""
+    held: dict[int, set[str]] = {}  # by storage
+    ran: dict[str, None] = {}
+    for step in trace.steps:
+        inputs = () if kernel(step).reads_geometry else step.inputs
+        told = set().union(*(held.get(ref.storage, ()) for ref in inputs))
+        if name := unmodelled(step):
+            told.add(name)
+            ran[name] = None
+        for ref in step.results:  # a write may leave other elements as they were
+            held[ref.storage] = told | held.get(ref.storage, set()) if ref.storage in step.written else told
+    return {name: tuple(op for op in ran if op in held.get(ref.storage, ())) for name, ref in refs.items()}

@@ -14,6 +14,7 @@ import torch
 from fuzzer.judgement.trial import RAN, UNCOMPILED, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.errors import UsageError
+from fuzzer.language.private import isa_trusted
 from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
@@ -35,7 +36,6 @@ from fuzzer.trial.places import make_task
 from fuzzer.trial.tasks import examine
 from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
-from fuzzer.workers.obituary import UNDRAWN
 from fuzzer.workers.pool import Pool
 
 
@@ -74,7 +74,7 @@ def check(
     task = _task_of(call, backend)
     if isolated:
         return _told_of(_isolated(call, task))
-    with _one_thread(), warnings.catch_warnings():
+    with _one_thread(), isa_trusted(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "dynamo_pgo force disabled")  # by us: no cache serves a trial
         return _told_of(report_call(call, task, Journal(None)))
 
@@ -153,6 +153,8 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     """The trial with its recorded eager side, and notes. Raises EagerRaised and Unreplayable."""
     notes: dict[str, str] = {}
     trial = record_reference(call, task, log)
+    if not trial.targets:
+        raise Uncheckable(f"{call.name} returns no tensor and changes none: there is nothing to compare")
     wanted = _to_differentiate(call, trial)
     if wanted:
         call.around.differentiated = wanted
@@ -168,7 +170,7 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
-    trial.unmodelled = dependent(trial.trace, trial.targets)
+    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets).items() if found}
     if trial.unmodelled:
         operations = sorted({one for found in trial.unmodelled.values() for one in found})
         notes["unmodelled"] = (
@@ -201,7 +203,7 @@ def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
     told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
     if plain.outcome == RAN:
         return f"{call.name} runs in eager, but not while its ATen operations are recorded: {told}"
-    if raised.kind == "TypeError" and len(call.args) == 1 and isinstance(call.args[0], list | tuple):
+    if len(call.args) == 1 and isinstance(call.args[0], list | tuple):
         told += "; a list of all arguments goes into `inputs=`"
     return f"{call.name} raises in eager, in the {error.seen.phase}: {told}"
 
@@ -214,13 +216,12 @@ def _notes_of_compile(trial: Trial, task: Task) -> dict[str, str]:
     why = f" ({'; '.join(reason.splitlines()[0] for reason in seen.breaks)})" if seen.breaks else ""
     if not seen.graphs:
         raise Uncheckable(f"torch.compile compiled nothing of this function{why}")
-    return {"graphs": f"compiled as {seen.graphs} graphs{why}"} if seen.graphs > 1 or seen.breaks else {}
+    count = "1 graph" if seen.graphs == 1 else f"{seen.graphs} graphs"
+    return {"graphs": f"compiled as {count}{why}"} if seen.graphs > 1 or seen.breaks else {}
 
 
 def _told_of(report: Report) -> Verdict:
     """The Verdict of a call's Report with its notes. Raises Uncheckable."""
-    if report.rejected.startswith(UNDRAWN):
-        return Verdict(Signature("worker_survives", "crashes", "", ""), report.rejected)
     if report.rejected:
         raise Uncheckable(report.rejected)
     told = _told(report)

@@ -11,6 +11,7 @@ from pathlib import Path
 from fuzzer.judgement.oracles import eager_survives, worker_survives
 from fuzzer.judgement.trial import DIED, PENDING, Observation, Place, Trial
 from fuzzer.judgement.verdict import CORRUPT_HEAP
+from fuzzer.language.program import Program
 from fuzzer.language.text import ParseError, parse
 from fuzzer.workers.journal import DIED_DRAWING, read_journal, read_turn
 from fuzzer.workers.messages import Report, Task
@@ -36,7 +37,8 @@ def report_of_death(place: Place, observed: Observation, text: str, phase: str) 
     """The Report of the program that a worker was running when it ended in this phase."""
     outcome, name, stderr = observed.outcome, observed.signal, observed.stderr
     try:
-        program = parse(text)
+        # a function has no text
+        program = Program((), (), ()) if phase and not text.strip() else parse(text)
     except ParseError:
         return Report("", rejected=f"{UNDRAWN}: it {outcome} {name} {text.strip()}")
     if phase == DIED_DRAWING:

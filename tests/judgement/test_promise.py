@@ -60,7 +60,7 @@ def test_a_verdict_is_unsupported_where_torch_promises_nothing() -> None:
     made = trial(ROUNDED)
     made.subject = Observation(RAISED, phase="forward", raised=Raised("KeyError", "x", ("f",)))
     assert [v.signature.verdict for v in verdicts(made)] == ["raises"]
-    made.program = replace(made.program, settings=(("inductor.unroll_reductions_threshold", 1),))
+    made.code = replace(made.program, settings=(("inductor.unroll_reductions_threshold", 1),))
     assert [v.signature.verdict for v in verdicts(made)] == ["unsupported"]
 
 

@@ -77,7 +77,7 @@ def test_a_gradient_may_be_summed_in_half_precision_where_as_strided_makes_it() 
     place = Place(Subject("eager", "cpu"), Subject("aot_eager", "cpu"))
     ran = run_both(parse(EXPANDED), Task(place=place), Journal(None))
     assert list(judge_tensors(ran, ["x0.grad"])) == []
-    of_expand = replace(ran, program=without_settings(ran.program), known={})
+    of_expand = replace(ran, code=without_settings(ran.program), known={})
     assert [judged.verdict for judged in judge_tensors(of_expand, ["x0.grad"])] == ["wrong"]
 
 
@@ -93,5 +93,5 @@ backward(v0, cotangent(f32[2, 1, 3], values="ones"))
     ran = run_both(parse(drawn), Task(place=Place(eager, eager)), Journal(None))
     ran.subject.gradients["x0"] = ran.subject.gradients["x0"].roll(1, -1)
     assert list(judge_tensors(ran, ["x0.grad"])) == []
-    same = replace(ran, program=replace(ran.program, settings=(SAME_DRAWS,)), known={})
+    same = replace(ran, code=replace(ran.program, settings=(SAME_DRAWS,)), known={})
     assert [judged.verdict for judged in judge_tensors(same, ["x0.grad"])] == ["wrong"]

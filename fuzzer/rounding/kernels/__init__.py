@@ -27,7 +27,7 @@ def assembled(tables: Mapping[str, Iterable[Kernel]]) -> dict[str, Kernel]:
 
 KERNELS = assembled({name: importlib.import_module(f"fuzzer.rounding.kernels.{name}").TABLE for name in FAMILIES})
 
-UNNAMED = Kernel("")  # a kernel without a row is compound: operands and result move
+UNNAMED = Kernel("")  # a kernel without a row is replayed as compound; what depends on it is `unmodelled`
 
 
 def named(name: str) -> Kernel:

@@ -64,4 +64,9 @@ TABLE = (
     Kernel("hardswish_backward", wide=True, cancels=in_units(_hardswish_backward), compared_at=1),
     Kernel("hardsigmoid_backward", wide=True, compared_at=1),
     *each("silu mish softplus softplus_backward hardswish hardsigmoid", wide=True),
+    *each(
+        """
+        celu glu sigmoid_backward tanh_backward log_sigmoid_backward rrelu_with_noise_backward native_dropout_backward
+        """
+    ),
 )

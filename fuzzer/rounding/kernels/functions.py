@@ -130,6 +130,12 @@ TABLE = (
     Kernel("erfc", PRIMITIVE, units=(5.0, 4.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("lgamma", units=(4.5, 7.0, 0.5)),  # its zeros cancel
     Kernel("mvlgamma", cancels=in_units(_beside_poles)),
+    *each(
+        """
+        angle digamma polygamma erfinv frexp i0 lerp logaddexp logaddexp2 nextafter polar remainder sinc special_entr
+        special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_xlog1py
+        """
+    ),
     Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded
     Kernel("hypot", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient

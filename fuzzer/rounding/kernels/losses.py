@@ -48,6 +48,13 @@ TABLE = (
     Kernel("multilabel_margin_loss_forward", terms=per_largest_result, flags_at=1),
     Kernel("multilabel_margin_loss_backward", terms=partial(_per_label, 2), compared_at=4),
     *each("nll_loss_forward nll_loss2d_forward log_sigmoid_forward", terms=per_largest_result),
+    *each(
+        """
+        binary_cross_entropy_backward mse_loss_backward huber_loss huber_loss_backward smooth_l1_loss
+        smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward multi_margin_loss nll_loss_backward
+        nll_loss2d_backward _euclidean_dist
+        """
+    ),
     *each("_cdist_forward _pdist_forward", terms=_per_distance),
     *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True, kept=_of_these_distances),
 )

@@ -90,6 +90,9 @@ TABLE = (
     *each("empty empty_strided", EXACT, uninitialised=True),
     *each("empty_like new_empty new_empty_strided", EXACT, uninitialised=True, reads_geometry=True),
     Kernel("empty_permuted", uninitialised=True),
+    # compound: their results move, as if they were computed
+    *each("eye _efficientzerotensor _new_zeros_with_same_feature_meta"),
+    *each("rand_like randn_like", reads_geometry=True),
     *each(
         """
         max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d max_unpool2d

@@ -86,6 +86,7 @@ TABLE = (
     Kernel("logcumsumexp", terms=_along_dim, narrow=True, is_tree=True),
     *each("cummax cummin", EXACT, terms=_along_dim),
     Kernel("segment_reduce", narrow=True),
+    *each("logsumexp _safe_softmax _segment_reduce_backward"),
     Kernel(
         "_softmax",
         terms=_along_dim,

@@ -55,7 +55,8 @@ class Evaluation:
 class Kernel:
     """One ATen kernel.
 
-    name            the op's name without namespace, overload or the in-place underscore (`Step.name`).
+    name            the op's name without namespace, overload or the in-place underscore (`Step.name`). A row of a name
+                    alone says that the op tables call the kernel, and that it is compound.
 
     Rounding:
     kind            see `Kind`;  kind_of   the kind of one call, where that depends on its arguments.
