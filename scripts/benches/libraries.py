@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from benches.library_cases import CASES, Call, Case, build
 from fuzzer.language.errors import UsageError
 
 HALVES = ("bare", "check")
+_FALLBACK = "no rounding model of"  # begins a verdict's sentence about its fallback
 _ROOT = Path(backfuzz.__file__).parent
 _ANSWER = "answer: "  # begins the line of a case's process that holds its figures; libraries print lines of their own
 
@@ -120,12 +122,26 @@ def install(folder: Path, libraries: Sequence[str]) -> dict[str, str]:
     pinned = folder / "constraints.txt"
     pinned.write_text(f"torch=={version('torch')}\n")
     failed = {}
-    for library in libraries:
+    for library in _missing(python, libraries):
         asked = [python, "-m", "pip", "install", "-q", "--prefer-binary", "-c", pinned, library]
         done = subprocess.run(asked, capture_output=True, text=True)
         if done.returncode:
             failed[library] = next((x for x in done.stderr.splitlines() if x.startswith("ERROR")), "pip failed")
     return failed
+
+
+def _missing(python: Path, libraries: Sequence[str]) -> list[str]:
+    """Those that this Python does not hold."""
+    asked = "import json; from importlib.metadata import distributions; "
+    asked += "print(json.dumps([d.metadata['Name'] for d in distributions()]))"
+    found = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True).stdout
+    held = {_normal(name) for name in json.loads(found)}
+    return [library for library in libraries if _normal(library) not in held]
+
+
+def _normal(name: str) -> str:
+    """A distribution's name as the package index compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _python(folder: Path) -> Path:
@@ -157,7 +173,7 @@ def measure_case(case: Case, folder: Path, deadline: float) -> dict[str, Any]:
     return {
         "case": str(case),
         "outcome": told.get("outcome", "died"),
-        "fallback": "unmodelled" in told["detail"],
+        "fallback": _FALLBACK in told["detail"],
         "detail": told["detail"],
         "gradients": plain.get("gradients"),
         "bare_failed": plain.get("detail", ""),
