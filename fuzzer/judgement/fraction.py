@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 _MAX_DENOMINATOR = 64  # largest denominator; by chance one number in 400 is within 1e-6 of such a fraction
@@ -9,6 +10,8 @@ _MAX_DENOMINATOR = 64  # largest denominator; by chance one number in 400 is wit
 
 def fraction(value: float) -> str:
     """A number, with the fraction of small numbers that equals it: 1.53846 (20/13)."""
+    if not math.isfinite(value):
+        return f"{value:.6g}"
     near = Fraction(value).limit_denominator(_MAX_DENOMINATOR)
     exact = near.denominator > 1 and abs(float(near) - value) <= 1e-6 * abs(value)
     return f"{value:.6g} ({near})" if exact else f"{value:.6g}"

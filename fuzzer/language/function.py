@@ -71,13 +71,20 @@ class Function:
 # ---------------------------------------------------------------- structures
 
 
-def leaves(tree: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf of nested dicts, lists, tuples and dataclasses, with its path."""
-    for name, part in _parts(tree, path):
+def leaves(tree: Any, path: str = "", objects: bool = False) -> Iterator[tuple[str, Any]]:
+    """Every leaf of nested dicts, lists, tuples and dataclasses, with its path.
+
+    objects  whether the tensors that any other object holds as attributes (torch.distributions.Normal) are leaves too.
+    """
+    parts = list(_parts(tree, path))
+    if objects and parts[:1] and parts[0][1] is tree and not isinstance(tree, torch.Tensor):
+        held = getattr(tree, "__dict__", {}).items()
+        parts = [(f"{path}.{name}", value) for name, value in held if isinstance(value, torch.Tensor)] or parts
+    for name, part in parts:
         if name == path:
             yield path, part
         else:
-            yield from leaves(part, name)
+            yield from leaves(part, name, objects)
 
 
 def _parts(tree: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -15,12 +15,13 @@ from fuzzer.rounding.kernels import named
 from fuzzer.rounding.trace import Ref, Step, Trace, bound, mapped, name_of, refs_in, tensors_in, widened
 
 
-_CALLS_ONLY = ("cond", "while_loop")  # higher-order operators that compute nothing beside the functions they call
+class HigherOrder(NotImplementedError):
+    """Code under a recorder calls a higher-order operator; the message names it."""
 
 
 class Recorder(TorchDispatchMode):
-    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`. Of a higher-order
-    operator that only calls functions (cond, while_loop) their calls are recorded; others raise NotImplementedError."""
+    """Records every ATen call made under it. `with recorder: run eager`, then `recorder.trace`. A higher-order operator
+    (cond, scan, flex_attention) raises HigherOrder: its inside shows only while it is compiled."""
 
     supports_higher_order_operators = True
 
@@ -60,14 +61,14 @@ class Recorder(TorchDispatchMode):
         geometry = tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
         return Ref(number, tensor.dtype, *geometry, tensor.is_conj(), tensor.is_neg())
 
-    def outside(self, known: Collection[int]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Storages that no step made, beside those of `known` addresses and given tensors: each as a flat tensor, with
-        a copy of its first contents."""
+    def outside(self, known: Collection[int]) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
+        """Storages that no step made, beside those of `known` addresses and given tensors: the number of each, the
+        storage as a flat tensor, and a copy of its first contents."""
         given = {ref.storage for ref in self.trace.given.values()}
         for number, first in self.trace.initial.items():
             storage = self._alive[number]
             if number not in given and storage._cdata not in known:
-                yield torch.empty(0, dtype=first.dtype, device=first.device).set_(storage), first
+                yield number, torch.empty(0, dtype=first.dtype, device=first.device).set_(storage), first
 
     def _tree(self, tree: Any, known: bool = False) -> Any:
         return mapped(tree, lambda leaf: self.ref(leaf, known) if isinstance(leaf, torch.Tensor) else leaf)
@@ -75,9 +76,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if is_higher_order(func):
-            if func.name() not in _CALLS_ONLY:
-                raise NotImplementedError(f"the recorder cannot see into {func.name()}")
-            return func(*mapped(tuple(args), lambda leaf: self._recorded(leaf) if callable(leaf) else leaf), **kwargs)
+            raise HigherOrder(f"it calls the higher-order operator {func.name()}, whose inside cannot be recorded")
         if _holds_no_data((args, kwargs)):
             return func(*args, **kwargs)
         args, kwargs = mapped(
@@ -98,6 +97,8 @@ class Recorder(TorchDispatchMode):
             for ref in refs_in(value)
         )
         if not writes and outs and all(ref.storage < before for ref in outs):
+            if func is torch.ops.aten.lift_fresh.default and not self._autocast.left:  # of torch.tensor(...)
+                self.trace.roles[outs[0].storage] = "constant"
             return out  # a view: the Refs that use it hold its geometry
         recorded: dict[int, torch.Tensor] = {}
         if torch.Tag.nondeterministic_seeded in func.tags and not _draws_nothing(func, given, named):
@@ -108,15 +109,6 @@ class Recorder(TorchDispatchMode):
         step = Step(func, given, named, returned, writes, recorded, backward_is_running(), self._autocast.dtype)
         self.trace.steps.append(step)
         return out
-
-    def _recorded(self, function: Any) -> Any:
-        """The function with its calls recorded."""
-
-        def recorded(*args: Any) -> Any:
-            with self:
-                return function(*args)
-
-        return recorded
 
     def _wide(self, tensor: torch.Tensor) -> torch.Tensor:
         flat = _flat(tensor, tensor.untyped_storage().nbytes() // tensor.element_size()).clone()
@@ -142,11 +134,15 @@ def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return rule is not None and rule({argument.name: value for argument, value in bound(func, args, kwargs)})
 
 
+_LEAVE = ("numpy", "__array__", "tolist", "__dlpack__")  # methods of a tensor that hand out its numbers
+
+
 class Autocast(TorchFunctionMode):
     """The dtype to which autocast casts during each call, None where it is off; in a dispatch mode it is not
-    visible."""
+    visible. `left`: whether numbers have left torch, which does not dispatch that either."""
 
     dtype: torch.dtype | None = None
+    left = False
 
     def inside(self, func: Any, args: Any) -> contextlib.AbstractContextManager[Any]:
         """For a kernel that calls products: autocast on again where it was on, so that the result has eager's own
@@ -158,6 +154,7 @@ class Autocast(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         device = next((leaf.device.type for leaf in tensors_in(args)), "cpu")
         before = self.dtype
+        self.left = self.left or getattr(func, "__name__", "") in _LEAVE
         self.dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
         try:
             return func(*args, **(kwargs or {}))

@@ -149,7 +149,7 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 class Trace:
     """A recording: the steps in order, the contents of every storage that no step made, and the steps' storages.
 
-    roles: the program's kind of a storage that existed before (`leaf`, `cotangent`).
+    roles: the kind of a storage that no step made: the program's `leaf` or `cotangent`, or `constant` of torch.tensor.
     given: the tensors that existed before, by name: leaves (`x0`) and cotangents (`c0`).
     devices: those of both sides, whose eager kernels show how they read scalars (`scalars`).
     """

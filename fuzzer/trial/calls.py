@@ -48,6 +48,8 @@ class Surroundings:
     def __init__(self, function: Function):
         self.function = function
         state = function.state()
+        if lazy := [name for name, tensor in state.items() if torch.nn.parameter.is_lazy(tensor)]:
+            raise Uncheckable(f"{lazy[0]} has no shape yet: call {function.name} once before the check")
         self.first = {name: _plain(tensor).clone() for name, tensor in state.items()}
         self.tensors = dict(state)
         self.gradients = {name: tensor.grad for name, tensor in state.items() if tensor.is_leaf}
@@ -56,6 +58,7 @@ class Surroundings:
         self.random = _random_state()
         self.differentiated = self._given()
         self.written: tuple[str, ...] = ()  # what eager writes, by name
+        self.fresh: dict[int, str] = {}  # storages that the last recording met and none before, by number
 
     def _given(self) -> frozenset[str]:
         """The inputs that require a gradient as they are given."""
@@ -103,12 +106,15 @@ class Surroundings:
 
     def meet(self, recorder: Recorder) -> None:
         """Keep the contents of storages that a trace met and that no name reaches."""
-        known = {t.untyped_storage()._cdata for t in self.tensors.values()}
-        for tensor, first in recorder.outside(known):
+        named = [*self.tensors.values(), *(tensor for tensor, _ in self.outside.values())]
+        known = {t.untyped_storage()._cdata for t in named}
+        self.fresh = {}
+        for number, tensor, first in recorder.outside(known):
             name = f"a tensor of {tensor.numel()} from outside"
             while name in self.outside:
                 name += "'"
             self.outside[name] = tensor, first
+            self.fresh[number] = name
 
 
 def variables_behind(results: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -244,7 +250,7 @@ class FunctionSide:
         self._enter("forward")
         with self._watched(recorder):
             returned = self.run(*args, **kwargs)
-        results = dict(leaves(returned, RESULT))
+        results = dict(leaves(returned, RESULT, objects=True))
         tensors = {name: value for name, value in results.items() if isinstance(value, torch.Tensor)}
         aliases = _aliases(tensors, inputs | self.around.now())
         variables = inputs | {name: t for name, t in self.around.tensors.items() if t.is_leaf}
@@ -297,7 +303,7 @@ def copied(
     function: Function, guard: Guard, differentiated: frozenset[str]
 ) -> tuple[dict[str, torch.Tensor], tuple[Any, ...], dict[str, Any]]:
     """Copies of the inputs by name, and the arguments with these in place. Views of one storage stay views of one; a
-    tensor of a subclass, or without a storage, is passed on as it is."""
+    tensor of a subclass that dispatches by itself, or without a storage, is passed on as it is."""
     storages: dict[int, torch.Tensor] = {}
     made: dict[int, torch.Tensor] = {}
     inputs: dict[str, torch.Tensor] = {}
@@ -313,7 +319,8 @@ def copied(
 
 
 def _copy(tensor: torch.Tensor, guard: Guard, storages: dict[int, torch.Tensor], differentiated: bool) -> torch.Tensor:
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.layout is not torch.strided:
         return tensor
     storage = tensor.untyped_storage()
     key = storage._cdata
@@ -328,7 +335,8 @@ def _copy(tensor: torch.Tensor, guard: Guard, storages: dict[int, torch.Tensor],
     made = torch.as_strided(base, tensor.shape, tensor.stride(), tensor.storage_offset())
     made = made.conj() if tensor.is_conj() else made
     made = torch._neg_view(made) if tensor.is_neg() else made
-    return made.detach().requires_grad_(differentiated)
+    made = made.detach() if kind in (torch.Tensor, torch.nn.Parameter) else made.detach().as_subclass(kind)
+    return made.requires_grad_(differentiated)
 
 
 def _cotangents(call: Call, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

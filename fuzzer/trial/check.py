@@ -19,7 +19,10 @@ from fuzzer.language.program import DIFFERENTIABLE, Attributes, Program, Value
 from fuzzer.language.settings import SAME_DRAWS, require
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import DTYPE_NAMES
+from fuzzer.rounding.precision import ULPS
+from fuzzer.rounding.record import HigherOrder
 from fuzzer.rounding.replay import Unreplayable
+from fuzzer.rounding.trace import is_rounded
 from fuzzer.rounding.unmodelled import dependent
 from fuzzer.trial.calls import Call, Uncheckable
 from fuzzer.trial.home import shown_by_program, smallest_module
@@ -164,13 +167,19 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
         except EagerRaised:  # it runs without a gradient alone, as one that asks for .numpy()
             call.around.differentiated = frozenset()
             trial = record_reference(call, task, log)
+    if unseen := _made_unseen(call, trial):  # once more: what lies outside is met again, and a fresh one is not
+        trial = record_reference(call, task, log)
+        unseen = _made_unseen(call, trial)
     if not any(name.endswith(".grad") for name in trial.targets):
-        notes["gradient"] = "no gradient"
+        notes = {"gradient": "no gradient"}
     assert trial.trace is not None
+    refs = (ref for step in trial.trace.steps for ref in (*step.inputs, *step.results))
+    if strange := {str(ref.dtype) for ref in refs if is_rounded(ref) and ref.dtype.to_real() not in ULPS}:
+        raise Uncheckable(f"{call.name} computes in {', '.join(sorted(strange))}, whose rounding is not modelled")
     if any(step.recorded for step in trial.trace.steps):
         call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
         notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
-    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets).items() if found}
+    trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets, unseen).items() if found}
     if trial.unmodelled:
         operations = sorted({one for found in trial.unmodelled.values() for one in found})
         notes["unmodelled"] = (
@@ -178,6 +187,15 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
             "are held against eager in float64"
         )
     return trial, notes
+
+
+def _made_unseen(call: Call, trial: Trial) -> dict[int, str]:
+    """The floating storages that only the last recording met and that no call of torch made, by number: results of
+    numpy, say. Their numbers are rounded and the trace holds them as exact."""
+    assert trial.trace is not None
+    floating = {number for number, flat in trial.trace.initial.items() if flat.is_floating_point() or flat.is_complex()}
+    fresh = call.around.fresh.keys() & floating - trial.trace.roles.keys()
+    return dict.fromkeys(fresh, "a tensor that torch did not make (numpy?)")
 
 
 def _to_differentiate(call: Call, trial: Trial) -> frozenset[str]:
@@ -197,9 +215,11 @@ def _to_differentiate(call: Call, trial: Trial) -> frozenset[str]:
 
 def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
     """The sentence for a function that did not run in eager: its own error, or a limit of the recorder."""
-    plain = observe(call, task.place.reference, lambda name: None)
     raised = error.seen.raised
     assert raised is not None
+    if raised.kind == HigherOrder.__name__:
+        return f"{call.name} cannot be recorded: {raised.message}"
+    plain = observe(call, task.place.reference, lambda name: None)
     told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
     if plain.outcome == RAN:
         return f"{call.name} runs in eager, but not while its ATen operations are recorded: {told}"

@@ -86,6 +86,7 @@ def calls_met(call: Call, task: Task) -> dict[torch.nn.Module, Met]:
 
     with module_calls_watched(before, after):
         observe(call, task.place.reference, lambda phase: None)
+    call.around.restore(gradients=True)
     return found
 
 

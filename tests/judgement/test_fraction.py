@@ -24,3 +24,7 @@ def test_a_fraction_of_small_numbers_is_written_as_one(value: Fraction) -> None:
 )
 def test_what_is_no_such_fraction_is_a_number_alone(value: float, text: str) -> None:
     assert fraction(value) == text
+
+
+def test_a_ratio_beyond_the_range_of_numbers_has_no_fraction() -> None:
+    assert fraction(1e308 / 1e-10) == "inf"

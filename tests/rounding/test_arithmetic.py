@@ -172,10 +172,11 @@ def narrowed(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 # ---------------------------------------------------------------- names
 
-# Met where no draw on the CPU looks: on CUDA, or on some releases.
+# Met where no draw on the CPU looks: on CUDA, on some releases, or in functions (`test_unmodelled`).
 ELSEWHERE = frozenset(
     """
     native_dropout rrelu_with_noise_functional _index_put_impl _embedding_bag_dense_backward aminmax
+    masked_select _unique2 unique_dim unique_consecutive _pack_padded_sequence heaviside
     """.split()
 )
 

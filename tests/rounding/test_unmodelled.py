@@ -118,6 +118,30 @@ def test_the_model_knows_every_kernel_that_an_op_of_the_tables_calls() -> None:
     assert tried - met == ELSEWHERE
 
 
+def packed(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([3, 2, 1])).data
+
+
+MOVES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "masked_select": lambda x: torch.masked_select(x, x > 1),
+    "_unique2": lambda x: torch.unique(x),
+    "unique_dim": lambda x: torch.unique(x, dim=0),
+    "unique_consecutive": lambda x: torch.unique_consecutive(x),
+    "_pack_padded_sequence": packed,
+    "heaviside": lambda x: torch.heaviside(x - x[0], x),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_that_only_a_function_calls_are_exact(name: str) -> None:
+    trace, refs, results = recorded(lambda x: [MOVES[name](x)], tensor(3, 3))
+    assert name in {step.name for step in trace.steps}
+    assert {unmodelled(step) for step in trace.steps} == {""}
+    model = Model(trace, refs)
+    assert same(model.reference[0], results[0].double())
+    assert not bool(model.spread(*FIRST_LOOK[:1]).deviation[0].any())
+
+
 def test_an_aten_kernel_without_a_row_is_named() -> None:
     assert names(ctc_loss, *of_ctc()) == ["aten._ctc_loss", "aten._ctc_loss_backward"]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+
 import pytest
 import torch
 
@@ -83,3 +86,27 @@ def test_settings_reach_the_compiler_in_this_process_and_in_one_of_its_own() -> 
     here = backfuzz.run(RELU, settings=planted)
     assert here.signature.verdict == "wrong"
     assert backfuzz.run(PLANTED, isolated=True) == here
+
+
+def block() -> torch.nn.Module:
+    torch.manual_seed(3)
+    parts = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.SiLU(inplace=True), torch.nn.Flatten()
+    return torch.nn.Sequential(*parts, torch.nn.Linear(144, 2))
+
+
+def checked_on_gpu() -> tuple[str, bool]:
+    module = block().cuda()
+    before = [t.clone() for t in module.state_dict().values()]
+    told = backfuzz.check(module, torch.randn(2, 3, 8, 8, device="cuda"))
+    return str(told), all(map(torch.equal, before, module.state_dict().values()))
+
+
+@pytest.mark.gpu
+def test_a_module_is_checked_on_the_gpu_where_it_is() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    # in a process of its own: once this one has used CUDA, no worker that it forks can
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
+        told, unchanged = alone.submit(checked_on_gpu).result()
+    assert told.startswith("agree: outputs and 6 gradient(s)")
+    assert unchanged

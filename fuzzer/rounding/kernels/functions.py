@@ -132,8 +132,8 @@ TABLE = (
     Kernel("mvlgamma", cancels=in_units(_beside_poles)),
     *each(
         """
-        angle digamma polygamma erfinv frexp i0 lerp logaddexp logaddexp2 nextafter polar remainder sinc special_entr
-        special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_xlog1py
+        angle digamma polygamma erfinv floor_divide frexp i0 lerp logaddexp logaddexp2 nextafter polar remainder sinc
+        special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_xlog1py
         """
     ),
     Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded

@@ -85,6 +85,8 @@ TABLE = (
         """,
         EXACT,
     ),
+    # no op of the tables calls these: their shapes depend on numbers, or their operands are lengths
+    *each("masked_select _unique2 unique_dim unique_consecutive _pack_padded_sequence heaviside", EXACT),
     *each("zeros ones full zero arange scalar_tensor", EXACT),
     *each("zeros_like ones_like full_like new_zeros new_ones new_full", EXACT, reads_geometry=True),
     *each("empty empty_strided", EXACT, uninitialised=True),
@@ -93,6 +95,7 @@ TABLE = (
     # compound: their results move, as if they were computed
     *each("eye _efficientzerotensor _new_zeros_with_same_feature_meta"),
     *each("rand_like randn_like", reads_geometry=True),
+    Kernel("bernoulli"),
     *each(
         """
         max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d max_unpool2d
