@@ -90,12 +90,7 @@ class Recorder(TorchDispatchMode):
         before = len(self._alive)
         returned = self._tree(out, known=True)
         outs = tuple(refs_in(returned))
-        writes = tuple(
-            ref
-            for argument, value in (bound(func, given, named) if func._schema.is_mutable else ())
-            if argument.alias_info is not None and argument.alias_info.is_write
-            for ref in refs_in(value)
-        )
+        writes = _written(func, given, named)
         if not writes and outs and all(ref.storage < before for ref in outs):
             if func is torch.ops.aten.lift_fresh.default and not self._autocast.left:  # of torch.tensor(...)
                 self.trace.roles[outs[0].storage] = "constant"
@@ -126,6 +121,21 @@ def _flat(tensor: torch.Tensor, elements: int) -> torch.Tensor:
     held = tensor.detach().conj() if tensor.is_conj() else tensor.detach()
     held = negated(held) if held.is_neg() else held
     return torch.as_strided(held, (elements,), (1,), 0)
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Ref, ...]:
+    """The tensors that a call writes to: those that its schema says, and those that its kernel's row does."""
+    unsaid = named(name_of(func)).writes
+    if not func._schema.is_mutable and not unsaid:
+        return ()
+    given = bound(func, args, kwargs)
+    training = all(value for argument, value in given if argument.name == "training")
+    return tuple(
+        ref
+        for argument, value in given
+        if (argument.alias_info is not None and argument.alias_info.is_write) or (training and argument.name in unsaid)
+        for ref in refs_in(value)
+    )
 
 
 def _draws_nothing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from fuzzer.rounding.record import Recorder
+from fuzzer.rounding.replay import Replay
 from tests.rounding.recorded import recorded, replayed, same, tensor
 
 
@@ -47,3 +49,16 @@ def test_a_tangent_that_torch_keeps_without_memory_may_be_scaled() -> None:
     [(mine, theirs)] = replayed(tangent, tensor(3))
     assert same(mine, theirs)
     assert same(mine, torch.ones(3))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_batch_norm_in_training_writes_its_statistics_though_its_schema_says_nothing(training: bool) -> None:
+    mean, variance = torch.zeros(3), torch.ones(3)
+    with Recorder() as recorder:
+        torch.nn.functional.batch_norm(torch.randn(5, 3), mean, variance, training=training)
+    written = [ref for step in recorder.trace.steps for ref in step.writes]
+    assert written == ([recorder.ref(mean), recorder.ref(variance)] if training else [])
+    replay = Replay(recorder.trace).run()
+    assert torch.allclose(replay.value(recorder.ref(mean)), mean.double(), atol=1e-6)
+    first = recorder.trace.initial[recorder.ref(mean).storage]
+    assert not first.any()

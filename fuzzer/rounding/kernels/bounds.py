@@ -31,7 +31,7 @@ def by_largest_operands(e: Evaluation) -> float:
 
 def by_largest_operands_and_third_result(e: Evaluation) -> float:
     """That bound times a normalisation's third result, 1 / deviation, which scales x - mean(x)."""
-    return _by_largest(e, e.results[2:3])
+    return _by_largest(e, e.results[len(e.step.writes) :][2:3])
 
 
 def _by_largest(e: Evaluation, results: list[torch.Tensor]) -> float:

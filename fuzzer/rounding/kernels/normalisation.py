@@ -58,13 +58,22 @@ def _group_norm(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _batch_norm(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
-    x, weight, bias, mean, variance, training = args[:6]
+    """Before its results, in training, the running statistics that it writes.
+
+    They add momentum times the mean, and times the variance. (x - mean)**2 is off by 2 |x - mean| units of the largest
+    x, and n / (n - 1) is at most 2: the variance is off by four times the largest x times the deviation.
+    """
+    x, weight, bias, mean, variance, training, momentum, eps = args
+    *running, _, shown_mean, shown_rstd = values
     columns = [None if t is None else t.reshape(-1, 1) for t in (weight, bias)]
     rows = _by_channel(x)
-    rstd = values[2] if training else (variance + args[7]).rsqrt()
-    found = _normalised(rows if training else rows.abs() + mean.abs()[:, None], rstd[:, None], *columns)
-    result = found[0].reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
-    return [result, *(s.reshape(v.shape) if v.numel() else v for s, v in zip(found[1:], values[1:], strict=True))]
+    rstd = shown_rstd if training else (variance + eps).rsqrt()
+    result, *found = _normalised(rows if training else rows.abs() + mean.abs()[:, None], rstd[:, None], *columns)
+    result = result.reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
+    largest = found[0].reshape(-1)
+    statistics = [momentum * largest, 4 * momentum * largest / rstd][: len(running)]
+    shown = zip(found, (shown_mean, shown_rstd), strict=True)
+    return [*statistics, result, *(s.reshape(v.shape) if v.numel() else v for s, v in shown)]
 
 
 def _by_channel(x: torch.Tensor) -> torch.Tensor:
@@ -133,11 +142,13 @@ def _powers_of_slices(args: Any) -> torch.Tensor:
     return x.abs().pow(p).sum(summed, keepdim=True).expand_as(x)
 
 
+_RUNNING = ("running_mean", "running_var")
+
 TABLE = (
     Kernel("renorm", intermediate=_powers_of_slices),
     Kernel("native_layer_norm", wide=True, cancels=_of_each(_layer_norm)),
     Kernel("native_group_norm", wide=True, cancels=_of_each(_group_norm)),
-    Kernel("native_batch_norm", cancels=_of_each(_batch_norm)),
+    Kernel("native_batch_norm", cancels=_of_each(_batch_norm), writes=_RUNNING),
     Kernel("native_layer_norm_backward", cancels=_of_each(_layer_norm_backward)),
     Kernel("native_group_norm_backward", cancels=_of_each(_group_norm_backward)),
     Kernel("native_batch_norm_backward", cancels=_of_each(_batch_norm_backward)),
@@ -145,10 +156,17 @@ TABLE = (
     Kernel("_fused_rms_norm_backward", cancels=_of_each(_rms_norm_backward)),
     *each(
         """
-        cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional
-        _native_batch_norm_legit_no_training _batch_norm_no_update _batch_norm_with_update
-        _batch_norm_with_update_functional batch_norm_elemt batch_norm_stats batch_norm_gather_stats
-        batch_norm_gather_stats_with_counts batch_norm_update_stats
+        cudnn_batch_norm miopen_batch_norm batch_norm_gather_stats batch_norm_gather_stats_with_counts
+        batch_norm_update_stats
+        """,
+        cancels=by_largest_operands_and_third_result,
+        writes=_RUNNING,
+    ),
+    *each(
+        """
+        _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
+        _batch_norm_no_update _batch_norm_with_update _batch_norm_with_update_functional batch_norm_elemt
+        batch_norm_stats
         """,
         cancels=by_largest_operands_and_third_result,
     ),

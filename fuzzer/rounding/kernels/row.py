@@ -125,6 +125,7 @@ class Kernel:
     reached         (step, operands, 1.0 where the first is not finite) -> where a weight of 0 may make the result NaN.
 
     Recording and replay:
+    writes          the operands, by name, that a call in training writes to although its schema does not say so.
     draws_nothing   whether a call of it is deterministic although torch tags it as random, by its named arguments.
     masked          for a kernel that draws and also depends on an operand: the drawn tensor and the factor beside it.
     spelt_out       (step, precision in which it reads scalars) -> arguments that mean in float64 what its own meant.
@@ -179,6 +180,7 @@ class Kernel:
     limited: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
     reached: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
 
+    writes: tuple[str, ...] = ()
     draws_nothing: Callable[[dict[str, Any]], bool] | None = None
     masked: Callable[[Step], tuple[Ref, float]] | None = None
     spelt_out: Callable[[Step, torch.dtype | None], tuple[Any, ...]] | None = None
