@@ -335,7 +335,8 @@ def _copy(tensor: torch.Tensor, guard: Guard, storages: dict[int, torch.Tensor],
     made = torch.as_strided(base, tensor.shape, tensor.stride(), tensor.storage_offset())
     made = made.conj() if tensor.is_conj() else made
     made = torch._neg_view(made) if tensor.is_neg() else made
-    made = made.detach() if kind in (torch.Tensor, torch.nn.Parameter) else made.detach().as_subclass(kind)
+    made = made if tensor._base is not None else made.detach()  # torch asks whether two inputs are views of one base
+    made = made if kind in (torch.Tensor, torch.nn.Parameter) else made.as_subclass(kind)
     return made.requires_grad_(differentiated)
 
 
