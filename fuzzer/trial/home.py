@@ -139,10 +139,10 @@ def shown_by_program(call: Call, report: Report, task: Task, log: Journal) -> st
     """The text of the call's program where that shows the report's worst signature too; "" where none does."""
     try:
         program = replace(program_of_call(call), settings=call.settings)
+        told = report_program(program, task, log)
     except (Inexpressible, ProgramError, IllTyped):
         return ""
     finally:
         call.around.restore(gradients=True)
-    told = report_program(program, task, log)
     wanted = report.verdicts[0].signature
     return show(program) if any(follows(wanted, verdict.signature) for verdict in told.verdicts) else ""

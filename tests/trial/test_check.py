@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import pytest
 import torch
@@ -86,6 +88,54 @@ def test_settings_reach_the_compiler_in_this_process_and_in_one_of_its_own() -> 
     here = backfuzz.run(RELU, settings=planted)
     assert here.signature.verdict == "wrong"
     assert backfuzz.run(PLANTED, isolated=True) == here
+
+
+@torch.library.custom_op("tests_of_check::halved", mutates_args=())
+def halved(x: torch.Tensor) -> torch.Tensor:
+    """Refuses float64, as kernels of libraries do."""
+    if x.dtype != torch.float32:
+        raise RuntimeError(f"float32 only, not {x.dtype}")
+    return x * 0.5
+
+
+halved.register_fake(torch.empty_like)
+halved.register_autograd(lambda ctx, gradient: gradient * 0.5)
+
+
+def test_behind_an_operation_that_the_model_does_not_know_eager_in_float64_is_the_measure() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return halved(x.exp()), y.exp()
+
+    inputs = torch.linspace(-1, 1, 7), torch.linspace(-1, 1, 7)
+    told = backfuzz.check(function, *inputs, backend=BACKEND)
+    assert told.agrees
+    assert "no rounding model of tests_of_check.halved: 1 of 4 tensors are held against eager in float64" in str(told)
+
+    def wrong(graph: Any, given: Any) -> Any:
+        return lambda *args: [out + 0.001 if out.requires_grad else out for out in graph(*args)]
+
+    torch._dynamo.register_backend(wrong, name="a_thousandth_more")
+    told = backfuzz.check(function, inputs[0], inputs[1].detach().clone(), backend="a_thousandth_more")
+    assert told.signature.verdict == "wrong"  # of y, which the model knows
+    told = backfuzz.check(lambda x: halved(x.exp()), inputs[0], backend="a_thousandth_more")
+    assert told.signature.verdict == "unmodelled"
+    assert told.detail.startswith("output[")
+
+
+def dies_when_compiled(x: torch.Tensor) -> torch.Tensor:
+    if torch.compiler.is_compiling():
+        ctypes.string_at(0)
+    return x.exp()
+
+
+def test_a_function_that_dies_when_compiled_is_heard_from_another_process() -> None:
+    told = backfuzz.check(dies_when_compiled, torch.ones(3), backend=BACKEND, isolated=True)
+    assert str(told).startswith("crashes: the worker died in the forward: SIGSEGV")
+
+
+def test_a_function_that_cannot_travel_is_refused_in_a_sentence() -> None:
+    with pytest.raises(backfuzz.Uncheckable, match="isolated=True sends the function to another process"):
+        backfuzz.check(lambda x: x.exp(), torch.ones(3), isolated=True)
 
 
 def block() -> torch.nn.Module:
