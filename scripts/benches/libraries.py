@@ -3,7 +3,8 @@
 Each case (benches/library_cases.py) runs in two processes, each with an empty compiler cache and a deadline. Both first
 compile and check one small function: the imports of torch's compiler and its facts about the machine are not timed, nor
 are the imports of the library and the making of its module. Then one process times `bare`: the call in eager with its
-backward, then a fresh torch.compile of the same callable with its backward. The other times `check` of the call.
+backward, then a fresh torch.compile of the same callable with its backward. The other times `check` of the call. The
+ratio is one of CPU seconds, which other work on the machine changes little.
 
 The libraries are installed into a virtual environment of the bench's own, which sees the packages of the running
 Python; torch stays the one that is installed.
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 import torch
 from torch.utils import _pytree as pytree
 
@@ -59,12 +61,12 @@ def _warm() -> None:
 
 def bare(call: Call) -> dict[str, Any]:
     """Seconds of the call in eager and compiled, each with its backward, and how many gradients each side has."""
-    started = time.perf_counter()
+    spent = _Spent()
     gradients = [_gradients(call)]
     torch.compiler.reset()
     with torch.compiler.config.patch(force_disable_caches=True):
         gradients.append(_gradients(Call(torch.compile(call.function), call.args, call.kwargs)))
-    return {"seconds": time.perf_counter() - started, "gradients": gradients}
+    return {**spent.told(), "gradients": gradients}
 
 
 def _gradients(call: Call) -> int:
@@ -88,7 +90,7 @@ def _parameters(function: Any) -> list[torch.Tensor]:
 
 def checked(call: Call) -> dict[str, Any]:
     """Seconds of the check, and what it said: a verdict, a refusal's sentence, or another exception."""
-    started = time.perf_counter()
+    spent = _Spent()
     try:
         told = backfuzz.check(call.function, *call.args, **call.kwargs)
     except ValueError as error:
@@ -97,7 +99,23 @@ def checked(call: Call) -> dict[str, Any]:
         said = {"outcome": "raised", "detail": f"{type(error).__name__}: {error}"}
     else:
         said = {"outcome": "agrees" if told.agrees else "differs", "detail": str(told)}
-    return {"seconds": time.perf_counter() - started, **said}
+    return {**spent.told(), **said}
+
+
+class _Spent:
+    """The seconds since it was made, on the clock and of the CPU."""
+
+    def __init__(self) -> None:
+        self.clock, self.cpu = time.perf_counter(), _cpu_seconds()
+
+    def told(self) -> dict[str, float]:
+        return {"seconds": time.perf_counter() - self.clock, "cpu_seconds": _cpu_seconds() - self.cpu}
+
+
+def _cpu_seconds() -> float:
+    """CPU seconds so far of this process and of those that it started, the compiler's workers among them."""
+    own = psutil.Process()
+    return sum(sum(process.cpu_times()[:4]) for process in [own, *own.children(recursive=True)])
 
 
 # ---------------------------------------------------------------- the environment of the libraries
@@ -179,6 +197,8 @@ def measure_case(case: Case, folder: Path, deadline: float) -> dict[str, Any]:
         "bare_failed": plain.get("detail", ""),
         "bare_seconds": plain.get("seconds"),
         "check_seconds": told.get("seconds"),
+        "bare_cpu_seconds": plain.get("cpu_seconds"),
+        "check_cpu_seconds": told.get("cpu_seconds"),
     }
 
 
@@ -219,16 +239,16 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _ratio(row: dict[str, Any]) -> float | None:
-    """Seconds of the check over those of the bare call; none where either gave no result."""
-    if row["outcome"] not in ("agrees", "differs") or not row.get("bare_seconds"):
+    """CPU seconds of the check over those of the bare call; none where either gave no result."""
+    if row["outcome"] not in ("agrees", "differs") or not row.get("bare_cpu_seconds"):
         return None
-    return float(row["check_seconds"] / row["bare_seconds"])
+    return float(row["check_cpu_seconds"] / row["bare_cpu_seconds"])
 
 
 def shown(row: dict[str, Any]) -> str:
     """One line of the table."""
     ratio = _ratio(row)
-    seconds = [row.get("bare_seconds"), row.get("check_seconds")]
+    seconds = [row.get(f"{half}_{unit}") for unit in ("seconds", "cpu_seconds") for half in HALVES]
     figures = "".join("       -" if x is None else f"{x:8.1f}" for x in [*seconds, ratio])
     outcome = row["outcome"] + (", fallback" if row.get("fallback") else "")
     told = row["detail"] if row["outcome"] != "agrees" else row["bare_failed"]
@@ -251,7 +271,7 @@ def _chosen(only: Sequence[str]) -> list[Case]:
 def libraries_command(only: tuple[str, ...], folder: Path | None, deadline: float, file: Path | None) -> None:
     """What does `check` say of other people's functions and modules, and how long does it take?"""
     cases = _chosen(only)
-    click.echo(f"{'library/case':<45} {'verdict':<18}{'bare s':>8}{'check s':>8}{'ratio':>8}")
+    click.echo(f"{'library/case':<45} {'verdict':<18}{'bare s':>8}{'check s':>8}{'CPU s':>8}{'CPU s':>8}{'ratio':>8}")
     figures = measure_libraries(cases, (folder or default_venv()).resolve(), deadline)
     click.echo(" ".join(f"{key}={value}" for key, value in figures.items() if key not in ("torch", "rows")))
     if file is not None:

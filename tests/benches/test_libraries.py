@@ -16,7 +16,8 @@ OWN = {case.name: case for case in CASES if case.library == "torch"}
 
 
 def row(case: str, outcome: str, **others: Any) -> dict[str, Any]:
-    found = {"fallback": False, "detail": "", "bare_failed": "", "bare_seconds": 2.0, "check_seconds": 3.0}
+    found = {"fallback": False, "detail": "", "bare_failed": "", "bare_seconds": 2.5, "check_seconds": 3.5}
+    found |= {"bare_cpu_seconds": 2.0, "check_cpu_seconds": 3.0}
     return {"case": case, "outcome": outcome} | found | others
 
 
@@ -44,6 +45,7 @@ def test_a_bare_call_counts_the_gradients_of_both_sides_and_leaves_none() -> Non
     found = bare(call)
     assert found["gradients"] == [2, 2]
     assert found["seconds"] > 0
+    assert found["cpu_seconds"] > 0
     assert all(x.grad is None for x in call.args)
 
 
@@ -63,16 +65,16 @@ def test_a_check_tells_a_verdict_a_refusal_and_an_exception_apart(monkeypatch: p
 def test_the_figures_add_up_and_a_refusal_has_no_ratio() -> None:
     rows = [
         row("a/one", "agrees"),
-        row("a/two", "agrees", fallback=True, check_seconds=5.0),
+        row("a/two", "agrees", fallback=True, check_cpu_seconds=5.0),
         row("b/three", "differs", detail="x.grad\n is wrong"),
         row("b/four", "refused", detail="it cannot be judged"),
     ]
     assert summary(rows) == {
         "cases": 4, "libraries": 2, "verdicts": 3, "without_fallback": 2, "differs": 1, "median_ratio": 1.5,
     }  # fmt: skip
-    assert shown(rows[1]).split() == ["a/two", "agrees,", "fallback", "2.0", "5.0", "2.5"]
+    assert shown(rows[1]).split() == ["a/two", "agrees,", "fallback", "2.5", "3.5", "2.0", "5.0", "2.5"]
     assert shown(rows[2]).endswith("x.grad is wrong")
-    assert shown(rows[3]).split()[:4] == ["b/four", "refused", "2.0", "3.0"]
+    assert shown(rows[3]).split()[:4] == ["b/four", "refused", "2.5", "3.5"]
 
 
 def test_a_library_that_cannot_be_installed_leaves_a_row_that_says_why(
