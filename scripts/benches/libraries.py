@@ -141,7 +141,7 @@ def install(folder: Path, libraries: Sequence[str]) -> dict[str, str]:
     pinned.write_text(f"torch=={version('torch')}\n")
     failed = {}
     for library in _missing(python, libraries):
-        asked = [python, "-m", "pip", "install", "-q", "--prefer-binary", "-c", pinned, library]
+        asked = [str(python), "-m", "pip", "install", "-q", "--prefer-binary", "-c", pinned, library]
         done = subprocess.run(asked, capture_output=True, text=True)
         if done.returncode:
             failed[library] = next((x for x in done.stderr.splitlines() if x.startswith("ERROR")), "pip failed")
@@ -204,7 +204,7 @@ def measure_case(case: Case, folder: Path, deadline: float) -> dict[str, Any]:
 
 def _half(case: Case, half: str, folder: Path, deadline: float) -> dict[str, Any]:
     """The figures of one half, or the `detail` of how its process ended without any."""
-    command = [_python(folder), "-m", "benches.libraries", str(case), half]
+    command = [str(_python(folder)), "-m", "benches.libraries", str(case), half]
     with tempfile.TemporaryDirectory() as cache:
         path = os.pathsep.join([str(_ROOT), str(_ROOT / "scripts")])
         inherited = {
