@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzzer.language.private import memory_of
+from fuzzer.language.private import memory_of, without_overrides
 from fuzzer.language.values import DTYPE_NAMES
 
 
@@ -31,59 +31,64 @@ class Memory(TorchDispatchMode):
     """Sees every operation on tensors, in a jit callee too.
 
     before  by `memory_of`: the storages from before that an operation took, each with a copy of its contents then.
-    made    the storages that operations made.
+    made    by `memory_of`: the storages that operations made; kept, so that no other takes such a number.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.before: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
-        self.made: set[int] = set()
+        self.made: dict[int, torch.UntypedStorage] = {}
         self._free: list[torch.Tensor] = []  # tensors from before without a history
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        for tensor in tensors_in([*args, *(kwargs or {}).values()]):
-            self.note(tensor)
-        result = func(*args, **(kwargs or {}))
-        self.made |= {memory_of(t) for t in tensors_in(result) if t.layout == torch.strided} - self.before.keys()
+        with without_overrides():
+            for tensor in tensors_in([*args, *(kwargs or {}).values()]):
+                self.note(tensor)
+            result = func(*args, **(kwargs or {}))
+        for tensor in tensors_in(result):
+            if tensor.layout == torch.strided and memory_of(tensor) not in self.before:
+                self.made[memory_of(tensor)] = tensor.untyped_storage()
         return result
 
     def note(self, tensor: torch.Tensor) -> None:
         """Copy the contents of a tensor from before that was not seen yet."""
-        if tensor.layout == torch.strided and (key := memory_of(tensor)) not in self.before.keys() | self.made:
+        if tensor.layout == torch.strided and (key := memory_of(tensor)) not in self.before.keys() | self.made.keys():
             storage = tensor.untyped_storage()
             self.before[key] = (storage, storage.clone())
             self._free += [tensor] if tensor.grad_fn is None else []
 
     def changed(self) -> set[int]:
         """The storages from before that hold something else now."""
-        return {key for key, (now, then) in self.before.items() if not torch.equal(_bytes(now), _bytes(then))}
+        return {key for key, (now, then) in self.before.items() if not torch.equal(whole(now), whole(then))}
 
     def restore(self) -> None:
         """Put back what the tensors from before held, and that they had no history."""
         for now, then in self.before.values():
-            now.resize_(then.nbytes())
+            if now.nbytes() != then.nbytes():
+                now.resize_(then.nbytes())
             now.copy_(then)
         for tensor in self._free:
             if tensor.grad_fn is not None:
                 tensor.detach_()
 
 
-def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+def whole(storage: torch.UntypedStorage, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
+    """All that a storage holds."""
+    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage)
 
 
 @contextlib.contextmanager
 def untouched() -> Iterator[Memory]:
-    """Afterwards tensors from before hold what they held, and random generators give what they would have given."""
+    """Afterwards tensors from before that the Memory saw hold what they held, and random generators give what they
+    would have given."""
     memory, numpy = Memory(), sys.modules.get("numpy")
     drawn, also = random.getstate(), numpy.random.get_state() if numpy else None
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices):
         try:
-            with memory:
-                yield memory
+            yield memory
         finally:
             memory.restore()
             random.setstate(drawn)
@@ -128,18 +133,18 @@ def observe(
     function: Callable[..., Any],
     inputs: Sequence[torch.Tensor],
     wanted: Mapping[str, torch.Tensor],
-    held: Mapping[str, torch.UntypedStorage],
+    held: Mapping[str, torch.Tensor],
     cotangents: Sequence[torch.Tensor],
 ) -> Results:
     """What function(*inputs) gives: its outputs, the gradients of the wanted tensors for these cotangents (None: there
-    is none), and what the held storages hold afterwards.
+    is none), and what the held ones hold afterwards.
 
     An output that is returned twice counts once. Whatever the function or its backward raises comes through.
     """
     with torch.enable_grad():
         outputs = list({id(t): t for t in tensors_in(function(*inputs))}.values())
     found: Results = {f"output {i}": _result(t) for i, t in enumerate(outputs)}
-    afterwards = {f"what {name} holds afterwards": _result(_bytes(storage)) for name, storage in held.items()}
+    afterwards = {f"what {name} holds afterwards": _result(tensor) for name, tensor in held.items()}
     seeded = [t for t in outputs if t.requires_grad]
     if wanted and len(seeded) == len(cotangents):
         grads = torch.autograd.grad(seeded, list(wanted.values()), cotangents, allow_unused=True)

@@ -20,6 +20,8 @@ graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 
 schema_defaults      torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
 body_of              torch.overrides.has_torch_function and its two forms, by name in functions of torch (tried
                      on 2.13.0)
+unseen, without_overrides  torch.utils._python_dispatch._disable_current_modes, torch._C.DisableTorchFunction (tried on
+                     2.13.0)
 saves_by_hooks       torch._C._autograd._top_saved_tensors_default_hooks (tried on 2.13.0)
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
@@ -717,6 +719,18 @@ def body_of(function: Any) -> Callable[..., Any] | None:
     body = types.FunctionType(function.__code__, space, function.__name__, function.__defaults__, function.__closure__)
     body.__kwdefaults__ = function.__kwdefaults__
     return body
+
+
+def unseen() -> contextlib.AbstractContextManager[Any]:
+    """Within: modes of dispatch see no operation."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def without_overrides() -> contextlib.AbstractContextManager[Any]:
+    """Within: modes of overrides see no call."""
+    return torch._C.DisableTorchFunction()
 
 
 def saves_by_hooks() -> bool:

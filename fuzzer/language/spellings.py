@@ -29,8 +29,19 @@ def _into(function: Spelling) -> Spelling:
     return _of_bools(lambda x, y: x.copy_(function(x, y)))
 
 
-def _floor_divide(x: Any, y: Any) -> Any:
-    return torch.Tensor.div_(x, y, rounding_mode="floor")
+def _to_type(x: torch.Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    return x.to(dtype) if isinstance(dtype, torch.dtype) else NotImplemented
+
+
+def _deviation(function: Spelling) -> Spelling:
+    """With Bessel's correction as a number."""
+
+    def spelled(x: torch.Tensor, dim: Any, unbiased: Any = None, keepdim: bool = False, **given: Any) -> Any:
+        if given or type(unbiased) is not bool or type(dim) is bool:
+            return NotImplemented
+        return function(x, dim, correction=int(unbiased), keepdim=keepdim)
+
+    return lambda *args, **given: spelled(*args, **given) if len(args) > 1 or "dim" in given else NotImplemented
 
 
 def _parts(index: Any) -> list[Any] | None:
@@ -86,6 +97,8 @@ def _set(x: torch.Tensor, index: Any, value: Any) -> Any:
     if parts is None or not isinstance(value, torch.Tensor | int | float):
         return NotImplemented
     part, tensors = _located(x, parts)
+    if None in tensors:
+        return NotImplemented
     if tensors:
         given = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=x.dtype)
         part.index_put_(tensors, given)
@@ -109,5 +122,15 @@ SPELLINGS: dict[str, Spelling] = {
     "__iand__": _into(torch.logical_and),
     "__ior__": _into(torch.logical_or),
     "__ixor__": _into(torch.logical_xor),
-    "floor_divide_": _floor_divide,
+    "floor_divide_": lambda x, y: x.div_(y, rounding_mode="floor"),
+    "relu6_": lambda x: torch.nn.functional.hardtanh_(x, 0.0, 6.0),
+    "dropout_": lambda x, p, train: NotImplemented if p and train else x,
+    "data": torch.Tensor.detach,
+    "bool": lambda x: x.to(torch.bool),
+    "int": lambda x: x.to(torch.int32),
+    "long": lambda x: x.to(torch.int64),
+    "type_as": lambda x, like: x.to(like.dtype),
+    "type": _to_type,
+    "var": _deviation(torch.var),
+    "std": _deviation(torch.std),
 }

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fuzzer.language.fidelity import Memory, copies, first_difference, observe, placed, tensors_in, untouched
+from fuzzer.language.fidelity import Memory, copies, first_difference, observe, placed, tensors_in, untouched, whole
 from fuzzer.language.infer import IllTyped, infer, type_of
 from fuzzer.language.interpret import apply, cotangents, to_function
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import REQUIRED, WRITES, OpSpec
-from fuzzer.language.private import body_of, in_transform, memory_of, saves_by_hooks, schema_defaults
+from fuzzer.language.private import body_of, in_transform, memory_of, saves_by_hooks, schema_defaults, unseen
 from fuzzer.language.program import (
     DIFFERENTIABLE,
     NORMAL,
@@ -111,33 +111,38 @@ class _Transcript(TorchFunctionMode):
                 return result
         if call.asks or not call.tensors:
             result = func(*args, **given)
-            self.note_made(call, result)
+            with unseen():
+                self.note_made(call, result)
             return result
-        found = [] if self.lost(call) or self.obstacle(call) else list(_matches(call))
-        body = None if self.lost(call) or self.obstacle(call) else body_of(func)
+        with unseen():
+            barred = self.lost(call) or bool(self.obstacle(call))
+            found, body = ([], None) if barred else (_matches(call), body_of(func))
         if found or body is None:
             state = torch.get_rng_state()
-            result = self.run(call, found, state)
+            result = self.run(call, found, state, body is not None)
             if result is not NotImplemented:
                 return result
             torch.set_rng_state(state)
+        assert body is not None
         with self:
             return body(*args, **given)
 
-    def run(self, call: _TorchCall, found: list[_Match], state: torch.Tensor) -> Any:
-        """Run a call and write down the first match that gives its results. NotImplemented if none does while the body
-        of its function can run instead."""
-        before = [] if self.lost(call) else call.tensors
-        for tensor in before if found else ():
-            self.name(tensor)
-        held = dict(zip(map(id, before), copies(before), strict=True)) if call.writes else {}
-        self.written |= {memory_of(t) for t in call.tensors[:1] if call.writes}
+    def run(self, call: _TorchCall, found: list[_Match], state: torch.Tensor, otherwise: bool) -> Any:
+        """Run a call and write down the first match that gives its results. NotImplemented if none does and the call
+        wrote nothing, where it can run otherwise."""
+        with unseen():
+            for tensor in call.tensors if found else ():
+                self.name(tensor)
+            written = call.tensors if found and call.writes else []
+            before = dict(zip(map(id, written), copies(written), strict=True))
+            self.written |= {memory_of(t) for t in call.tensors[:1] if call.writes}
         result = call.func(*call.args, **call.kwargs)
         results = tensors_in(result)
-        if not self.write(call, found, results, held, state):
-            if found and not call.writes and body_of(call.func) is not None:
-                return NotImplemented
-            self.give_up(call, results)
+        with unseen():
+            if not self.write(call, found, results, before, state):
+                if otherwise and not call.writes:
+                    return NotImplemented
+                self.give_up(call, results)
         return result
 
     def write(
@@ -215,7 +220,7 @@ class _Transcript(TorchFunctionMode):
         if isinstance(argument, list | tuple):
             return tuple(None if t is None else self.name(t) for t in argument)
         if not isinstance(argument, torch.Tensor):
-            self.made[id(argument.tensor)] = (argument.tensor, repr(argument.number))
+            self.made[id(argument.tensor)] = (argument.tensor, str(argument.number))
             return self.name(argument.tensor)
         return self.name(argument)
 
@@ -346,6 +351,8 @@ class _TorchCall:
     @property
     def changes(self) -> bool:
         """Whether it changes an attribute of a tensor, or what autograd does."""
+        if in_transform():  # its tensors are torch.func's
+            return False
         asked = self.name == "requires_grad_" and [*self.args[1:], *self.kwargs.values(), True][0]
         return self.name in _CHANGES or (asked is not False and asked != self.args[0].requires_grad)
 
@@ -390,18 +397,24 @@ def _reported_name(func: Any) -> str:
     return name.removesuffix("_with_indices")  # torch reports F.max_pool2d with return_indices under that name
 
 
+_Numbers = Callable[[float, torch.Tensor], torch.Tensor]  # of a number and the tensor beside it
 _Match = tuple[OpSpec, list[Any], tuple[tuple[str, Value], ...]]
 
 
-def _matches(call: _TorchCall) -> Iterator[_Match]:
-    """Every (op, operands, attributes) that may express the call; numbers as tensors last."""
-    for numbers in (False, True):
+def _matches(call: _TorchCall) -> list[_Match]:
+    """Every (op, operands, attributes) that may express the call: those first that say most of its arguments; numbers
+    as tensors last."""
+    found: dict[Any, tuple[int, _Match]] = {}
+    for numbers in (None, _as_torch, _as_double):
         for spec in sorted(_ops_by_reported_name().get(call.name, []), key=lambda spec: not _fits_rank(spec, call)):
             for parameters in (*_parameters(call.func), {p.name: _NO_DEFAULT for p in spec.params}):
                 for args in _packings(call.args, len(parameters)):
-                    found = _match_overload(spec, parameters, replace(call, args=args), numbers)
-                    if found is not None:
-                        yield found
+                    unsaid, match = _match_overload(spec, parameters, replace(call, args=args), numbers)
+                    if match is not None:
+                        _, operands, attrs = match
+                        same = spec.name, [str(a.tensor) if isinstance(a, _Number) else id(a) for a in operands], attrs
+                        found.setdefault(repr(same), (unsaid + 100 * (numbers is not None), match))
+    return [match for _, match in sorted(found.values(), key=lambda found: found[0])]
 
 
 def _packings(args: tuple[Any, ...], most: int) -> Iterator[tuple[Any, ...]]:
@@ -420,14 +433,18 @@ def _fits_rank(spec: OpSpec, call: _TorchCall) -> bool:
 
 
 _NO_DEFAULT = inspect.Parameter.empty
+# Names that torch gives a parameter in another of its forms, and the tables' own.
+_SYNONYMS = {"split_size": "split_size_or_sections", "split_sizes": "split_size_or_sections"}
 
 
 def _parameters(func: Any) -> Iterator[dict[str, Any]]:
     """The parameters of each overload of a torch function, in order, with their defaults."""
     if isinstance(func, FunctionType):
         with contextlib.suppress(ValueError):  # around a function in C, which has no signature
-            yield {name: p.default for name, p in inspect.signature(func).parameters.items()}
-    yield from schema_defaults(func, _NO_DEFAULT)
+            known = inspect.signature(func).parameters.items()
+            yield {_SYNONYMS.get(name, name): p.default for name, p in known}
+    for overload in schema_defaults(func, _NO_DEFAULT):
+        yield {_SYNONYMS.get(name, name): default for name, default in overload.items()}
 
 
 @dataclass(frozen=True)
@@ -438,31 +455,46 @@ class _Number:
     tensor: torch.Tensor
 
 
-def _match_overload(spec: OpSpec, parameters: Mapping[str, Any], call: _TorchCall, numbers: bool) -> _Match | None:
-    """The call's arguments as operands and attributes of this op, None where they do not fit."""
+def _match_overload(
+    spec: OpSpec,
+    parameters: Mapping[str, Any],
+    call: _TorchCall,
+    numbers: _Numbers | None,
+) -> tuple[int, _Match | None]:
+    """The call's arguments as operands and attributes of this op, None where they do not fit; and how many of them it
+    does not say, because they have no effect."""
     given = {**dict(zip(parameters, call.args, strict=False)), **call.kwargs}
     slots = [o.name for o in spec.operands]
     known = {a.name for a in spec.attributes}
     operands: dict[str, Any] = {}
     attributes = {a.name: parameters[a.name] for a in spec.attributes
                   if a.default is REQUIRED and parameters.get(a.name, _NO_DEFAULT) is not _NO_DEFAULT}  # fmt: skip
+    unsaid = 0
     for name, value in given.items():
-        number = numbers and name not in known and type(value) in (int, float)
+        number = numbers is not None and name not in known and isinstance(value, int | float)
         if tensors_in(value) or number:
-            slot = name if name in slots else next((s for s in slots if s not in operands), None)
+            free = (s for s in slots if s not in operands and s not in given)
+            slot = name if name in slots else next(free, None)
             if slot is None or slot in operands:
-                return None
-            operands[slot] = _Number(value, _as_tensor(value, call.tensors[-1])) if number else value
+                return 0, None
+            operands[slot] = _Number(value, numbers(value, call.tensors[-1])) if numbers and number else value
         elif name in known:
             attributes[name] = value
-        elif not _is_ignorable(name, value, parameters.get(name, _NO_DEFAULT), name in slots):
-            return None
-    return _canonical_arguments(spec, operands, attributes)
+        elif _is_ignorable(name, value, parameters.get(name, _NO_DEFAULT), name in slots):
+            unsaid += 1
+        else:
+            return 0, None
+    return unsaid, _canonical_arguments(spec, operands, attributes)
 
 
-def _as_tensor(number: float, beside: torch.Tensor) -> torch.Tensor:
-    """A number as torch takes it beside a tensor."""
+def _as_torch(number: float, beside: torch.Tensor) -> torch.Tensor:
+    """A number in the dtype that torch gives it beside a tensor."""
     return torch.tensor(number, dtype=torch.result_type(beside, number), device=beside.device)
+
+
+def _as_double(number: float, beside: torch.Tensor) -> torch.Tensor:
+    """A number as it is: operations in half precision do not round it first."""
+    return torch.tensor(number, dtype=torch.float64, device=beside.device)
 
 
 def _is_ignorable(name: str, value: Any, default: Any, operand: bool) -> bool:
@@ -514,8 +546,10 @@ def _as_value(value: Any) -> Value:
     if isinstance(value, torch.dtype):
         if value in DTYPE_NAMES:
             return Dtype(DTYPE_NAMES[value])
-    elif value is None or isinstance(value, bool | int | float | str):
+    elif value is None or isinstance(value, bool | str):
         return value
+    elif isinstance(value, int | float):  # numpy's numbers, too
+        return float(value) if isinstance(value, float) else int(value)
     elif isinstance(value, list | tuple):
         return tuple(map(_as_value, value))
     raise TypeError(f"an attribute cannot be {value!r}")
@@ -529,12 +563,18 @@ class Transcribed:
     """The result of `transcribe`.
 
     drawn      the leaves whose values come from a recipe, not from the user.
-    constants  the leaves that the function itself made, each with the call: "x2 (arange)".
+    constants  the leaves that the function itself made, each with the call or the number: "x2 (arange)".
     """
 
     program: Program
     drawn: tuple[str, ...]
     constants: tuple[str, ...]
+
+    @property
+    def made_inside(self) -> tuple[str, ...]:
+        """A line about the constants, if there are any."""
+        told = f"Leaves here, made within the function: {', '.join(self.constants)}."
+        return (told,) if self.constants else ()
 
 
 def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Transcribed:
@@ -546,15 +586,23 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
     function runs two or three times; its tensors and random generators are then as they were. Raises Inexpressible.
     """
     needs = [t.requires_grad for t in inputs]
-    program, transcript = _record(function, inputs, needs)
-    if not any(needs):
-        written = [memory_of(t) in transcript.written for t in inputs]
-        needs = [type_of(t).differentiable and not w for t, w in zip(inputs, written, strict=True)]
-        program, transcript = _record(function, inputs, needs) if any(needs) else (program, transcript)
+    if any(needs):
+        program, transcript = _record(function, inputs, needs)
+    else:
+        needs = [t.is_floating_point() or t.is_complex() for t in inputs]
+        try:
+            program, transcript = _record(function, inputs, needs)
+        except RuntimeError as error:  # a leaf that requires a gradient cannot be written
+            _, scout = _record(function, inputs, [False] * len(inputs))
+            if not any(memory_of(t) in scout.written for t in inputs):
+                raise error from None
+            needs = [n and memory_of(t) not in scout.written for n, t in zip(needs, inputs, strict=True)]
+            program, transcript = _record(function, inputs, needs)
     if not any(o.cotangent for o in program.outputs):
         raise Inexpressible(["a function without a differentiable result"])
     _compare(function, inputs, needs, program, transcript)
-    constants = tuple(f"{name} ({call})" for name, call in transcript.constants.items())
+    made = transcript.constants
+    constants = tuple(f"{leaf.name} ({made[leaf.name]})" for leaf in program.leaves if leaf.name in made)
     return Transcribed(program, tuple(transcript.drawn), constants)
 
 
@@ -566,24 +614,38 @@ def _given(inputs: Sequence[torch.Tensor], needs: Sequence[bool]) -> list[torch.
 def _record(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor], needs: Sequence[bool]
 ) -> tuple[Program, _Transcript]:
-    """One call of the function as a program. Raises Inexpressible."""
+    """One call of the function as a program. Raises Inexpressible, and whatever the function raises."""
     with untouched() as memory:
-        transcript = _Transcript(memory)
+        transcript, given, failure = _Transcript(memory), _given(inputs, needs), None
         try:
-            given = _given(inputs, needs)
             for tensor in given:
                 transcript.name(tensor)
-            with torch.enable_grad(), transcript:
-                returned = function(*given)
-            results = tensors_in(returned)
-            missing = list(dict.fromkeys([*transcript.missing, *_own_backwards(results), *_unread(returned)]))
-            if not results and not missing:
-                missing = ["a function that returns no tensor"]
-            if missing:
-                raise Inexpressible(missing)
-            program = _program(transcript, results)
+            try:
+                with torch.enable_grad(), memory, transcript:
+                    returned = function(*given)
+            except (Inexpressible, IllTyped):
+                raise
+            except Exception as error:
+                failure = error
+            else:
+                results = tensors_in(returned)
+                missing = list(dict.fromkeys([*transcript.missing, *_own_backwards(results), *_unread(returned)]))
+                if not results and not missing:
+                    missing = ["a function that returns no tensor"]
+                if missing:
+                    raise Inexpressible(missing)
+                program = _program(transcript, results)
         except (IllTyped, ProgramError) as error:
             raise Inexpressible([*transcript.missing, str(error)]) from None
+    if failure is not None:
+        with untouched() as memory:
+            try:
+                _seen(memory, function, *_given(inputs, needs))
+            except type(failure):  # the function's own
+                raise
+            except Exception:  # a call that no mode may see
+                pass
+        raise Inexpressible([*transcript.missing, f"a call that cannot be recorded: {_line(failure)}"]) from failure
     if transcript.missing:  # results that are leaves
         raise Inexpressible(transcript.missing)
     return program, transcript
@@ -597,7 +659,10 @@ def _program(transcript: _Transcript, results: list[torch.Tensor]) -> Program:
         outputs[name] = Output(name, _cotangent_of(tensor, len(transcript.leaves) + len(outputs) + 1))
     settings = (SAME_DRAWS,) if any(OPS[node.op].random for node in transcript.nodes) else ()
     program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()), settings=settings)
-    infer(program)
+    try:
+        infer(program)
+    except IllTyped as error:
+        raise IllTyped(f"no types: {error}") from None
     return program
 
 
@@ -627,21 +692,23 @@ def _compare(
         given = _given(inputs, needs)
         tensors = transcript.tensors | {f"x{i}": tensor for i, tensor in enumerate(given)}
         wanted = {leaf.name: tensors[leaf.name] for leaf in program.leaves if leaf.requires_grad}
-        held = {leaf.name: tensors[leaf.name].untyped_storage() for leaf in kept}
+        held = {leaf.name: whole(tensors[leaf.name].untyped_storage(), tensors[leaf.name].dtype) for leaf in kept}
         try:
-            own = observe(function, given, wanted, held, cotangent)
+            own = observe(functools.partial(_seen, memory, function), given, wanted, held, cotangent)
         except RuntimeError as error:
             raise Inexpressible([f"a function whose backward raises {_line(error)}"]) from None
         hidden = memory.changed() - {memory_of(tensors[leaf.name]) for leaf in program.leaves}
+        for leaf in kept:  # the function made it in its own way, and in this call another
+            if int(leaf.name[1:]) >= len(inputs) and memory_of(tensors[leaf.name]) not in memory.before:
+                transcript.constants[leaf.name] = "made outside torch's calls"
     storages = {name: storage.clone() for name, storage in transcript.held.items()}
     leaves = {leaf.name: placed(transcript.tensors[leaf.name], storages[leaf.base or leaf.name])
               .requires_grad_(leaf.requires_grad) for leaf in program.leaves}  # fmt: skip
     wanted = {name: leaves[name] for name in wanted}
+    held = {name: whole(storages[name], tensor.dtype) for name, tensor in held.items()}
     with untouched():
         try:
-            said = observe(
-                to_function(program), list(leaves.values()), wanted, {n: storages[n] for n in held}, cotangent
-            )
+            said = observe(to_function(program), list(leaves.values()), wanted, held, cotangent)
         except Exception as error:  # torch refuses the program
             raise Inexpressible([f"its transcript raises {_line(error)}"]) from None
     difference = first_difference(own, said) or ("a write that no call in sight makes" if hidden else "")
@@ -649,8 +716,13 @@ def _compare(
         raise Inexpressible([difference])
 
 
+def _seen(memory: Memory, function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
+    with torch.enable_grad(), memory:
+        return function(*inputs)
+
+
 def _line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _cotangent_of(tensor: torch.Tensor, seed: int) -> Cotangent | None:

@@ -49,10 +49,11 @@ def check(
 
 
 def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Program:
-    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible.
+    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible, also where an
+    output, a gradient or a write of the program is not, bit by bit, the function's.
 
     function  of tensors, or a torch.nn.Module (`backfuzz ops` lists what can be said). Where no input requires grad,
-              every floating one does.
+              every floating one does, except those that the function writes to.
     inputs    of any shape, dtype and stride. Of those with more than 65536 elements, and of a module's parameters with
               more than 64, type and layout are kept and the values are drawn; the program's comment says so.
     """
@@ -63,7 +64,7 @@ def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
     ]
     drawn = [leaf.name for leaf in leaves if leaf.name in found.drawn and leaf.values.name != "data"]
     comment = (f"{', '.join(drawn)}: drawn values, not yours",) if drawn else ()
-    return replace(found.program, leaves=tuple(leaves), comment=comment)
+    return replace(found.program, leaves=tuple(leaves), comment=(*comment, *found.made_inside))
 
 
 def _with_values(leaf: Leaf, tensor: torch.Tensor) -> Leaf:
