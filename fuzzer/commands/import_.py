@@ -18,7 +18,7 @@ from fuzzer.language.errors import UsageError
 @main.command(
     name="import",
     purpose=FIND,
-    exits={2: "a call in the function cannot be expressed (all such calls are named), or wrong usage"},
+    exits={2: "the function cannot be expressed (what stands in the way is named), or wrong usage"},
     example="backfuzz import block.py:step\nbackfuzz replay step.prog",
 )
 @click.argument(
@@ -30,8 +30,9 @@ from fuzzer.language.errors import UsageError
 def import_(reference: str, out: Path | None) -> None:
     """Write a Python function as a program.
 
-    The function is called once, and each torch call that it makes becomes a node. Inputs and parameters become
-    leaves, with their types and layouts, and with their values if they have at most 64 elements.
+    Each torch call that the function makes becomes a node. Inputs and parameters become leaves, with their types and
+    layouts, and with their values if they have at most 64 elements. The program is compared with the function: if an
+    output, a gradient or a write is not the same, bit by bit, no program is written.
     """
     from fuzzer.language.text import show
     from fuzzer.language.transcribe import Inexpressible, transcribe
@@ -45,13 +46,12 @@ def import_(reference: str, out: Path | None) -> None:
         for call in error.calls:
             click.echo(f"cannot be expressed: {call}", err=True)
         raise UsageError(
-            f"{reference}: {len(error.calls)} call(s) for which there is no op; `backfuzz ops` lists the ops"
+            f"{reference}: no program says it, for {len(error.calls)} reason(s); `backfuzz ops` lists the ops"
         ) from None
     told = []
     if found.drawn:
         told.append(f"{', '.join(found.drawn)} hold drawn values, not those of the function's inputs.")
-    if found.constants:
-        told.append(f"Inputs here, made within the function: {', '.join(found.constants)}.")
+    told += found.made_inside
     target = out or Path(f"{name}.prog")
     if out is None and target.exists():
         raise UsageError(f"{target} exists; --out names another file, or this one to replace it")

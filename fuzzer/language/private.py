@@ -17,7 +17,12 @@ replaced_fake        torch._subclasses.fake_impls.op_implementations_dict (tried
 compiled_backward    torch._dynamo.compiled_autograd._enable: autograd's own graph goes to the compiler
 compile_ahead        torch.fx.experimental.proxy_tensor.make_fx, torch._inductor.aoti_* (tried on 2.11.0 and 2.13.0)
 graph_pass           torch._inductor.config.post_grad_custom_pre_pass (tried on 2.11.0 and 2.13.0)
-schema_parameters    torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
+schema_defaults      torch.ops.aten and OpOverload._schema: how the parameters of a torch function are called
+body_of              torch.overrides.has_torch_function and its two forms, by name in functions of torch (tried
+                     on 2.13.0)
+unseen, without_overrides  torch.utils._python_dispatch._disable_current_modes, torch._C.DisableTorchFunction (tried on
+                     2.13.0)
+saves_by_hooks       torch._C._autograd._top_saved_tensors_default_hooks (tried on 2.13.0)
 output_code          torch._inductor.graph.GraphLowering.save_output_code (tried on 2.11.0 and 2.13.0)
 graph_in_work        torch._inductor.virtualized.V.graph (tried on 2.11.0 and 2.13.0)
 kernels_in_work      V.graph.scheduler.nodes, IRNode.get_origins (tried on 2.11.0 and 2.13.0)
@@ -744,15 +749,48 @@ def negated(tensor: torch.Tensor) -> torch.Tensor:
     return torch._neg_view(tensor)
 
 
-def schema_parameters(function: Any) -> Iterator[list[str]]:
-    """The parameters' names, in order, of each overload of the ATen operation that a torch function is named after."""
+def schema_defaults(function: Any, none: Any) -> Iterator[dict[str, Any]]:
+    """The parameters, in order, with their defaults (`none`: it has none) of each overload of the ATen operation that a
+    torch function is named after."""
     if isinstance(function, torch._ops.OpOverload):
         overloads = [function]
     else:
         packet = getattr(torch.ops.aten, function.__name__, None)
         overloads = [getattr(packet, name) for name in packet.overloads()] if packet is not None else []
     for overload in overloads:
-        yield [argument.name for argument in overload._schema.arguments]
+        known = overload._schema.arguments
+        yield {a.name: a.default_value if a.has_default_value() else none for a in known}
+
+
+_OVERRIDES = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
+def body_of(function: Any) -> Callable[..., Any] | None:
+    """A torch function that is written in Python, without its look at overrides: called under a mode of overrides it
+    runs its body, whose calls the mode sees. None for another function."""
+    if not isinstance(function, types.FunctionType) or not set(_OVERRIDES) & set(function.__code__.co_names):
+        return None
+    space = {**function.__globals__, **dict.fromkeys(_OVERRIDES, lambda *given: False)}
+    body = types.FunctionType(function.__code__, space, function.__name__, function.__defaults__, function.__closure__)
+    body.__kwdefaults__ = function.__kwdefaults__
+    return body
+
+
+def unseen() -> contextlib.AbstractContextManager[Any]:
+    """Within: modes of dispatch see no operation."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def without_overrides() -> contextlib.AbstractContextManager[Any]:
+    """Within: modes of overrides see no call."""
+    return torch._C.DisableTorchFunction()
+
+
+def saves_by_hooks() -> bool:
+    """Whether hooks store the tensors that operations save for the backward, as within a checkpoint."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(False) is not None
 
 
 def passes_accuracy_check(eager: torch.Tensor, found: torch.Tensor, exact: torch.Tensor, tolerance: float) -> bool:

@@ -2,13 +2,15 @@
 
 The calls are recorded as the user wrote them (torch functions, methods and operators), before autograd or a compiler
 decomposes them. A call becomes the first op whose table entry accepts its arguments and which gives the same result,
-bit by bit, on the same tensors: the program computes what the function computed. Regions are not recorded: calls under
-autocast, without gradients or within torch.func are refused, those under a checkpoint written without it. Effects that
-only autograd sees (a Function's own backward, a hook) are refused by name.
+bit by bit, on the same tensors. A spelling that the tables lack becomes the calls that it is made of (`spellings`), a
+torch function in Python the calls in its body. Regions are not recorded: calls under autocast or a checkpoint, without
+gradients or within torch.func are refused. Effects that only autograd sees (a Function's own backward, a hook) are
+refused by name. The program is then compared with the function (`fidelity`), and refused where any result differs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,11 +21,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fuzzer.language.infer import IllTyped, type_of
-from fuzzer.language.interpret import apply
+from fuzzer.language.fidelity import Memory, copies, first_difference, observe, placed, tensors_in, untouched, whole
+from fuzzer.language.infer import IllTyped, infer, type_of
+from fuzzer.language.interpret import apply, cotangents, to_function
 from fuzzer.language.ops import OPS
-from fuzzer.language.ops.spec import REQUIRED, OpSpec
-from fuzzer.language.private import in_transform, schema_parameters
+from fuzzer.language.ops.spec import REQUIRED, WRITES, OpSpec
+from fuzzer.language.private import body_of, in_transform, memory_of, saves_by_hooks, schema_defaults, unseen
 from fuzzer.language.program import (
     DIFFERENTIABLE,
     NORMAL,
@@ -34,28 +37,43 @@ from fuzzer.language.program import (
     Node,
     Output,
     Program,
+    ProgramError,
     Recipe,
     Value,
     contiguous,
 )
+from fuzzer.language.settings import SAME_DRAWS
+from fuzzer.language.spellings import SPELLINGS
 from fuzzer.language.values import DTYPE_NAMES, as_data, fill
 
 # Leaves of at most this many elements keep their values in the text; larger ones only their type and layout.
 _MOST_VALUES = 64
+_MOST_CONSTANTS = 1 << 16  # the same for leaves that the function itself made
 _MOST_RESULTS = 64  # of an op whose table entry gives no number
-# Calls that turn a tensor into a Python value: later code may depend on it, and the program would not show that.
-_LEAVES_TORCH = frozenset("item tolist numpy __bool__ __float__ __int__ __index__ __array__ backward".split())
-# Calls that make autograd do something beside operations.
-_HOOKS = frozenset("register_hook register_post_accumulate_grad_hook".split())
-# Calls without an effect on a program.
-_HARMLESS = frozenset("requires_grad_ retain_grad".split())
+# Calls that change what autograd does, or a tensor's own attributes: they are refused before they run.
+_CHANGES = frozenset("backward register_hook register_post_accumulate_grad_hook __set__ __delete__".split())
+# Calls about a tensor's type, memory or graph, not its values.
+_QUERIES = frozenset(
+    """
+    shape size dim ndim ndimension dtype device layout stride numel nelement element_size itemsize nbytes names
+    storage_offset data_ptr untyped_storage requires_grad grad_fn retains_grad retain_grad output_nr get_device
+    result_type __len__ __hash__ __repr__ __format__ __str__ _version
+""".split()
+)
+# The op and the value of tensors of one number that a call makes.
+_FILLED: dict[str, tuple[str, Callable[..., Any]]] = {
+    "zeros": ("new_zeros", lambda *size, **given: None),
+    "ones": ("new_ones", lambda *size, **given: None),
+    "full": ("new_full", lambda size, fill_value, **given: fill_value),
+    "tensor": ("new_full", lambda data, **given: data),
+}
 
 
 class Inexpressible(ValueError):
-    """A function that no program can express; `calls` names every obstacle."""
+    """A function that no program can express; `calls` names every obstacle that was met."""
 
     def __init__(self, calls: Sequence[str]):
-        super().__init__("no op of the tables says: " + "; ".join(calls))
+        super().__init__("no program says this function: " + "; ".join(calls))
         self.calls = tuple(calls)
 
 
@@ -63,15 +81,18 @@ class Inexpressible(ValueError):
 class _Transcript(TorchFunctionMode):
     """The transcript so far: leaves, nodes, and the names of tensors."""
 
+    memory: Memory
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)  # by id; `tensors` keeps them alive
+    held: dict[str, torch.UntypedStorage] = field(default_factory=dict)  # by leaf without a base: what it held at first
     drawn: list[str] = field(default_factory=list)  # leaves whose values are a recipe's, not the user's
     missing: list[str] = field(default_factory=list)
     unknown: list[torch.Tensor] = field(default_factory=list)  # results of calls that no node expresses
     made: dict[int, tuple[torch.Tensor, str]] = field(default_factory=dict)  # by id: results of calls without operands
-    constants: list[str] = field(default_factory=list)  # leaves that are such results, with the call
+    constants: dict[str, str] = field(default_factory=dict)  # leaves that are such results, with the call
+    written: set[int] = field(default_factory=set)  # memory that a call wrote to
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -79,53 +100,114 @@ class _Transcript(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        call = _TorchCall(func, args, dict(kwargs or {}))
-        if call.name == "__getitem__" and _is_plain_index(args[1]):
+        given = dict(kwargs or {})
+        call = _TorchCall(func, args, given)
+        if call.changes:
+            raise Inexpressible([*self.missing, str(call)])
+        if call.name in SPELLINGS:
             with self:
-                return _index_by_calls(args[0], args[1])
-        before = {id(t): t.detach().clone() for t in call.tensors} if call.writes else {}
-        state = torch.get_rng_state()
-        result = func(*args, **(kwargs or {}))
-        found = _tensors_in(result)
-        if not self.write(call, found, before, state):
-            self.give_up(call, found)
+                result = SPELLINGS[call.name](*args, **given)
+            if result is not NotImplemented:
+                return result
+        if call.asks or not call.tensors:
+            result = func(*args, **given)
+            with unseen():
+                self.note_made(call, result)
+            return result
+        with unseen():
+            barred = self.lost(call) or bool(self.obstacle(call))
+            found, body = ([], None) if barred else (_matches(call), body_of(func))
+        if found or body is None:
+            state = torch.get_rng_state()
+            result = self.run(call, found, state, body is not None)
+            if result is not NotImplemented:
+                return result
+            torch.set_rng_state(state)
+        assert body is not None
+        with self:
+            return body(*args, **given)
+
+    def run(self, call: _TorchCall, found: list[_Match], state: torch.Tensor, otherwise: bool) -> Any:
+        """Run a call and write down the first match that gives its results. NotImplemented if none does and the call
+        wrote nothing, where it can run otherwise."""
+        with unseen():
+            for tensor in call.tensors if found else ():
+                self.name(tensor)
+            written = call.tensors if found and call.writes else []
+            before = dict(zip(map(id, written), copies(written), strict=True))
+            self.written |= {memory_of(t) for t in call.tensors[:1] if call.writes}
+        result = call.func(*call.args, **call.kwargs)
+        results = tensors_in(result)
+        with unseen():
+            if not self.write(call, found, results, before, state):
+                if otherwise and not call.writes:
+                    return NotImplemented
+                self.give_up(call, results)
         return result
 
     def write(
-        self, call: _TorchCall, found: list[torch.Tensor], before: dict[int, torch.Tensor], state: torch.Tensor
+        self,
+        call: _TorchCall,
+        matches: list[_Match],
+        found: list[torch.Tensor],
+        before: dict[int, torch.Tensor],
+        state: torch.Tensor,
     ) -> bool:
         """Write down the first op that gives the call's results. Returns whether there is one."""
-        if not found or not call.tensors or self.lost(call):
-            return False
-        if _context(found):
-            return False
-        for spec, args, attrs in _matches(call):
+        for spec, args, attrs in matches if found else ():
             with torch.random.fork_rng(devices=[]):
                 torch.set_rng_state(state)
                 results = _evaluate(spec, args, attrs, before)
             if _same_results(results, found):
-                names = tuple(map(self.named, args))
-                count = sum(len(n.outs) for n in self.nodes)
-                outs = tuple(f"v{count + i}" for i in range(len(found)))
-                self.nodes.append(Node(outs, spec.name, names, attrs))
-                for name, tensor in zip(outs, found, strict=True):
-                    self.bind(name, tensor)
+                self.add_node(spec.name, tuple(map(self.named, args)), attrs, found)
                 return True
         return False
 
+    def add_node(
+        self, op: str, names: tuple[Argument, ...], attrs: tuple[tuple[str, Value], ...], found: list[torch.Tensor]
+    ) -> None:
+        count = sum(len(n.outs) for n in self.nodes)
+        outs = tuple(f"v{count + i}" for i in range(len(found)))
+        self.nodes.append(Node(outs, op, names, attrs))
+        for name, tensor in zip(outs, found, strict=True):
+            self.bind(name, tensor)
+
+    def note_made(self, call: _TorchCall, result: Any) -> None:
+        """Note the tensors that a call without operands made. Those of one number everywhere are nodes, since a
+        compiler knows their values."""
+        found = [] if call.tensors else tensors_in(result)
+        self.made |= {id(t): (t, call.name) for t in found}
+        if call.name in _FILLED and self.leaves and len(found) == 1 and found[0].dtype in DTYPE_NAMES:
+            (op, value), (made,) = _FILLED[call.name], found
+            number, anchor = value(*call.args, **call.kwargs), self.tensors[self.leaves[0].name]
+            plain = made.is_contiguous() and not made.requires_grad and made.device == anchor.device
+            if plain and (op != "new_full" or isinstance(number, int | float)):
+                filled = (("fill_value", number),) if op == "new_full" else ()
+                attrs = (("size", tuple(made.shape)), *filled, ("dtype", Dtype(DTYPE_NAMES[made.dtype])))
+                self.add_node(op, (self.names[id(anchor)],), attrs, found)
+
     def give_up(self, call: _TorchCall, found: list[torch.Tensor]) -> None:
-        """Note a call that no node expresses; later calls that depend on it are not noted again."""
-        if call.writes or call.name in _LEAVES_TORCH | _HOOKS:
-            self.missing.append(str(call))
-        elif call.tensors and call.name not in _HARMLESS and any(id(t) not in self.names for t in found):
-            if not self.lost(call):
-                self.missing.append(f"{call}{_context(found)}")
-            self.unknown += found
-        elif not call.tensors:
-            self.made |= {id(t): (t, call.name) for t in found}
+        """Note a call that no node expresses; later calls that depend on it are not noted again. A call that returns
+        its operands as they are needs no node."""
+        operands = set(map(id, call.tensors))
+        if not self.lost(call):
+            if found and not call.writes and all(id(t) in operands for t in found):
+                return
+            self.missing.append(f"{call}{self.obstacle(call)}")
+        self.unknown += found
 
     def lost(self, call: _TorchCall) -> bool:
         return any(t is u for t in call.tensors for u in self.unknown)
+
+    def obstacle(self, call: _TorchCall) -> str:
+        """The context of a call that no node expresses, "" for none."""
+        if in_transform():
+            return " within torch.func"
+        if not torch.is_grad_enabled() and any(t.requires_grad for t in call.tensors):
+            return " without gradients"
+        if saves_by_hooks():
+            return " under a checkpoint, or other hooks for saved tensors"
+        return " under autocast" if torch.is_autocast_enabled(call.tensors[0].device.type) else ""
 
     def bind(self, name: str, tensor: torch.Tensor) -> None:
         self.tensors[name] = tensor
@@ -137,6 +219,9 @@ class _Transcript(TorchFunctionMode):
             return None
         if isinstance(argument, list | tuple):
             return tuple(None if t is None else self.name(t) for t in argument)
+        if not isinstance(argument, torch.Tensor):
+            self.made[id(argument.tensor)] = (argument.tensor, str(argument.number))
+            return self.name(argument.tensor)
         return self.name(argument)
 
     def name(self, tensor: torch.Tensor) -> str:
@@ -146,32 +231,29 @@ class _Transcript(TorchFunctionMode):
 
     def add_leaf(self, tensor: torch.Tensor) -> None:
         """Add an input tensor of the program: its type and layout, and its values if they are few."""
-        name, seed = f"x{len(self.leaves)}", len(self.leaves) + 1
-        t = type_of(tensor)
-        offset, floating = tensor.storage_offset(), t.differentiable
-        shared = tensor.untyped_storage().data_ptr()
+        name, seed, made = f"x{len(self.leaves)}", len(self.leaves) + 1, id(tensor) in self.made
+        if tensor.layout != torch.strided:
+            raise IllTyped(f"a tensor of layout {tensor.layout}, which programs cannot hold")
+        t, memory = type_of(tensor), memory_of(tensor)
+        if tensor.grad_fn is not None or (memory in self.memory.made and not made):
+            self.missing.append(f"{_described(tensor)}, which no call in sight made")
+        offset, floating = tensor.storage_offset(), t.differentiable and not made
         base = next((b for b in self.leaves if b.base is None and b.dtype == t.dtype and t.numel
-                     and self.tensors[b.name].untyped_storage().data_ptr() == shared), None)  # fmt: skip
+                     and memory_of(self.tensors[b.name]) == memory), None)  # fmt: skip
         leaf = Leaf(name, t.dtype, t.shape, t.stride, offset, floating and tensor.requires_grad, conj=tensor.is_conj())
         if base is not None:
             leaf = replace(leaf, base=base.name)
         else:
-            recipe, exact = recipe_of(tensor)
+            now = tensor.untyped_storage()
+            self.held[name] = self.memory.before.get(memory, (now, now))[1].clone()
+            first = placed(tensor, self.held[name])
+            recipe, exact = recipe_of(first, _MOST_CONSTANTS if made else _MOST_VALUES)
             leaf = replace(leaf, values=recipe, seed=0 if exact else seed)
             self.drawn += [] if exact else [name]
-        if id(tensor) in self.made:
-            self.constants.append(f"{name} ({self.made[id(tensor)][1]})")
+        if made:
+            self.constants[name] = self.made[id(tensor)][1]
         self.leaves.append(leaf)
         self.bind(name, tensor)
-
-
-def _context(found: Sequence[torch.Tensor]) -> str:
-    """The context of a call with these results that no node expresses, "" for none."""
-    if in_transform():
-        return " within torch.func"
-    if not torch.is_grad_enabled():
-        return " without gradients"
-    return " under autocast" if torch.is_autocast_enabled(found[0].device.type) else ""
 
 
 _LIBRARYS = "GeneratedBackwardFor_"  # Functions of torch.library: they belong to the operator, whose call is recorded
@@ -197,13 +279,16 @@ def _evaluate(
 ) -> list[torch.Tensor]:
     """The results of an op on these operands as they were before the call; none where torch refuses."""
     env: dict[str, Any] = {}
+    if spec.effects == WRITES:
+        before = dict(zip(before, copies(list(before.values())), strict=True))
 
     def lend(argument: Any) -> Argument:
         if argument is None:
             return None
         if isinstance(argument, list | tuple):
             return tuple(map(lend, argument))  # type: ignore[arg-type]
-        env[f"a{len(env)}"] = before.get(id(argument), argument)
+        given = argument.tensor if isinstance(argument, _Number) else argument
+        env[f"a{len(env)}"] = before.get(id(given), given)
         return f"a{len(env) - 1}"
 
     names = tuple(map(lend, args))
@@ -218,14 +303,14 @@ def _evaluate(
     return []
 
 
-def recipe_of(tensor: torch.Tensor) -> tuple[Recipe, bool]:
-    """A recipe for a leaf's values, and whether it gives exactly these values."""
+def recipe_of(tensor: torch.Tensor, most: int = _MOST_VALUES) -> tuple[Recipe, bool]:
+    """A recipe for a leaf's values, and whether it gives exactly these values: it does for at most so many."""
     values = tensor.detach().cpu()
     values = values.conj() if values.is_conj() else values  # the values in the storage
     dtype, shape = DTYPE_NAMES[values.dtype], tuple(values.shape)
     if torch.equal(values, fill(Recipe("ones"), 0, dtype, shape)):
         return Recipe("ones"), True
-    if values.numel() <= _MOST_VALUES:
+    if values.numel() <= most:
         return as_data(values), True
     if dtype in DIFFERENTIABLE:
         return NORMAL, False
@@ -249,13 +334,27 @@ class _TorchCall:
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        return _tensors_in([*self.args, *self.kwargs.values()])
+        return tensors_in([*self.args, *self.kwargs.values()])
 
     @property
     def writes(self) -> bool:
         """Whether it writes into one of its operands."""
-        in_place = self.name.endswith("_") and not self.name.endswith("__") and self.name not in _HARMLESS
-        return in_place or self.name == "__setitem__" or self.kwargs.get("out") is not None
+        in_place = self.name.endswith("_") and not self.name.endswith("__") and self.name != "requires_grad_"
+        named = self.name in ("__setitem__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__")
+        return in_place or named or self.kwargs.get("out") is not None or self.kwargs.get("inplace") is True
+
+    @property
+    def asks(self) -> bool:
+        """Whether it reads no values."""
+        return self.name in _QUERIES or (self.name.startswith("is_") and self.name != "is_nonzero")
+
+    @property
+    def changes(self) -> bool:
+        """Whether it changes an attribute of a tensor, or what autograd does."""
+        if in_transform():  # its tensors are torch.func's
+            return False
+        asked = self.name == "requires_grad_" and [*self.args[1:], *self.kwargs.values(), True][0]
+        return self.name in _CHANGES or (asked is not False and asked != self.args[0].requires_grad)
 
     def __str__(self) -> str:
         shown = [_described(a) for a in self.args] + [f"{k}={_described(v)}" for k, v in self.kwargs.items()]
@@ -268,49 +367,12 @@ def _described(value: Any) -> str:
     return f"[{', '.join(map(_described, value))}]" if isinstance(value, list | tuple) else repr(value)
 
 
-def _tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors of a value, of a list, tuple or dict, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [t for v in value for t in _tensors_in(v)] if isinstance(value, list | tuple) else []
-
-
 def _same_results(results: list[torch.Tensor], found: list[torch.Tensor]) -> bool:
     """Equal types and equal values, NaN equal to itself."""
     if [(t.dtype, t.shape, t.stride()) for t in results] != [(t.dtype, t.shape, t.stride()) for t in found]:
         return False
     pairs = zip(results, found, strict=True)
     return all(bool(((a == b) | (a.isnan() & b.isnan())).all()) for a, b in pairs)
-
-
-def _is_plain_index(index: Any) -> bool:
-    """Whether an index is made of integers, slices, None and at most one ellipsis, or of tensors and full slices."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if any(isinstance(p, torch.Tensor) for p in parts):
-        return all(isinstance(p, torch.Tensor) or p == slice(None) for p in parts)
-    return all(p is None or p is Ellipsis or type(p) is int or isinstance(p, slice) for p in parts)
-
-
-def _index_by_calls(x: torch.Tensor, index: Any) -> torch.Tensor:
-    """x[index] by the calls that compose it."""
-    parts = index if isinstance(index, tuple) else (index,)
-    if any(isinstance(p, torch.Tensor) for p in parts):
-        return torch.ops.aten.index.Tensor(x, [p if isinstance(p, torch.Tensor) else None for p in parts])
-    dim = 0
-    for i, part in enumerate(parts):
-        if part is Ellipsis:
-            dim = x.dim() - sum(p is not None for p in parts[i + 1 :])
-        elif part is None:
-            x, dim = torch.unsqueeze(x, dim), dim + 1
-        elif isinstance(part, slice):
-            if part != slice(None):
-                x = torch.ops.aten.slice.Tensor(x, dim, part.start, part.stop, part.step or 1)
-            dim += 1
-        else:
-            x = torch.select(x, dim, part)
-    return x
 
 
 @functools.cache
@@ -335,17 +397,32 @@ def _reported_name(func: Any) -> str:
     return name.removesuffix("_with_indices")  # torch reports F.max_pool2d with return_indices under that name
 
 
+_Numbers = Callable[[float, torch.Tensor], torch.Tensor]  # of a number and the tensor beside it
 _Match = tuple[OpSpec, list[Any], tuple[tuple[str, Value], ...]]
 
 
-def _matches(call: _TorchCall) -> Iterator[_Match]:
-    """Every (op, operands, attributes) that may express the call; numbers as tensors last."""
-    for numbers in (False, True):
+def _matches(call: _TorchCall) -> list[_Match]:
+    """Every (op, operands, attributes) that may express the call: those first that say most of its arguments; numbers
+    as tensors last."""
+    found: dict[Any, tuple[int, _Match]] = {}
+    for numbers in (None, _as_torch, _as_double):
         for spec in sorted(_ops_by_reported_name().get(call.name, []), key=lambda spec: not _fits_rank(spec, call)):
-            for parameters in (*_parameter_names(call.func), [p.name for p in spec.params]):
-                found = _match_overload(spec, parameters, call, numbers)
-                if found is not None:
-                    yield found
+            for parameters in (*_parameters(call.func), {p.name: _NO_DEFAULT for p in spec.params}):
+                for args in _packings(call.args, len(parameters)):
+                    unsaid, match = _match_overload(spec, parameters, replace(call, args=args), numbers)
+                    if match is not None:
+                        _, operands, attrs = match
+                        same = spec.name, [str(a.tensor) if isinstance(a, _Number) else id(a) for a in operands], attrs
+                        found.setdefault(repr(same), (unsaid + 100 * (numbers is not None), match))
+    return [match for _, match in sorted(found.values(), key=lambda found: found[0])]
+
+
+def _packings(args: tuple[Any, ...], most: int) -> Iterator[tuple[Any, ...]]:
+    """The positional arguments, and with the integers after the first as one tuple: x.view(2, -1), x.reshape(-1)."""
+    if len(args) <= most:
+        yield args
+    if len(args) > 1 and all(type(a) is int for a in args[1:]):
+        yield args[0], args[1:]
 
 
 def _fits_rank(spec: OpSpec, call: _TorchCall) -> bool:
@@ -355,44 +432,79 @@ def _fits_rank(spec: OpSpec, call: _TorchCall) -> bool:
     return first is not None and first.rank[0] <= call.tensors[0].dim() <= first.rank[1]
 
 
-def _parameter_names(func: Any) -> Iterator[list[str]]:
-    """Names of the parameters, in order, of each overload of a torch function."""
+_NO_DEFAULT = inspect.Parameter.empty
+# Names that torch gives a parameter in another of its forms, and the tables' own.
+_SYNONYMS = {"split_size": "split_size_or_sections", "split_sizes": "split_size_or_sections"}
+
+
+def _parameters(func: Any) -> Iterator[dict[str, Any]]:
+    """The parameters of each overload of a torch function, in order, with their defaults."""
     if isinstance(func, FunctionType):
-        yield list(inspect.signature(func).parameters)
-    yield from schema_parameters(func)
+        with contextlib.suppress(ValueError):  # around a function in C, which has no signature
+            known = inspect.signature(func).parameters.items()
+            yield {_SYNONYMS.get(name, name): p.default for name, p in known}
+    for overload in schema_defaults(func, _NO_DEFAULT):
+        yield {_SYNONYMS.get(name, name): default for name, default in overload.items()}
 
 
-def _match_overload(spec: OpSpec, parameters: Sequence[str], call: _TorchCall, numbers: bool) -> _Match | None:
-    """The call's arguments as operands and attributes of this op, None where they do not fit."""
-    args = list(call.args)
-    if len(args) > len(parameters) and all(type(a) is int for a in args[1:]):
-        args = [args[0], tuple(args[1:])]  # x.view(2, 3)
-    if len(args) > len(parameters):
-        return None
-    given = {**dict(zip(parameters, args, strict=False)), **call.kwargs}
+@dataclass(frozen=True)
+class _Number:
+    """A number in the place of an operand: a tensor of no dimensions."""
+
+    number: float
+    tensor: torch.Tensor
+
+
+def _match_overload(
+    spec: OpSpec,
+    parameters: Mapping[str, Any],
+    call: _TorchCall,
+    numbers: _Numbers | None,
+) -> tuple[int, _Match | None]:
+    """The call's arguments as operands and attributes of this op, None where they do not fit; and how many of them it
+    does not say, because they have no effect."""
+    given = {**dict(zip(parameters, call.args, strict=False)), **call.kwargs}
     slots = [o.name for o in spec.operands]
+    known = {a.name for a in spec.attributes}
     operands: dict[str, Any] = {}
-    attributes: dict[str, Any] = {}
+    attributes = {a.name: parameters[a.name] for a in spec.attributes
+                  if a.default is REQUIRED and parameters.get(a.name, _NO_DEFAULT) is not _NO_DEFAULT}  # fmt: skip
+    unsaid = 0
     for name, value in given.items():
-        tensor = bool(_tensors_in(value)) or (numbers and name in slots and type(value) in (int, float))
-        if tensor:
-            slot = name if name in slots else next((s for s in slots if s not in operands), None)
-            if slot is None:
-                return None
-            operands[slot] = value if _tensors_in(value) else torch.tensor(value, dtype=call.tensors[0].dtype)
-        elif name in {a.name for a in spec.attributes}:
+        number = numbers is not None and name not in known and isinstance(value, int | float)
+        if tensors_in(value) or number:
+            free = (s for s in slots if s not in operands and s not in given)
+            slot = name if name in slots else next(free, None)
+            if slot is None or slot in operands:
+                return 0, None
+            operands[slot] = _Number(value, numbers(value, call.tensors[-1])) if numbers and number else value
+        elif name in known:
             attributes[name] = value
-        elif not _is_ignorable(call.func, name, value):
-            return None
-    return _canonical_arguments(spec, operands, attributes)
+        elif _is_ignorable(name, value, parameters.get(name, _NO_DEFAULT), name in slots):
+            unsaid += 1
+        else:
+            return 0, None
+    return unsaid, _canonical_arguments(spec, operands, attributes)
 
 
-def _is_ignorable(func: Any, name: str, value: Any) -> bool:
-    """Whether an argument has no effect: private, None, a flag that is off, or at its default."""
-    if value is None or value is False or name.startswith("_"):
+def _as_torch(number: float, beside: torch.Tensor) -> torch.Tensor:
+    """A number in the dtype that torch gives it beside a tensor."""
+    return torch.tensor(number, dtype=torch.result_type(beside, number), device=beside.device)
+
+
+def _as_double(number: float, beside: torch.Tensor) -> torch.Tensor:
+    """A number as it is: operations in half precision do not round it first."""
+    return torch.tensor(number, dtype=torch.float64, device=beside.device)
+
+
+def _is_ignorable(name: str, value: Any, default: Any, operand: bool) -> bool:
+    """Whether an argument says nothing: a default, an operand left out, a flag that is off where None or nothing is
+    known as its default, or the line that a warning names."""
+    if value is None and operand:
         return True
-    known = inspect.signature(func).parameters.get(name) if isinstance(func, FunctionType) else None
-    return known is not None and known.default == value
+    if value is None or value is False:
+        return default in (_NO_DEFAULT, None, value)
+    return name == "_stacklevel" or (type(value) is type(default) and bool(value == default))
 
 
 def _canonical_arguments(spec: OpSpec, operands: dict[str, Any], attributes: dict[str, Any]) -> _Match | None:
@@ -402,7 +514,7 @@ def _canonical_arguments(spec: OpSpec, operands: dict[str, Any], attributes: dic
     for operand, arg in zip(spec.operands, args, strict=True):
         if arg is None and not operand.absent:
             return None
-        if arg is not None and (operand.count is None) != isinstance(arg, torch.Tensor):
+        if arg is not None and (operand.count is None) != isinstance(arg, torch.Tensor | _Number):
             return None
     while args and args[-1] is None:
         args.pop()
@@ -434,8 +546,10 @@ def _as_value(value: Any) -> Value:
     if isinstance(value, torch.dtype):
         if value in DTYPE_NAMES:
             return Dtype(DTYPE_NAMES[value])
-    elif value is None or isinstance(value, bool | int | float | str):
+    elif value is None or isinstance(value, bool | str):
         return value
+    elif isinstance(value, int | float):  # numpy's numbers, too
+        return float(value) if isinstance(value, float) else int(value)
     elif isinstance(value, list | tuple):
         return tuple(map(_as_value, value))
     raise TypeError(f"an attribute cannot be {value!r}")
@@ -449,50 +563,166 @@ class Transcribed:
     """The result of `transcribe`.
 
     drawn      the leaves whose values come from a recipe, not from the user.
-    constants  the leaves that the function itself made, each with the call: "x2 (zeros)".
+    constants  the leaves that the function itself made, each with the call or the number: "x2 (arange)".
     """
 
     program: Program
     drawn: tuple[str, ...]
     constants: tuple[str, ...]
 
+    @property
+    def made_inside(self) -> tuple[str, ...]:
+        """A line about the constants, if there are any."""
+        told = f"Leaves here, made within the function: {', '.join(self.constants)}."
+        return (told,) if self.constants else ()
+
 
 def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Transcribed:
-    """The program of one call function(*inputs).
+    """The program of one call function(*inputs), which gives the same outputs, gradients and writes, bit by bit.
 
     Tensors from elsewhere (parameters, constants) become leaves after the inputs. If no input requires grad, every
-    floating input does in the program. Every floating result that depends on such a leaf is differentiated: a result of
-    one element with a cotangent of one, others with random values. Raises Inexpressible.
+    floating input does in the program, except those that the function writes to. Every floating result that depends on
+    such a leaf is differentiated: a result of one element with a cotangent of one, others with random values. The
+    function runs two or three times; its tensors and random generators are then as they were. Raises Inexpressible.
     """
-    transcript = _Transcript()
-    inputs = [
-        t.detach().requires_grad_(t.is_floating_point() or t.is_complex()) if _none_requires_grad(inputs) else t
-        for t in inputs
-    ]
-    for tensor in inputs:
-        transcript.name(tensor)
-    try:
-        with torch.enable_grad(), transcript:
-            results = _tensors_in(function(*inputs))
-    except IllTyped as error:
-        raise Inexpressible([*transcript.missing, str(error)]) from None
-    missing = list(dict.fromkeys([*transcript.missing, *_own_backwards(results)]))
-    if not results and not missing:
-        missing = ["a function that returns no tensor"]
-    if missing:
-        raise Inexpressible(missing)
+    needs = [t.requires_grad for t in inputs]
+    if any(needs):
+        program, transcript = _record(function, inputs, needs)
+    else:
+        needs = [t.is_floating_point() or t.is_complex() for t in inputs]
+        try:
+            program, transcript = _record(function, inputs, needs)
+        except RuntimeError as error:  # a leaf that requires a gradient cannot be written
+            _, scout = _record(function, inputs, [False] * len(inputs))
+            if not any(memory_of(t) in scout.written for t in inputs):
+                raise error from None
+            needs = [n and memory_of(t) not in scout.written for n, t in zip(needs, inputs, strict=True)]
+            program, transcript = _record(function, inputs, needs)
+    if not any(o.cotangent for o in program.outputs):
+        raise Inexpressible(["a function without a differentiable result"])
+    _compare(function, inputs, needs, program, transcript)
+    made = transcript.constants
+    constants = tuple(f"{leaf.name} ({made[leaf.name]})" for leaf in program.leaves if leaf.name in made)
+    return Transcribed(program, tuple(transcript.drawn), constants)
+
+
+def _given(inputs: Sequence[torch.Tensor], needs: Sequence[bool]) -> list[torch.Tensor]:
+    """The inputs without their history; those that need a gradient require it."""
+    return [t.detach().requires_grad_(need) for t, need in zip(inputs, needs, strict=True)]
+
+
+def _record(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], needs: Sequence[bool]
+) -> tuple[Program, _Transcript]:
+    """One call of the function as a program. Raises Inexpressible, and whatever the function raises."""
+    with untouched() as memory:
+        transcript, given, failure = _Transcript(memory), _given(inputs, needs), None
+        try:
+            for tensor in given:
+                transcript.name(tensor)
+            try:
+                with torch.enable_grad(), memory, transcript:
+                    returned = function(*given)
+            except (Inexpressible, IllTyped):
+                raise
+            except Exception as error:
+                failure = error
+            else:
+                results = tensors_in(returned)
+                missing = list(dict.fromkeys([*transcript.missing, *_own_backwards(results), *_unread(returned)]))
+                if not results and not missing:
+                    missing = ["a function that returns no tensor"]
+                if missing:
+                    raise Inexpressible(missing)
+                program = _program(transcript, results)
+        except (IllTyped, ProgramError) as error:
+            raise Inexpressible([*transcript.missing, str(error)]) from None
+    if failure is not None:
+        with untouched() as memory:
+            try:
+                _seen(memory, function, *_given(inputs, needs))
+            except type(failure):  # the function's own
+                raise
+            except Exception:  # a call that no mode may see
+                pass
+        raise Inexpressible([*transcript.missing, f"a call that cannot be recorded: {_line(failure)}"]) from failure
+    if transcript.missing:  # results that are leaves
+        raise Inexpressible(transcript.missing)
+    return program, transcript
+
+
+def _program(transcript: _Transcript, results: list[torch.Tensor]) -> Program:
+    """The transcript as a program that returns these results. Raises IllTyped and ProgramError."""
     outputs: dict[str, Output] = {}
     for tensor in results:
         name = transcript.name(tensor)
         outputs[name] = Output(name, _cotangent_of(tensor, len(transcript.leaves) + len(outputs) + 1))
-    if not any(o.cotangent for o in outputs.values()):
-        raise Inexpressible(["a function without a differentiable result"])
-    program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()))
-    return Transcribed(program, tuple(transcript.drawn), tuple(transcript.constants))
+    settings = (SAME_DRAWS,) if any(OPS[node.op].random for node in transcript.nodes) else ()
+    program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()), settings=settings)
+    try:
+        infer(program)
+    except IllTyped as error:
+        raise IllTyped(f"no types: {error}") from None
+    return program
 
 
-def _none_requires_grad(inputs: Sequence[torch.Tensor]) -> bool:
-    return not any(t.requires_grad for t in inputs)
+def _unread(returned: Any) -> list[str]:
+    """The parts of a result that may hold tensors, and are not known."""
+    if returned is None or isinstance(returned, torch.Tensor | bool | int | float | complex | str):
+        return []
+    if isinstance(returned, torch.dtype | torch.device | torch.layout):
+        return []
+    parts = list(returned.values()) if isinstance(returned, dict) else returned
+    if isinstance(parts, list | tuple):
+        return [word for part in parts for word in _unread(part)]
+    return [] if tensors_in(returned) else [f"a result of type {type(returned).__name__}"]
+
+
+def _compare(
+    function: Callable[..., Any],
+    inputs: Sequence[torch.Tensor],
+    needs: Sequence[bool],
+    program: Program,
+    transcript: _Transcript,
+) -> None:
+    """Raise Inexpressible where a result of the function is not, bit by bit, that of its transcript."""
+    cotangent = cotangents(program, str(inputs[0].device) if inputs else "cpu")
+    kept = [leaf for leaf in program.leaves if leaf.base is None and leaf.name not in transcript.constants]
+    with untouched() as memory:
+        given = _given(inputs, needs)
+        tensors = transcript.tensors | {f"x{i}": tensor for i, tensor in enumerate(given)}
+        wanted = {leaf.name: tensors[leaf.name] for leaf in program.leaves if leaf.requires_grad}
+        held = {leaf.name: whole(tensors[leaf.name].untyped_storage(), tensors[leaf.name].dtype) for leaf in kept}
+        try:
+            own = observe(functools.partial(_seen, memory, function), given, wanted, held, cotangent)
+        except RuntimeError as error:
+            raise Inexpressible([f"a function whose backward raises {_line(error)}"]) from None
+        hidden = memory.changed() - {memory_of(tensors[leaf.name]) for leaf in program.leaves}
+        for leaf in kept:  # the function made it in its own way, and in this call another
+            if int(leaf.name[1:]) >= len(inputs) and memory_of(tensors[leaf.name]) not in memory.before:
+                transcript.constants[leaf.name] = "made outside torch's calls"
+    storages = {name: storage.clone() for name, storage in transcript.held.items()}
+    leaves = {leaf.name: placed(transcript.tensors[leaf.name], storages[leaf.base or leaf.name])
+              .requires_grad_(leaf.requires_grad) for leaf in program.leaves}  # fmt: skip
+    wanted = {name: leaves[name] for name in wanted}
+    held = {name: whole(storages[name], tensor.dtype) for name, tensor in held.items()}
+    with untouched():
+        try:
+            said = observe(to_function(program), list(leaves.values()), wanted, held, cotangent)
+        except Exception as error:  # torch refuses the program
+            raise Inexpressible([f"its transcript raises {_line(error)}"]) from None
+    difference = first_difference(own, said) or ("a write that no call in sight makes" if hidden else "")
+    if difference:
+        raise Inexpressible([difference])
+
+
+def _seen(memory: Memory, function: Callable[..., Any], *inputs: torch.Tensor) -> Any:
+    with torch.enable_grad(), memory:
+        return function(*inputs)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 def _cotangent_of(tensor: torch.Tensor, seed: int) -> Cotangent | None:

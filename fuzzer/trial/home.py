@@ -10,11 +10,10 @@ import torch
 
 from fuzzer.judgement.verdict import follows
 from fuzzer.language.function import RESULT, leaves, rebuilt
-from fuzzer.language.infer import IllTyped
 from fuzzer.language.private import module_calls_watched
-from fuzzer.language.program import Leaf, Program, ProgramError
+from fuzzer.language.program import Leaf, Program
 from fuzzer.language.text import show
-from fuzzer.language.transcribe import Inexpressible, transcribe
+from fuzzer.language.transcribe import transcribe
 from fuzzer.language.values import as_data
 from fuzzer.trial.calls import Call, Uncheckable
 from fuzzer.trial.observe import observe
@@ -96,10 +95,11 @@ def _own(leaf: Any) -> Any:
 
 
 def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Program:
-    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible.
+    """The program of one call function(*inputs), whose torch calls become nodes. Raises Inexpressible, also where an
+    output, a gradient or a write of the program is not, bit by bit, the function's.
 
     function  of tensors, or a torch.nn.Module (`backfuzz ops` lists what can be said). Where no input requires grad,
-              every floating one does.
+              every floating one does, except those that the function writes to.
     inputs    of any shape, dtype and stride. Of those with more than 65536 elements, and of a module's parameters with
               more than 64, type and layout are kept and the values are drawn; the program's comment says so.
     """
@@ -110,7 +110,7 @@ def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
     ]
     drawn = [leaf.name for leaf in leaves if leaf.name in found.drawn and leaf.values.name != "data"]
     comment = (f"{', '.join(drawn)}: drawn values, not yours",) if drawn else ()
-    return replace(found.program, leaves=tuple(leaves), comment=comment)
+    return replace(found.program, leaves=tuple(leaves), comment=(*comment, *found.made_inside))
 
 
 def _with_values(leaf: Leaf, tensor: torch.Tensor) -> Leaf:
@@ -140,7 +140,7 @@ def shown_by_program(call: Call, report: Report, task: Task, log: Journal) -> st
     try:
         program = replace(program_of_call(call), settings=call.settings)
         told = report_program(program, task, log)
-    except (Inexpressible, ProgramError, IllTyped):
+    except Exception:  # whatever keeps a function from being written down: the verdict stands without a program
         return ""
     finally:
         call.around.restore(gradients=True)

@@ -56,7 +56,7 @@ REFUSED = {
     "j.py": (
         "import torch\ninputs = (torch.ones(3),)\ndef f(x): return torch.special.bessel_j0(x) * x",
         "expressed: special_bessel_j0(f32[3])\n"
-        "backfuzz: j.py: 1 call(s) for which there is no op; `backfuzz ops` lists the ops",
+        "backfuzz: j.py: no program says it, for 1 reason(s); `backfuzz ops` lists the ops",
     ),
 }
 
