@@ -141,7 +141,7 @@ def install(folder: Path, libraries: Sequence[str]) -> dict[str, str]:
     pinned.write_text(f"torch=={version('torch')}\n")
     failed = {}
     for library in _missing(python, libraries):
-        asked = [str(python), "-m", "pip", "install", "-q", "--prefer-binary", "-c", pinned, library]
+        asked = [str(python), "-m", "pip", "install", "-q", "--prefer-binary", "-c", str(pinned), library]
         done = subprocess.run(asked, capture_output=True, text=True)
         if done.returncode:
             failed[library] = next((x for x in done.stderr.splitlines() if x.startswith("ERROR")), "pip failed")
