@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzzer.language.private import memory_of, without_overrides
+from fuzzer.language.randomness import random_state, set_random_state
 from fuzzer.language.values import DTYPE_NAMES
 
 
@@ -83,17 +82,12 @@ def whole(storage: torch.UntypedStorage, dtype: torch.dtype = torch.uint8) -> to
 def untouched() -> Iterator[Memory]:
     """Afterwards tensors from before that the Memory saw hold what they held, and random generators give what they
     would have given."""
-    memory, numpy = Memory(), sys.modules.get("numpy")
-    drawn, also = random.getstate(), numpy.random.get_state() if numpy else None
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices):
-        try:
-            yield memory
-        finally:
-            memory.restore()
-            random.setstate(drawn)
-            if numpy:
-                numpy.random.set_state(also)
+    memory, drawn = Memory(), random_state()
+    try:
+        yield memory
+    finally:
+        memory.restore()
+        set_random_state(drawn)
 
 
 def copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -76,7 +76,7 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if is_higher_order(func):
-            raise HigherOrder(f"it calls the higher-order operator {func.name()}, whose inside cannot be recorded")
+            raise HigherOrder(f"it calls the higher-order operator {func}, whose inside cannot be recorded")
         if _holds_no_data((args, kwargs)):
             return func(*args, **kwargs)
         args, kwargs = mapped(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import torch
+
 from fuzzer.rounding.arithmetic import VIEWS
 from fuzzer.rounding.kernels import UNNAMED, kernel
 from fuzzer.rounding.trace import Ref, Step, Trace, full_name, is_rounded, mapped, once
@@ -45,7 +47,7 @@ def dependent(
     ran = dict.fromkeys(unseen.values())
     left = False
     for step in trace.steps:
-        left = left or (step.name == "_local_scalar_dense" and any(map(is_rounded, step.inputs)))
+        left = left or (step.op is torch.ops.aten._local_scalar_dense.default and any(map(is_rounded, step.inputs)))
         inputs = () if kernel(step).reads_geometry else step.inputs
         told = set().union(*(held.get(ref.storage, ()) for ref in inputs))
         for name in (unmodelled(step), ITEM if left and _takes_number(step) else ""):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -24,6 +22,7 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.function import RESULT, Function, leaves, rebuilt
 from fuzzer.language.private import compiled_graphs, dispatch_kept, saved_tensor_hooks_kept
 from fuzzer.language.program import NORMAL, Recipe
+from fuzzer.language.randomness import random_state, set_random_state
 from fuzzer.language.values import DTYPE_NAMES, fill
 from fuzzer.rounding.record import Recorder
 from fuzzer.trial.guard import Guard
@@ -55,7 +54,7 @@ class Surroundings:
         self.gradients = {name: tensor.grad for name, tensor in state.items() if tensor.is_leaf}
         self.outside: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # that the trace met: now, at first
         self.held = [(part, _kept(part)) for m in function.modules.values() for part in m.modules()]
-        self.random = _random_state()
+        self.random = random_state()
         self.differentiated = self._given()
         self.written: tuple[str, ...] = ()  # what eager writes, by name
         self.fresh: dict[int, str] = {}  # storages that the last recording met and none before, by number
@@ -82,7 +81,7 @@ class Surroundings:
         for name, tensor in self.tensors.items():
             if tensor.is_leaf:
                 tensor.grad = self.gradients[name] if gradients else None
-        _set_random_state(self.random)
+        set_random_state(self.random)
 
     def changed(self) -> dict[str, torch.Tensor]:
         """The tensors beside the callable that do not hold what they held at first, by name; also those that took
@@ -165,21 +164,6 @@ def _same_contents(now: Any, then: Any) -> bool:
     if isinstance(now, dict):
         return all(a is b and now[a] is then[b] for a, b in zip(now, then, strict=True))
     return all(a is b for a, b in zip(now, then, strict=True))
-
-
-def _random_state() -> tuple[Any, ...]:
-    numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
-    return torch.get_rng_state(), cuda, random.getstate(), numpy.random.get_state() if numpy else None
-
-
-def _set_random_state(state: tuple[Any, ...]) -> None:
-    torch.set_rng_state(state[0])
-    if state[1] is not None:
-        torch.cuda.set_rng_state_all(state[1])
-    random.setstate(state[2])
-    if state[3] is not None:
-        sys.modules["numpy"].random.set_state(state[3])
 
 
 # ---------------------------------------------------------------- one side

@@ -37,6 +37,7 @@ from fuzzer.trial.pipeline import (
 )
 from fuzzer.trial.places import make_task
 from fuzzer.trial.tasks import examine
+from fuzzer.workers.accelerator import tf32_off
 from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
@@ -77,7 +78,7 @@ def check(
     task = _task_of(call, backend)
     if isolated:
         return _told_of(_isolated(call, task))
-    with _one_thread(), isa_trusted(), warnings.catch_warnings():
+    with _one_thread(), tf32_off(task.place.subject.device), isa_trusted(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "dynamo_pgo force disabled")  # by us: no cache serves a trial
         return _told_of(report_call(call, task, Journal(None)))
 

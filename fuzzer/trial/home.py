@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ def _call_alone(module: torch.nn.Module, met: Met, call: Call) -> Call:
 
 
 def calls_met(call: Call, task: Task) -> dict[torch.nn.Module, Met]:
-    """The first call of each module in eager, in the order of the calls."""
+    """The first call of each module in eager, in the order of the calls, of a call that has run before."""
     found: dict[torch.nn.Module, Met] = {}
 
     def before(module: torch.nn.Module, args: Any) -> None:
@@ -81,12 +82,17 @@ def calls_met(call: Call, task: Task) -> dict[torch.nn.Module, Met]:
         met.kwargs = rebuilt(kwargs, _own)
         for name, leaf in leaves(returned, RESULT):
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
-                leaf.register_hook(lambda g, name=name: met.cotangents.setdefault(name, g.detach().clone()) and None)
+                leaf.register_hook(partial(_keep, met.cotangents, name))
 
     with module_calls_watched(before, after):
         observe(call, task.place.reference, lambda phase: None)
     call.around.restore(gradients=True)
     return found
+
+
+def _keep(kept: dict[str, torch.Tensor], name: str, gradient: torch.Tensor) -> None:
+    """Keep the first cotangent of a result."""
+    kept.setdefault(name, gradient.detach().clone())
 
 
 def _own(leaf: Any) -> Any:

@@ -5,6 +5,7 @@ The process that starts workers never initialises a device: what needs that is a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib.util
@@ -12,6 +13,7 @@ import operator
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,9 +118,31 @@ def use_device(row: Device, number: int, of: int) -> None:
     """Run on device `number` modulo `of` from now on, with TF32 off."""
     torch.accelerator.set_device_index(number % of)
     torch.set_float32_matmul_precision("highest")
-    for switch in row.tf32:
+    _set_tf32(row, [False] * len(row.tf32))
+
+
+def _set_tf32(row: Device, values: Sequence[bool]) -> list[bool]:
+    """Set a device's switches of TF32, and return what they were."""
+    before = []
+    for switch, value in zip(row.tf32, values, strict=True):
         path, _, name = switch.rpartition(".")
-        setattr(operator.attrgetter(path)(torch), name, False)
+        owner = operator.attrgetter(path)(torch)
+        before.append(getattr(owner, name))
+        setattr(owner, name, value)
+    return before
+
+
+@contextlib.contextmanager
+def tf32_off(device: str) -> Iterator[None]:
+    """Products and convolutions of float32 keep all bits of their factors in the block, as in workers."""
+    row, precision = device_row(device), torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    before = _set_tf32(row, [False] * len(row.tf32))
+    try:
+        yield
+    finally:
+        _set_tf32(row, before)
+        torch.set_float32_matmul_precision(precision)
 
 
 def bound_memory(row: Device, share: float) -> None:
