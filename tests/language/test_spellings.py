@@ -118,6 +118,7 @@ SPELLED: dict[str, tuple[Function, list[str]]] = {
         nn.BatchNorm1d(3, track_running_stats=False),
         ["batch_norm(x0, x1, x2, running_mean=None, running_var=None, training=True)"],
     ),
+    "BatchNorm in eval": (nn.BatchNorm1d(3).eval(), ["batch_norm_eval(x0, x1, x2, x3, x4)"]),
     "attention without dropout": (
         lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.0),
         ["scaled_dot_product_attention(v0, v1, v2)"],
@@ -167,6 +168,10 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "silu in place": (lambda x: F.silu(x * 2, inplace=True), "silu_(f32[2, 3])"),
     "bits": (lambda x: x * (WHOLE & 1), "__and__(i64[2, 3], 1)"),
     "LSTM": (nn.LSTM(3, 2), "lstm("),
+    "BatchNorm that writes statistics": (
+        nn.BatchNorm1d(3),
+        "batch_norm(f32[2, 3], f32[3], f32[3], f32[3], f32[3], True",
+    ),
     "dropout in attention": (
         lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.5),
         "dropout_p=0.5",

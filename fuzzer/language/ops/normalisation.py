@@ -18,7 +18,7 @@ from fuzzer.language.ops.spec import (
     nonempty,
     real,
 )
-from fuzzer.language.program import Shape, TensorType, Value
+from fuzzer.language.program import Recipe, Shape, TensorType, Value
 
 FAMILY = "normalisation"
 
@@ -106,6 +106,22 @@ TABLE = (
             choice("training", True, default=False),
             _EPS,
         ),
+    ),
+    OpSpec(
+        "batch_norm_eval",
+        FAMILY,
+        "torch.nn.functional.batch_norm",
+        (
+            Operand(rank=(2, 5), accepts=several_per_channel, fresh=pictures),
+            # torch gives statistics no gradient
+            Operand("running_mean", SAME, shape=_channels, recipe=lambda d: Recipe("normal"), fixed=True),
+            Operand("running_var", SAME, shape=_channels, recipe=lambda d: Recipe("positive"), fixed=True),
+            _affine("weight"),
+            _affine("bias"),
+            choice("momentum", 0.1, default=0.1),  # without effect
+            _EPS,
+        ),
+        entries=(),
     ),
     OpSpec(
         "instance_norm",
