@@ -22,7 +22,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fuzzer.language.fidelity import Memory, copies, first_difference, observe, placed, tensors_in, untouched, whole
+from fuzzer.language.fidelity import (
+    Memory,
+    copies,
+    first_difference,
+    observe,
+    parts_of,
+    placed,
+    tensors_in,
+    untouched,
+    whole,
+)
 from fuzzer.language.infer import IllTyped, infer, type_of
 from fuzzer.language.interpret import apply, cotangents, to_function
 from fuzzer.language.ops import OPS
@@ -705,16 +715,17 @@ def _program(transcript: _Transcript, results: list[torch.Tensor]) -> Program:
     return program
 
 
+_PLAIN = torch.Tensor | bool | int | float | complex | str | torch.dtype | torch.device | torch.layout | None
+
+
 def _unread(returned: Any) -> list[str]:
     """The parts of a result that may hold tensors, and are not known."""
-    if returned is None or isinstance(returned, torch.Tensor | bool | int | float | complex | str):
+    if isinstance(returned, _PLAIN):
         return []
-    if isinstance(returned, torch.dtype | torch.device | torch.layout):
-        return []
-    parts = list(returned.values()) if isinstance(returned, dict) else returned
-    if isinstance(parts, list | tuple):
+    parts = parts_of(returned)
+    if parts or isinstance(returned, list | tuple | dict):
         return [word for part in parts for word in _unread(part)]
-    return [] if tensors_in(returned) else [f"a result of type {type(returned).__name__}"]
+    return [f"a result of type {type(returned).__name__}"]
 
 
 def _compare(
