@@ -15,15 +15,18 @@ from fuzzer.language.randomness import random_state, set_random_state
 from fuzzer.language.values import DTYPE_NAMES
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors of a value: of a list, tuple, dict or dataclass, nested or not, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
+def parts_of(value: Any) -> list[Any]:
+    """The values in a list, tuple, dict or dataclass; none in another value."""
     if isinstance(value, dict):
-        value = list(value.values())
-    elif is_dataclass(value) and not isinstance(value, type):
-        value = [getattr(value, f.name) for f in fields(value)]
-    return [t for v in value for t in tensors_in(v)] if isinstance(value, list | tuple) else []
+        return list(value.values())
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, f.name) for f in fields(value)]
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors of a value, in order."""
+    return [value] if isinstance(value, torch.Tensor) else [t for part in parts_of(value) for t in tensors_in(part)]
 
 
 class Memory(TorchDispatchMode):

@@ -3,9 +3,10 @@
 The calls are recorded as the user wrote them (torch functions, methods and operators), before autograd or a compiler
 decomposes them. A call becomes the first op whose table entry accepts its arguments and which gives the same result,
 bit by bit, on the same tensors. A spelling that the tables lack becomes the calls that it is made of (`spellings`), a
-torch function in Python the calls in its body. Regions are not recorded: calls under autocast or a checkpoint, without
-gradients or within torch.func are refused. Effects that only autograd sees (a Function's own backward, a hook) are
-refused by name. The program is then compared with the function (`fidelity`), and refused where any result differs.
+torch function in Python the calls in its body. Calls under autocast or without gradients are written in such regions;
+those under a checkpoint or within torch.func are refused. Effects that only autograd sees (a Function's own backward, a
+hook) are refused by name. The program is then compared with the function (`fidelity`), and refused where any result
+differs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from fuzzer.language.fidelity import Memory, copies, first_difference, observe, placed, tensors_in, untouched, whole
+from fuzzer.language.fidelity import (
+    Memory,
+    copies,
+    first_difference,
+    observe,
+    parts_of,
+    placed,
+    tensors_in,
+    untouched,
+    whole,
+)
 from fuzzer.language.infer import IllTyped, infer, type_of
 from fuzzer.language.interpret import apply, cotangents, to_function
 from fuzzer.language.ops import OPS
@@ -31,6 +42,7 @@ from fuzzer.language.program import (
     DIFFERENTIABLE,
     NORMAL,
     Argument,
+    Attributes,
     Cotangent,
     Dtype,
     Leaf,
@@ -39,8 +51,11 @@ from fuzzer.language.program import (
     Program,
     ProgramError,
     Recipe,
+    Region,
+    Statement,
     Value,
     contiguous,
+    walk,
 )
 from fuzzer.language.settings import SAME_DRAWS
 from fuzzer.language.spellings import SPELLINGS
@@ -83,7 +98,7 @@ class _Transcript(TorchFunctionMode):
 
     memory: Memory
     leaves: list[Leaf] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
+    body: list[Statement] = field(default_factory=list)
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)  # by id; `tensors` keeps them alive
     held: dict[str, torch.UntypedStorage] = field(default_factory=dict)  # by leaf without a base: what it held at first
@@ -115,7 +130,7 @@ class _Transcript(TorchFunctionMode):
                 self.note_made(call, result)
             return result
         with unseen():
-            barred = self.lost(call) or bool(self.obstacle(call))
+            barred = self.lost(call) or in_transform() or saves_by_hooks()
             found, body = ([], None) if barred else (_matches(call), body_of(func))
         if found or body is None:
             state = torch.get_rng_state()
@@ -159,16 +174,23 @@ class _Transcript(TorchFunctionMode):
                 torch.set_rng_state(state)
                 results = _evaluate(spec, args, attrs, before)
             if _same_results(results, found):
-                self.add_node(spec.name, tuple(map(self.named, args)), attrs, found)
+                self.add_node(spec.name, tuple(map(self.named, args)), attrs, found, _contexts(call))
                 return True
         return False
 
     def add_node(
-        self, op: str, names: tuple[Argument, ...], attrs: tuple[tuple[str, Value], ...], found: list[torch.Tensor]
+        self,
+        op: str,
+        names: tuple[Argument, ...],
+        attrs: Attributes,
+        found: list[torch.Tensor],
+        contexts: Sequence[tuple[str, Attributes]] = (),
     ) -> None:
-        count = sum(len(n.outs) for n in self.nodes)
+        """Add a node with these results, in regions of these contexts (the innermost first); it joins the last region
+        if that has the same."""
+        count = sum(len(n.outs) for n in walk(tuple(self.body)))
         outs = tuple(f"v{count + i}" for i in range(len(found)))
-        self.nodes.append(Node(outs, op, names, attrs))
+        self.body = list(_joined(self.body, Node(outs, op, names, attrs), contexts))
         for name, tensor in zip(outs, found, strict=True):
             self.bind(name, tensor)
 
@@ -203,11 +225,9 @@ class _Transcript(TorchFunctionMode):
         """The context of a call that no node expresses, "" for none."""
         if in_transform():
             return " within torch.func"
-        if not torch.is_grad_enabled() and any(t.requires_grad for t in call.tensors):
-            return " without gradients"
         if saves_by_hooks():
             return " under a checkpoint, or other hooks for saved tensors"
-        return " under autocast" if torch.is_autocast_enabled(call.tensors[0].device.type) else ""
+        return "".join(f" in {kind}" for kind, _ in _contexts(call))
 
     def bind(self, name: str, tensor: torch.Tensor) -> None:
         self.tensors[name] = tensor
@@ -254,6 +274,29 @@ class _Transcript(TorchFunctionMode):
             self.constants[name] = self.made[id(tensor)][1]
         self.leaves.append(leaf)
         self.bind(name, tensor)
+
+
+def _contexts(call: _TorchCall) -> list[tuple[str, Attributes]]:
+    """The regions in which a call runs, the innermost first. One without gradients counts where an operand has some."""
+    found: list[tuple[str, Attributes]] = []
+    if not torch.is_grad_enabled() and any(t.requires_grad for t in call.tensors):
+        found.append(("no_grad", ()))
+    device = call.tensors[0].device.type
+    if torch.is_autocast_enabled(device):
+        found.append(("autocast", (("dtype", Dtype(DTYPE_NAMES[torch.get_autocast_dtype(device)])),)))
+    return found
+
+
+def _joined(
+    body: Sequence[Statement], node: Statement, contexts: Sequence[tuple[str, Attributes]]
+) -> tuple[Statement, ...]:
+    if not contexts:
+        return (*body, node)
+    *inner, (kind, attrs) = contexts
+    last = body[-1] if body else None
+    if isinstance(last, Region) and (last.kind, last.attrs) == (kind, attrs):
+        return (*body[:-1], replace(last, body=_joined(last.body, node, inner)))
+    return (*body, Region(kind, attrs, _joined((), node, inner)))
 
 
 _LIBRARYS = "GeneratedBackwardFor_"  # Functions of torch.library: they belong to the operator, whose call is recorded
@@ -587,7 +630,12 @@ def transcribe(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> 
     """
     needs = [t.requires_grad for t in inputs]
     if any(needs):
-        program, transcript = _record(function, inputs, needs)
+        try:
+            program, transcript = _record(function, inputs, needs)
+        except RuntimeError as error:
+            if all(t.is_leaf for t in inputs):
+                raise
+            raise Inexpressible([f"an input with a history: {_line(error)}"]) from error  # as a leaf it has none
     else:
         needs = [t.is_floating_point() or t.is_complex() for t in inputs]
         try:
@@ -657,8 +705,9 @@ def _program(transcript: _Transcript, results: list[torch.Tensor]) -> Program:
     for tensor in results:
         name = transcript.name(tensor)
         outputs[name] = Output(name, _cotangent_of(tensor, len(transcript.leaves) + len(outputs) + 1))
-    settings = (SAME_DRAWS,) if any(OPS[node.op].random for node in transcript.nodes) else ()
-    program = Program(tuple(transcript.leaves), tuple(transcript.nodes), tuple(outputs.values()), settings=settings)
+    body = tuple(transcript.body)
+    settings = (SAME_DRAWS,) if any(OPS[node.op].random for node in walk(body)) else ()
+    program = Program(tuple(transcript.leaves), body, tuple(outputs.values()), settings=settings)
     try:
         infer(program)
     except IllTyped as error:
@@ -666,16 +715,17 @@ def _program(transcript: _Transcript, results: list[torch.Tensor]) -> Program:
     return program
 
 
+_PLAIN = torch.Tensor | bool | int | float | complex | str | torch.dtype | torch.device | torch.layout | None
+
+
 def _unread(returned: Any) -> list[str]:
     """The parts of a result that may hold tensors, and are not known."""
-    if returned is None or isinstance(returned, torch.Tensor | bool | int | float | complex | str):
+    if isinstance(returned, _PLAIN):
         return []
-    if isinstance(returned, torch.dtype | torch.device | torch.layout):
-        return []
-    parts = list(returned.values()) if isinstance(returned, dict) else returned
-    if isinstance(parts, list | tuple):
+    parts = parts_of(returned)
+    if parts or isinstance(returned, list | tuple | dict):
         return [word for part in parts for word in _unread(part)]
-    return [] if tensors_in(returned) else [f"a result of type {type(returned).__name__}"]
+    return [f"a result of type {type(returned).__name__}"]
 
 
 def _compare(
