@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -20,12 +21,13 @@ import torch
 from fuzzer import stages
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.interpret import cotangents, materialise, to_function
-from fuzzer.language.private import output_code, reset_compiler
+from fuzzer.language.private import CONFIGS, output_code, reset_compiler
 from fuzzer.language.program import Attributes, Program, Route, Value
 from fuzzer.language.routes import ROUTES, Call
 from fuzzer.language.settings import SETTINGS, Setting, exists, in_force
+from fuzzer.language.text import show as text
 from fuzzer.stages.kernels import KERNELS
-from fuzzer.trial.verify import examine_all
+from fuzzer.trial.batch import examine_batch
 from fuzzer.workers.capacity import default_workers
 from fuzzer.workers.messages import Task
 from fuzzer.workers.pool import Pool
@@ -110,22 +112,58 @@ def lowered(program: Program, settings: Attributes, device: str) -> str:
     return "\n".join([re.sub(r"run_kernel\(\d+", "run_kernel(", calls), *map(str, nodes)])
 
 
+def first_look(setting: Setting) -> str:
+    """The name of the program that is likely to show a setting."""
+    return SHOWN_BY.get(setting.name, "pointwise and reductions")
+
+
+def changed(setting: Setting, value: Value) -> Attributes:
+    """A setting's value, and the settings that it needs."""
+    return tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
+
+
 @functools.cache
-def plainly_lowered(name: str, settings: Attributes, device: str) -> str:
-    return lowered(PROGRAMS[name], settings, device)
+def plainly_lowered(name: str, settings: Attributes, device: str) -> tuple[str, set[str]]:
+    """What is made of a program before code is written, and the settings of torch that are read meanwhile."""
+    with settings_read() as read:
+        return lowered(PROGRAMS[name], settings, device), read
+
+
+@contextlib.contextmanager
+def settings_read() -> Iterator[set[str]]:
+    """The names of torch's settings that are read in the block. Private torch API:
+    torch.utils._config_module.ConfigModule."""
+    from torch.utils._config_module import ConfigModule
+
+    read: set[str] = set()
+    before, prefixes = ConfigModule.__getattr__, {module: prefix for prefix, module in CONFIGS.items()}
+
+    def noting(module: Any, name: str) -> Any:
+        read.add(f"{prefixes.get(module.__name__)}.{name}")
+        return before(module, name)
+
+    with patch.object(ConfigModule, "__getattr__", noting):
+        yield read
+
+
+def is_ours(setting: Setting) -> bool:
+    """Whether torch does not know the setting, so that nobody sees who reads it."""
+    return not CONFIGS[setting.name.partition(".")[0]].startswith("torch.")
 
 
 def shows_before_code(setting: Setting, device: str) -> bool:
-    """Whether a value of a setting changes what is made of a program before code is written."""
-    first = SHOWN_BY.get(setting.name, "pointwise and reductions")
-    for value in setting.values:
-        changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
-        for name in (first, *(name for name in PROGRAMS if name != first)):
-            program = PROGRAMS[name]
-            if ROUTES[program.route.name].takes(setting) and lowered(program, changed, device) != plainly_lowered(
-                name, setting.needs, device
-            ):
-                return True
+    """Whether a value of a setting changes what is made of a program before code is written. It changes nothing where
+    it is not read without it."""
+    first = first_look(setting)
+    for name in (first, *(name for name in PROGRAMS if name != first)):
+        program = PROGRAMS[name]
+        if not ROUTES[program.route.name].takes(setting):
+            continue
+        without, read = plainly_lowered(name, setting.needs, device)
+        if not (setting.name in read or is_ours(setting)):
+            continue
+        if any(lowered(program, changed(setting, value), device) != without for value in setting.values):
+            return True
     return False
 
 
@@ -140,8 +178,7 @@ def witness(setting: Setting, value: Value, names: list[str], device: str) -> st
         program = PROGRAMS[name]
         if not ROUTES[program.route.name].takes(setting):
             continue
-        changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
-        if generated(program, changed, device) != plain(name, setting.needs, device):
+        if generated(program, changed(setting, value), device) != plain(name, setting.needs, device):
             return name
     return ""
 
@@ -169,7 +206,7 @@ def inert(device: str) -> list[str]:
     """The settings none of whose values changes any code on this device, or under which a compile raises; but for those
     of every program, which change what is built of it (`test_tuning`)."""
     asked = [(s, value) for s, value in tried(device) if not s.always]
-    rows = [look(device, s, value, [SHOWN_BY.get(s.name, "pointwise and reductions")]) for s, value in asked]
+    rows = [look(device, s, value, [first_look(s)]) for s, value in asked]
     shown = {name for name, _, told in rows if told in PROGRAMS}
     rows += [look(device, s, value, list(PROGRAMS)) for s, value in asked if s.name not in shown]
     show(f"settings, values and the program whose code changes on {device}", rows)
@@ -178,21 +215,25 @@ def inert(device: str) -> list[str]:
 
 
 def disagreeing(device: str) -> list[str]:
-    """Run a program under every value; the ones that do not agree with eager."""
-    asked: list[tuple[Task, Program]] = []
-    rows = tried(device)
+    """Run a program under every value; the ones that do not agree with eager. Each worker builds its part together,
+    those of one program beside each other: where values change few kernels, the others are built once."""
+    rows = sorted(tried(device), key=lambda row: first_look(row[0]))
     assert len(rows) > 20, "there was little to check"
-    task = Task(place=Place(Subject("eager", device), Subject("inductor", device)))
+    asked: list[str] = []
     for setting, value in rows:
-        program = PROGRAMS[SHOWN_BY.get(setting.name, "pointwise and reductions")]
+        program = PROGRAMS[first_look(setting)]
         if not ROUTES[program.route.name].takes(setting):
             program = replace(program, route=Route(next(name for name, spec in ROUTES.items() if spec.takes(setting))))
-        changed = tuple(sorted({**dict(setting.needs), setting.name: value}.items()))
-        asked.append((task, replace(program, settings=changed)))
-    with Pool(default_workers([device]), [device]) as pool:
-        reports = examine_all(pool, asked)
-    told = [(s.name, v, r.verdict, r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
-    show(f"settings, values and verdicts on {device}: {Counter(r.verdict for r in reports)}", told)
+        asked.append(text(replace(program, settings=changed(setting, value))))
+    task = Task(place=Place(Subject("eager", device), Subject("inductor", device)))
+    workers = min(default_workers([device]), len(asked) // 2)
+    ends = [len(asked) * i // workers for i in range(workers + 1)]
+    with Pool(workers, [device]) as pool:
+        parts = [pool.submit(examine_batch, task, asked[a:b], programs=b - a) for a, b in itertools.pairwise(ends)]
+        reports = [report for part in parts for report in pool.results(part, task)]
+    # None: another program's death took the worker
+    told = [(s.name, v, r.verdict if r else "lost", r and r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
+    show(f"settings, values and verdicts on {device}: {Counter(verdict for _, _, verdict, _ in told)}", told)
     return [f"{name}={value}: {verdict}" for name, value, verdict, _ in told if verdict != "agree"]
 
 
