@@ -330,9 +330,11 @@ def _cotangents(call: Call, tensors: dict[str, torch.Tensor]) -> dict[str, torch
     found = {}
     for place, name in enumerate(call.result_names):
         tensor = tensors.get(name)
+        if tensor is None or not tensor.requires_grad:
+            continue
         if name in call.cotangents:
             found[name] = call.cotangents[name]
-        elif tensor is not None and tensor.requires_grad:
+        else:
             shape = tuple(tensor.shape)
             values = fill(Recipe("ones") if shape == () else NORMAL, place + 1, DTYPE_NAMES[tensor.dtype], shape)
             found[name] = values.to(tensor.device, copy=True)
