@@ -63,8 +63,9 @@ class Function:
             for prefix, part in module.named_modules():
                 held = {**part.__dict__, **part._parameters, **part._buffers}
                 for name, value in held.items():
-                    if isinstance(value, torch.Tensor):
-                        found[".".join(filter(None, (root, prefix, name)))] = value
+                    tensors = leaves(value, ".".join(filter(None, (root, prefix, name))))
+                    if not name.startswith("_") or name in part._buffers or isinstance(value, torch.Tensor):
+                        found |= {path: leaf for path, leaf in tensors if isinstance(leaf, torch.Tensor)}
         return found
 
 

@@ -195,7 +195,10 @@ class FunctionSide:
         self.call, self.around, self.subject, self.phase = call, call.around, subject, phase
         self.run = call.function
         if subject.backend not in UNCOMPILED:
-            self.run = torch.compile(call.function, backend=subject.backend)
+            try:
+                self.run = torch.compile(call.function, backend=subject.backend)
+            except RuntimeError as error:  # of a scripted module
+                raise Uncheckable(f"torch.compile does not take {call.name}: {str(error).splitlines()[0]}") from None
         self.entered = ""
 
     def observe(self, recorder: Recorder | None = None) -> Observation:
@@ -209,7 +212,7 @@ class FunctionSide:
             if recorder is None and self.subject.backend not in UNCOMPILED and not seen.written and not seen.touched:
                 with Peak(self.subject.device) as peak:
                     again = replace(self._run(None), peak=peak.bytes)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # whatever the code under test raises
+        except (Exception, SystemExit) as error:  # whatever the code under test raises
             told, seconds = raised_by(error, self.subject), time.perf_counter() - started
             return Observation(RAISED, phase=self.entered, raised=told, seconds=seconds)
         finally:
@@ -226,7 +229,8 @@ class FunctionSide:
         """The forward, the backward of every result that requires a gradient, and a look at everything."""
         self.around.restore()
         guard = Guard()
-        inputs, args, kwargs = copied(self.call, guard, self.around.differentiated)
+        variables, inputs, args, kwargs = copied(self.call, guard, self.around.differentiated)
+        first = {name: t.detach().clone() for name, t in inputs.items() if t is not variables[name]}
         if recorder is not None:
             recorder.given("leaf", {name: t for name, t in inputs.items() if t.layout is torch.strided})
         poison(self.subject.device)
@@ -237,7 +241,7 @@ class FunctionSide:
         results = dict(leaves(returned, RESULT, objects=True))
         tensors = {name: value for name, value in results.items() if isinstance(value, torch.Tensor)}
         aliases = _aliases(tensors, inputs | self.around.now())
-        variables = inputs | {name: t for name, t in self.around.tensors.items() if t.is_leaf}
+        variables |= {name: t for name, t in self.around.tensors.items() if t.is_leaf}
         if recorder is not None:
             self.call.result_names = tuple(tensors)
             variables |= self.around.adopt(tensors.values(), variables.values())
@@ -251,7 +255,8 @@ class FunctionSide:
                 torch.autograd.backward([tensors[name] for name in cotangents], list(cotangents.values()))
         synchronise(self.subject.device)
         gradients = {name: t.grad for name, t in variables.items() if t.requires_grad}
-        touched = dict.fromkeys(guard.written(inputs), self.entered)
+        moved = [name for name, then in first.items() if not same_bits(inputs[name], then)]
+        touched = dict.fromkeys((*guard.written(inputs), *moved), self.entered)
         changed = self.around.changed()
         now = inputs | self.around.now()
         if recorder is not None:
@@ -285,21 +290,29 @@ class FunctionSide:
 
 def copied(
     function: Function, guard: Guard, differentiated: frozenset[str]
-) -> tuple[dict[str, torch.Tensor], tuple[Any, ...], dict[str, Any]]:
-    """Copies of the inputs by name, and the arguments with these in place. Views of one storage stay views of one; a
-    tensor of a subclass that dispatches by itself, or without a storage, is passed on as it is."""
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], tuple[Any, ...], dict[str, Any]]:
+    """Variables that get the gradients, copies of the inputs, both by name, and the arguments with the copies in place.
+
+    A copy is its own variable, unless the input has a history: torch lets a function write to such a tensor, and to no
+    variable that requires a gradient. Views of one storage stay views of one; a tensor of a subclass that dispatches by
+    itself, or without a storage, is passed on as it is.
+    """
     storages: dict[int, torch.Tensor] = {}
     made: dict[int, torch.Tensor] = {}
+    variables: dict[str, torch.Tensor] = {}
     inputs: dict[str, torch.Tensor] = {}
+    known: dict[int, torch.Tensor] = {}
     for name, tensor in function.inputs.items():
         if id(tensor) not in made:
-            made[id(tensor)] = _copy(tensor, guard, storages, name in differentiated)
-        inputs[name] = made[id(tensor)]
+            variable = known[id(tensor)] = _copy(tensor, guard, storages, name in differentiated)
+            with torch.enable_grad():
+                made[id(tensor)] = variable.clone() if tensor.grad_fn is not None and variable.is_leaf else variable
+        variables[name], inputs[name] = known[id(tensor)], made[id(tensor)]
 
     def change(leaf: Any) -> Any:
         return made.get(id(leaf), leaf)
 
-    return inputs, rebuilt(function.args, change), rebuilt(function.kwargs, change)
+    return variables, inputs, rebuilt(function.args, change), rebuilt(function.kwargs, change)
 
 
 def _copy(tensor: torch.Tensor, guard: Guard, storages: dict[int, torch.Tensor], differentiated: bool) -> torch.Tensor:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from fuzzer.judgement.comparison import judge_tensors
+from fuzzer.judgement.oracles import differing_tensors
 from fuzzer.judgement.trial import RAN, UNCOMPILED, Trial
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.errors import UsageError
@@ -71,6 +73,8 @@ def check(
     """
     if inputs is not None and args:
         raise UsageError("check takes the positional arguments or `inputs=`, not both")
+    if hasattr(function, "_torchdynamo_orig_callable") or hasattr(function, "_orig_mod"):
+        raise Uncheckable("this is a result of torch.compile; check takes the function itself and compiles it")
     given = tuple(args if inputs is None else inputs)
     for name, value in (settings or {}).items():
         require(name, value)
@@ -85,7 +89,12 @@ def check(
 
 def _task_of(call: Call, backend: str) -> Task:
     """The task of a function: both sides run on the device of its tensors. Raises UsageError, NoMachine."""
-    devices = {str(t.device): t for t in (*call.inputs.values(), *call.state().values())}
+    tensors = {**call.inputs, **call.state()}
+    for name, tensor in tensors.items():
+        if tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
+            kind = "meta tensor" if tensor.is_meta else "quantized tensor" if tensor.is_quantized else tensor.layout
+            raise Uncheckable(f"{name} is a {str(kind).removeprefix('torch.')}, whose numbers the recorder cannot hold")
+    devices = {str(t.device): t for t in tensors.values()}
     where = next((name for name in devices if name != "cpu"), "cpu")
     task: Task = make_task(where, backend, None, fresh=True)
     if task.place.subject.stage:
@@ -141,6 +150,7 @@ def judge_call(call: Call, task: Task, log: Journal) -> Report:
     try:
         trial, notes = recorded(call, task, log)
         rerun_reference(trial, task, log)
+        _check_repeats(trial, call, task)
         compile_subject(trial, task, log)
         told = judge_trial(trial, log)
     except EagerRaised as error:
@@ -150,7 +160,25 @@ def judge_call(call: Call, task: Task, log: Journal) -> Report:
     finally:
         call.around.restore(gradients=True)
     notes |= _notes_of_compile(trial, task)
+    if apart := [name for name, told in trial.reference.structure.items() if told == "float"]:
+        notes["numbers"] = f"not compared: {', '.join(apart)}, a Python float"
     return replace(told, notes=notes)
+
+
+def _check_repeats(trial: Trial, call: Call, task: Task) -> None:
+    """Raise Uncheckable where eager itself gives something else for the same inputs, by more than rounding: the
+    function keeps state that nobody can put back, such as a global counter."""
+    again = observe(call, task.place.reference, lambda name: None)
+    if again.outcome != RAN or again.structure != trial.reference.structure:
+        raise Uncheckable(f"{call.name} does not do the same when it runs again: it keeps state outside its modules")
+    names = differing_tensors(trial.named(trial.reference), trial.named(again))
+    with torch.no_grad():
+        apart = [judged.name for judged in judge_tensors(trial.with_subject(again), names)]
+    if apart:
+        raise Uncheckable(
+            f"{call.name} gives another {apart[0]} when it runs again on the same inputs: it keeps state outside its "
+            "modules, or draws numbers that torch does not draw"
+        )
 
 
 def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str]]:
@@ -224,6 +252,8 @@ def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
     told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
     if plain.outcome == RAN:
         return f"{call.name} runs in eager, but not while its ATen operations are recorded: {told}"
+    if raised.kind == "NotImplementedError" and "storage" in raised.message:
+        return f"{call.name} makes a tensor without a storage, such as a sparse one, which cannot be recorded: {told}"
     if len(call.args) == 1 and isinstance(call.args[0], list | tuple):
         told += "; a list of all arguments goes into `inputs=`"
     return f"{call.name} raises in eager, in the {error.seen.phase}: {told}"

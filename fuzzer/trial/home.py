@@ -96,8 +96,12 @@ def _keep(kept: dict[str, torch.Tensor], name: str, gradient: torch.Tensor) -> N
 
 
 def _own(leaf: Any) -> Any:
-    """A copy of a tensor that requires a gradient as it did."""
-    return leaf.detach().clone().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+    """A copy of a tensor that requires a gradient as it did, and has a history where it had one."""
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    own = leaf.detach().clone().requires_grad_(leaf.requires_grad)
+    with torch.enable_grad():
+        return own if leaf.grad_fn is None else own.clone()
 
 
 def program_of(function: Callable[..., Any], inputs: Sequence[torch.Tensor]) -> Program:

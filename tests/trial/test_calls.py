@@ -410,3 +410,61 @@ def test_what_cannot_be_judged_is_refused_in_a_sentence(reason: str) -> None:
         backfuzz.check(function, *args, backend=BACKEND, **options)
     assert reason in str(told.value)
     assert "\n" not in str(told.value)
+
+
+# ---------------------------------------------------------------- no verdict, and a sentence that says why
+
+CALLS = 0
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    global CALLS
+    CALLS += 1
+    return x * CALLS
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "told"),
+    [
+        (counted, (torch.ones(3),), "counted gives another output when it runs again on the same inputs"),
+        (torch.compile(torch.sin), (torch.ones(3),), "this is a result of torch.compile"),
+        (torch.jit.script(nn.Linear(3, 3)), (torch.ones(2, 3),), "torch.compile does not take RecursiveScriptModule"),
+        (torch.sin, (torch.ones(3, device="meta"),), "x0 is a meta tensor"),
+        (torch.sin, (torch.eye(3).to_sparse(),), "x0 is a sparse_coo"),
+        (nn.Embedding(5, 3, sparse=True), (torch.tensor([1, 2]),), "Embedding makes a tensor without a storage"),
+        (nn.LazyLinear(3), (torch.ones(2, 3),), "weight has no shape yet: call LazyLinear once before the check"),
+    ],
+    ids=lambda value: value.split()[0] if isinstance(value, str) else "",
+)
+def test_a_function_without_a_verdict_is_refused_in_a_sentence(
+    function: Callable[..., Any], inputs: tuple[torch.Tensor, ...], told: str
+) -> None:
+    with pytest.raises(backfuzz.Uncheckable, match=told):
+        backfuzz.check(function, *inputs, backend=BACKEND)
+
+
+def test_an_input_with_a_history_may_be_written_to() -> None:
+    told = backfuzz.check(nn.ReLU(inplace=True), torch.linspace(-1, 1, 4).requires_grad_() * 2, backend=BACKEND)
+    assert told.agrees
+    assert "1 gradient(s)" in told.detail
+
+
+def test_a_tensor_that_a_module_keeps_in_a_container_is_compared() -> None:
+    class Cache(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept = [torch.zeros(2)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.kept[0] = x * compiling()
+            return x.sin()
+
+    module = Cache()
+    told = backfuzz.check(module, torch.ones(2), backend=BACKEND)
+    assert told.detail.startswith("kept[0][0]: compiled 2, eager 1")
+    assert module.kept[0].tolist() == [0.0, 0.0]
+
+
+def test_a_python_float_is_named_as_not_compared() -> None:
+    told = backfuzz.check(lambda x: (x * 2, x.sum().item()), torch.ones(2), backend=BACKEND)
+    assert "(not compared: output[1], a Python float)" in told.detail
