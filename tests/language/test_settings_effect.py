@@ -131,8 +131,8 @@ def plainly_lowered(name: str, settings: Attributes, device: str) -> tuple[str, 
 
 @contextlib.contextmanager
 def settings_read() -> Iterator[set[str]]:
-    """The names of torch's settings that are read in the block. Private torch API:
-    torch.utils._config_module.ConfigModule."""
+    """The names of torch's settings that are read in the block, each by itself; hashes and copies of a whole config are
+    not seen. Private torch API: torch.utils._config_module.ConfigModule (tried on torch 2.13.0)."""
     from torch.utils._config_module import ConfigModule
 
     read: set[str] = set()
@@ -147,13 +147,13 @@ def settings_read() -> Iterator[set[str]]:
 
 
 def is_ours(setting: Setting) -> bool:
-    """Whether torch does not know the setting, so that nobody sees who reads it."""
+    """Whether the setting is in a module of ours, where `settings_read` does not see it."""
     return not CONFIGS[setting.name.partition(".")[0]].startswith("torch.")
 
 
 def shows_before_code(setting: Setting, device: str) -> bool:
-    """Whether a value of a setting changes what is made of a program before code is written. It changes nothing where
-    it is not read without it."""
+    """Whether a value of a setting changes what is made of a program before code is written. A program whose compile
+    does not read the setting until then is not compiled under it: that would be the same compile."""
     first = first_look(setting)
     for name in (first, *(name for name in PROGRAMS if name != first)):
         program = PROGRAMS[name]
