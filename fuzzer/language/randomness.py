@@ -31,6 +31,15 @@ def set_random_state(state: State) -> None:
         sys.modules["numpy"].random.set_state(numpy)
 
 
+def numpy_drew(state: State) -> bool:
+    """Whether numpy's generator has moved since that state."""
+    numpy, then = sys.modules.get("numpy"), state[3]
+    if numpy is None or then is None:
+        return False
+    now = numpy.random.get_state()
+    return bool(now[2:] != then[2:] or (now[1] != then[1]).any())
+
+
 def _used() -> dict[str, Any]:
     """The modules of torch for the types of accelerators that this process has used."""
     built = torch.accelerator.current_accelerator()

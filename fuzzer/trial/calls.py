@@ -22,7 +22,7 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.function import RESULT, Function, leaves, rebuilt
 from fuzzer.language.private import compiled_graphs, dispatch_kept, saved_tensor_hooks_kept
 from fuzzer.language.program import NORMAL, Recipe
-from fuzzer.language.randomness import random_state, set_random_state
+from fuzzer.language.randomness import numpy_drew, random_state, set_random_state
 from fuzzer.language.values import DTYPE_NAMES, fill
 from fuzzer.rounding.record import Recorder
 from fuzzer.trial.guard import Guard
@@ -57,6 +57,7 @@ class Surroundings:
         self.random = random_state()
         self.differentiated = self._given()
         self.written: tuple[str, ...] = ()  # what eager writes, by name
+        self.numpy_drew = False  # in the last run
         self.fresh: dict[int, str] = {}  # storages that the last recording met and none before, by number
 
     def _given(self) -> frozenset[str]:
@@ -254,6 +255,7 @@ class FunctionSide:
             with self._watched(recorder):
                 torch.autograd.backward([tensors[name] for name in cotangents], list(cotangents.values()))
         synchronise(self.subject.device)
+        self.around.numpy_drew = numpy_drew(self.around.random)
         gradients = {name: t.grad for name, t in variables.items() if t.requires_grad}
         moved = [name for name, then in first.items() if not same_bits(inputs[name], then)]
         touched = dict.fromkeys((*guard.written(inputs), *moved), self.entered)

@@ -44,6 +44,9 @@ from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
+# dynamo draws numpy's random numbers from torch's generator, unless it leaves them to numpy (torch 2.13).
+_NUMPYS_DRAWS: tuple[str, Value] = ("dynamo.use_numpy_random_stream", True)
+
 
 def check(
     function: Callable[..., Any],
@@ -205,9 +208,11 @@ def recorded(call: Call, task: Task, log: Journal) -> tuple[Trial, dict[str, str
     refs = (ref for step in trial.trace.steps for ref in (*step.inputs, *step.results))
     if strange := {str(ref.dtype) for ref in refs if is_rounded(ref) and ref.dtype.to_real() not in ULPS}:
         raise Uncheckable(f"{call.name} computes in {', '.join(sorted(strange))}, whose rounding is not modelled")
-    if any(step.recorded for step in trial.trace.steps):
-        call.settings = tuple(sorted({**dict(call.settings), SAME_DRAWS[0]: SAME_DRAWS[1]}.items()))
-        notes["random"] = f"random numbers are eager's: {SAME_DRAWS[0]} is set"
+    draws = [SAME_DRAWS] if any(step.recorded for step in trial.trace.steps) else []
+    draws += [_NUMPYS_DRAWS] if call.around.numpy_drew else []
+    if draws:
+        call.settings = tuple(sorted({**dict(call.settings), **dict(draws)}.items()))
+        notes["random"] = f"random numbers are eager's: {' and '.join(name for name, _ in draws)} is set"
     trial.unmodelled = {name: found for name, found in dependent(trial.trace, trial.targets, unseen).items() if found}
     if trial.unmodelled:
         operations = sorted({one for found in trial.unmodelled.values() for one in found})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -468,3 +469,12 @@ def test_a_tensor_that_a_module_keeps_in_a_container_is_compared() -> None:
 def test_a_python_float_is_named_as_not_compared() -> None:
     told = backfuzz.check(lambda x: (x * 2, x.sum().item()), torch.ones(2), backend=BACKEND)
     assert "(not compared: output[1], a Python float)" in told.detail
+
+
+def test_numpy_draws_the_same_numbers_on_both_sides() -> None:
+    def noisy(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.from_numpy(numpy.random.rand(4).astype("float32"))
+
+    told = backfuzz.check(noisy, torch.ones(4), backend=BACKEND)
+    assert told.agrees
+    assert "dynamo.use_numpy_random_stream is set" in told.detail
