@@ -78,8 +78,8 @@ SPELLED: dict[str, tuple[Function, list[str]]] = {
         ["ne(x0, x1)", "lt(x0, x2)", "le_scalar(x0, other=3)", "gt_scalar(x0, other=0)", "ge(x0, x3)"],
     ),
     "a number in half precision": (
-        lambda x: x.bfloat16() / 3.3,
-        ["x1 = leaf(f64[()]"],
+        lambda x: x.bfloat16() * 3.3,
+        ["mul_scalar(v0, other=3.3)"],
     ),
     "view(-1)": (lambda x: x.view(-1), ["view(x0, size=(-1,))"]),
     "view(b, -1)": (lambda x: x.view(3, -1), ["view(x0, size=(3, -1))"]),

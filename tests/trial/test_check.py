@@ -114,10 +114,10 @@ def test_behind_an_operation_that_the_model_does_not_know_eager_in_float64_is_th
     def wrong(graph: Any, given: Any) -> Any:
         return lambda *args: [out + 0.001 if out.requires_grad else out for out in graph(*args)]
 
-    torch._dynamo.register_backend(wrong, name="a_thousandth_more")
-    told = backfuzz.check(function, inputs[0], inputs[1].detach().clone(), backend="a_thousandth_more")
+    torch._dynamo.register_backend(wrong, name="more_by_a_thousandth")
+    told = backfuzz.check(function, inputs[0], inputs[1].detach().clone(), backend="more_by_a_thousandth")
     assert told.signature.verdict == "wrong"  # of y, which the model knows
-    told = backfuzz.check(lambda x: halved(x.exp()), inputs[0], backend="a_thousandth_more")
+    told = backfuzz.check(lambda x: halved(x.exp()), inputs[0], backend="more_by_a_thousandth")
     assert told.signature.verdict == "unmodelled"
     assert told.detail.startswith("output[")
 

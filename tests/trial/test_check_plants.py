@@ -180,7 +180,7 @@ CASES = [
     for name, plant in PLANTS.items()
     for host in HOSTS
     for backend in plant.backends
-    for marks in [[pytest.mark.slow] if backend == "inductor" else []]
+    for marks in [[pytest.mark.slow] if backend == "inductor" or host is not Perceptron else []]
 ]
 
 
@@ -229,7 +229,7 @@ def test_without_the_plant_the_same_module_agrees(plant: Plant, host: Any, backe
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("sound", [True, False])
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("host", [Perceptron, *(pytest.param(h, marks=pytest.mark.slow) for h in list(HOSTS)[1:])])
 @pytest.mark.parametrize("plant", ["buffer", "custom Function"])
 def test_the_module_is_left_as_it_was(plant: str, host: Any, sound: bool, training: bool) -> None:
     module, x = made(host, PLANTS[plant].sound if sound else PLANTS[plant].planted)
