@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fuzzer.language.function import tree_leaves
 from fuzzer.language.private import memory_of, without_overrides
 from fuzzer.language.randomness import random_state, set_random_state
 from fuzzer.language.values import DTYPE_NAMES
 
 
-def parts_of(value: Any) -> list[Any]:
-    """The values in a list, tuple, dict or dataclass; none in another value."""
-    if isinstance(value, dict):
-        return list(value.values())
-    if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, f.name) for f in fields(value)]
-    return list(value) if isinstance(value, list | tuple) else []
-
-
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors of a value, in order."""
-    return [value] if isinstance(value, torch.Tensor) else [t for part in parts_of(value) for t in tensors_in(part)]
+    return [leaf for _, leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 class Memory(TorchDispatchMode):

@@ -38,7 +38,7 @@ class Function:
     ):
         self.function, self.args, self.kwargs, self.settings = function, args, dict(kwargs or {}), settings
         named = _arguments(function, args, self.kwargs)
-        self.inputs = {name: leaf for name, leaf in leaves(named) if isinstance(leaf, torch.Tensor)}
+        self.inputs = {name: leaf for name, leaf in tree_leaves(named) if isinstance(leaf, torch.Tensor)}
         self.modules, self.beside = _surroundings(function, named)
         self.result_names: tuple[str, ...] = ()
         self.size = 0
@@ -63,7 +63,7 @@ class Function:
             for prefix, part in module.named_modules():
                 held = {**part.__dict__, **part._parameters, **part._buffers}
                 for name, value in held.items():
-                    tensors = leaves(value, ".".join(filter(None, (root, prefix, name))))
+                    tensors = tree_leaves(value, ".".join(filter(None, (root, prefix, name))))
                     if not name.startswith("_") or name in part._buffers or isinstance(value, torch.Tensor):
                         found |= {path: leaf for path, leaf in tensors if isinstance(leaf, torch.Tensor)}
         return found
@@ -72,7 +72,7 @@ class Function:
 # ---------------------------------------------------------------- structures
 
 
-def leaves(tree: Any, path: str = "", objects: bool = False) -> Iterator[tuple[str, Any]]:
+def tree_leaves(tree: Any, path: str = "", objects: bool = False) -> Iterator[tuple[str, Any]]:
     """Every leaf of nested dicts, lists, tuples and dataclasses, with its path.
 
     objects  whether the tensors that any other object holds as attributes (torch.distributions.Normal) are leaves too.
@@ -85,7 +85,7 @@ def leaves(tree: Any, path: str = "", objects: bool = False) -> Iterator[tuple[s
         if name == path:
             yield path, part
         else:
-            yield from leaves(part, name, objects)
+            yield from tree_leaves(part, name, objects)
 
 
 def _parts(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -163,23 +163,23 @@ def _surroundings(
             tensors[name] = value
         elif isinstance(value, functools.partial):
             look(name, value.func)
-            for path, leaf in leaves({"": value.args, **value.keywords}, name):
+            for path, leaf in tree_leaves({"": value.args, **value.keywords}, name):
                 look(path, leaf)
         elif inspect.ismethod(value):
             look(name, value.__self__)
             look(name, value.__func__)
         elif inspect.isfunction(value) and deep:
             for inner, found in _read_by(value):
-                for path, leaf in leaves(found, inner):
+                for path, leaf in tree_leaves(found, inner):
                     look(path, leaf, deep=not inspect.isfunction(leaf) or inner in value.__code__.co_freevars)
             look(name, getattr(value, "__wrapped__", None))
         elif type(value).__module__ != "builtins" and callable(value) and hasattr(value, "__dict__"):
             for inner, found in vars(value).items():
-                for path, leaf in leaves(found, f"{name}.{inner}" if name else inner):
+                for path, leaf in tree_leaves(found, f"{name}.{inner}" if name else inner):
                     look(path, leaf, deep=False)
 
     look("", function)
-    for path, leaf in leaves(arguments):
+    for path, leaf in tree_leaves(arguments):
         if not isinstance(leaf, torch.Tensor):
             look(path, leaf, deep=False)
     return modules, tensors

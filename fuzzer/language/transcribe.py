@@ -27,12 +27,12 @@ from fuzzer.language.fidelity import (
     copies,
     first_difference,
     observe,
-    parts_of,
     placed,
     tensors_in,
     untouched,
     whole,
 )
+from fuzzer.language.function import tree_leaves
 from fuzzer.language.infer import IllTyped, infer, type_of
 from fuzzer.language.interpret import apply, cotangents, to_function
 from fuzzer.language.ops import OPS
@@ -720,12 +720,8 @@ _PLAIN = torch.Tensor | bool | int | float | complex | str | torch.dtype | torch
 
 def _unread(returned: Any) -> list[str]:
     """The parts of a result that may hold tensors, and are not known."""
-    if isinstance(returned, _PLAIN):
-        return []
-    parts = parts_of(returned)
-    if parts or isinstance(returned, list | tuple | dict):
-        return [word for part in parts for word in _unread(part)]
-    return [f"a result of type {type(returned).__name__}"]
+    unknown = (leaf for _, leaf in tree_leaves(returned) if not isinstance(leaf, _PLAIN))
+    return [f"a result of type {type(leaf).__name__}" for leaf in unknown]
 
 
 def _compare(

@@ -19,8 +19,9 @@ from fuzzer.judgement.oracles import same_bits
 from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Observation, Subject
 from fuzzer.language.devices import synchronise
 from fuzzer.language.errors import UsageError
-from fuzzer.language.function import RESULT, Function, leaves, rebuilt
-from fuzzer.language.private import compiled_graphs, dispatch_kept, saved_tensor_hooks_kept
+from fuzzer.language.fidelity import whole
+from fuzzer.language.function import RESULT, Function, rebuilt, tree_leaves
+from fuzzer.language.private import compiled_graphs, dispatch_kept, memory_of, negated, saved_tensor_hooks_kept
 from fuzzer.language.program import NORMAL, Recipe
 from fuzzer.language.randomness import numpy_drew, random_state, set_random_state
 from fuzzer.language.values import DTYPE_NAMES, fill
@@ -55,14 +56,10 @@ class Surroundings:
         self.outside: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}  # that the trace met: now, at first
         self.held = [(part, _kept(part)) for m in function.modules.values() for part in m.modules()]
         self.random = random_state()
-        self.differentiated = self._given()
+        self.differentiated = frozenset(name for name, tensor in function.inputs.items() if tensor.requires_grad)
         self.written: tuple[str, ...] = ()  # what eager writes, by name
         self.numpy_drew = False  # in the last run
-        self.fresh: dict[int, str] = {}  # storages that the last recording met and none before, by number
-
-    def _given(self) -> frozenset[str]:
-        """The inputs that require a gradient as they are given."""
-        return frozenset(name for name, tensor in self.function.inputs.items() if tensor.requires_grad)
+        self.fresh: set[int] = set()  # storages that the last recording met and none before, by number
 
     def any_gradient(self) -> bool:
         """Whether an input, or a tensor beside the callable, requires a gradient."""
@@ -107,14 +104,14 @@ class Surroundings:
     def meet(self, recorder: Recorder) -> None:
         """Keep the contents of storages that a trace met and that no name reaches."""
         named = [*self.tensors.values(), *(tensor for tensor, _ in self.outside.values())]
-        known = {t.untyped_storage()._cdata for t in named}
-        self.fresh = {}
+        known = {memory_of(t) for t in named}
+        self.fresh = set()
         for number, tensor, first in recorder.outside(known):
             name = f"a tensor of {tensor.numel()} from outside"
             while name in self.outside:
                 name += "'"
             self.outside[name] = tensor, first
-            self.fresh[number] = name
+            self.fresh.add(number)
 
 
 def variables_behind(results: Iterable[torch.Tensor]) -> list[torch.Tensor]:
@@ -239,7 +236,7 @@ class FunctionSide:
         self._enter("forward")
         with self._watched(recorder):
             returned = self.run(*args, **kwargs)
-        results = dict(leaves(returned, RESULT, objects=True))
+        results = dict(tree_leaves(returned, RESULT, objects=True))
         tensors = {name: value for name, value in results.items() if isinstance(value, torch.Tensor)}
         aliases = _aliases(tensors, inputs | self.around.now())
         variables |= {name: t for name, t in self.around.tensors.items() if t.is_leaf}
@@ -278,15 +275,14 @@ class FunctionSide:
 
     @contextlib.contextmanager
     def _watched(self, recorder: Recorder | None) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.enable_grad())
-            if recorder is not None:
-                stack.enter_context(recorder)
-            else:
-                for held in (operators(self.subject), thread_count(self.subject)):
-                    stack.enter_context(held)
-                stack.enter_context(saved_tensor_hooks_kept())
-                stack.enter_context(dispatch_kept())
+        if recorder is not None:
+            with torch.enable_grad(), recorder:
+                yield
+            return
+        subject = self.subject
+        with (
+            torch.enable_grad(), operators(subject), thread_count(subject), saved_tensor_hooks_kept(), dispatch_kept(),
+        ):  # fmt: skip
             yield
 
 
@@ -321,19 +317,13 @@ def _copy(tensor: torch.Tensor, guard: Guard, storages: dict[int, torch.Tensor],
     kind = type(tensor)
     if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.layout is not torch.strided:
         return tensor
-    storage = tensor.untyped_storage()
-    key = storage._cdata
-    held = tensor.detach()
-    held = held.conj() if held.is_conj() else held
-    held = torch._neg_view(held) if held.is_neg() else held
-    flat = torch.as_strided(held, (storage.nbytes() // tensor.element_size(),), (1,), 0)
-    if key not in storages:
-        storages[key] = guard.allocate(flat)
+    if (key := memory_of(tensor)) not in storages:
+        storages[key] = guard.allocate(whole(tensor.untyped_storage(), tensor.dtype))
     base = storages[key]
-    base = base if base.dtype == tensor.dtype else base.view(tensor.dtype)
+    base = base if base.dtype == tensor.dtype else base.view(tensor.dtype)  # which is no differentiable view
     made = torch.as_strided(base, tensor.shape, tensor.stride(), tensor.storage_offset())
     made = made.conj() if tensor.is_conj() else made
-    made = torch._neg_view(made) if tensor.is_neg() else made
+    made = negated(made) if tensor.is_neg() else made
     made = made if tensor._base is not None else made.detach()  # torch asks whether two inputs are views of one base
     made = made if kind in (torch.Tensor, torch.nn.Parameter) else made.as_subclass(kind)
     return made.requires_grad_(differentiated)

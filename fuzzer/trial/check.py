@@ -228,7 +228,7 @@ def _made_unseen(call: Call, trial: Trial) -> dict[int, str]:
     numpy, say. Their numbers are rounded and the trace holds them as exact."""
     assert trial.trace is not None
     floating = {number for number, flat in trial.trace.initial.items() if flat.is_floating_point() or flat.is_complex()}
-    fresh = call.around.fresh.keys() & floating - trial.trace.roles.keys()
+    fresh = call.around.fresh & floating - trial.trace.roles.keys()
     return dict.fromkeys(fresh, "a tensor that torch did not make (numpy?)")
 
 

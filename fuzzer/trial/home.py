@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fuzzer.judgement.verdict import follows
-from fuzzer.language.function import RESULT, leaves, rebuilt
+from fuzzer.language.function import RESULT, rebuilt, tree_leaves
 from fuzzer.language.private import module_calls_watched
 from fuzzer.language.program import Leaf, Program
 from fuzzer.language.text import show
@@ -29,10 +29,14 @@ Judge = Callable[[Call], Report]
 
 @dataclass
 class Met:
-    """The first call of a module: its arguments as they came, and the cotangents of its results by name."""
+    """The first call of a module: its arguments as they came, and the cotangents of its results by name.
+
+    returned  whether that call has returned.
+    """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
+    returned: bool = False
     cotangents: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
@@ -77,10 +81,10 @@ def calls_met(call: Call, task: Task) -> dict[torch.nn.Module, Met]:
 
     def after(module: torch.nn.Module, args: Any, kwargs: Any, returned: Any) -> None:
         met = found[module]
-        if met.cotangents or met.kwargs:
+        if met.returned:
             return
-        met.kwargs = rebuilt(kwargs, _own)
-        for name, leaf in leaves(returned, RESULT):
+        met.returned, met.kwargs = True, rebuilt(kwargs, _own)
+        for name, leaf in tree_leaves(returned, RESULT):
             if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
                 leaf.register_hook(partial(_keep, met.cotangents, name))
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from fuzzer.language.function import Function, leaves, rebuilt
+from fuzzer.language.function import Function, rebuilt, tree_leaves
 
 OUTSIDE = torch.ones(2)
 
@@ -53,7 +53,7 @@ def test_parameters_and_buffers_have_the_names_that_their_module_gives_them() ->
 def test_a_structure_is_rebuilt_with_other_leaves_and_is_itself_with_the_same() -> None:
     tree = {"a": [1, (2, Pair(OUTSIDE, 3))], "b": Batch(OUTSIDE, {"c": 4})}
     doubled = rebuilt(tree, lambda leaf: leaf * 2)
-    assert [leaf if isinstance(leaf, int) else leaf.tolist() for _, leaf in leaves(doubled)] == [
+    assert [leaf if isinstance(leaf, int) else leaf.tolist() for _, leaf in tree_leaves(doubled)] == [
         2, 4, [2.0, 2.0], 6, [2.0, 2.0], 8,
     ]  # fmt: skip
     assert isinstance(doubled["a"][1][1], Pair)
@@ -63,5 +63,5 @@ def test_a_structure_is_rebuilt_with_other_leaves_and_is_itself_with_the_same() 
 
 def test_tensors_that_an_object_holds_are_results() -> None:
     normal = torch.distributions.Normal(OUTSIDE, OUTSIDE)
-    assert [name for name, _ in leaves(normal, "output", objects=True)] == ["output.loc", "output.scale"]
-    assert [name for name, _ in leaves(normal, "output")] == ["output"]
+    assert [name for name, _ in tree_leaves(normal, "output", objects=True)] == ["output.loc", "output.scale"]
+    assert [name for name, _ in tree_leaves(normal, "output")] == ["output"]

@@ -67,3 +67,20 @@ def test_the_smallest_module_that_differs_alone_is_found() -> None:
 def test_a_branch_of_the_compiler_is_in_no_program() -> None:
     call = Call(Twice(), (torch.ones(2, requires_grad=True),))
     assert shown_by_program(call, judge_call(call, TASK, LOG), TASK, LOG) == ""
+
+
+def test_of_a_module_that_is_called_twice_the_first_call_is_kept() -> None:
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tanh = nn.Tanh()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.tanh(3 * self.tanh(x))
+
+    call = Call(Chain(), (torch.ones((), requires_grad=True),))
+    judge_call(call, TASK, LOG)
+    met = calls_met(call, TASK)[call.function.tanh]  # type: ignore[attr-defined]
+    assert met.args[0].item() == 1
+    second = 3 * torch.ones(()).tanh()
+    assert torch.allclose(met.cotangents["output"], 3 * (1 - second.tanh() ** 2))
