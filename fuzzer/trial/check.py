@@ -95,8 +95,8 @@ def _task_of(call: Call, backend: str) -> Task:
     tensors = {**call.inputs, **call.state()}
     for name, tensor in tensors.items():
         if tensor.is_meta or tensor.is_quantized or tensor.layout is not torch.strided:
-            kind = "meta tensor" if tensor.is_meta else "quantized tensor" if tensor.is_quantized else tensor.layout
-            raise Uncheckable(f"{name} is a {str(kind).removeprefix('torch.')}, whose numbers the recorder cannot hold")
+            kind = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else "sparse"
+            raise Uncheckable(f"{name} is a {kind} tensor, whose numbers the recorder cannot hold; give a dense one")
     devices = {str(t.device): t for t in tensors.values()}
     where = next((name for name in devices if name != "cpu"), "cpu")
     task: Task = make_task(where, backend, None, fresh=True)
@@ -112,7 +112,8 @@ def _isolated(call: Call, task: Task) -> Report:
         pickle.loads(packed)
     except Exception as error:
         raise Uncheckable(
-            f"isolated=True sends the function to another process, and {call.name} cannot be pickled: {error}"
+            f"isolated=True sends the function to another process, and {call.name} cannot be pickled ({error}); define "
+            "it at the top of a module, or leave isolated out"
         ) from None
     with Pool(1, task.place.devices) as pool:
         return pool.result(pool.submit(examine_call, task, packed), task)
@@ -173,14 +174,17 @@ def _check_repeats(trial: Trial, call: Call, task: Task) -> None:
     function keeps state that nobody can put back, such as a global counter."""
     again = observe(call, task.place.reference, lambda name: None)
     if again.outcome != RAN or again.structure != trial.reference.structure:
-        raise Uncheckable(f"{call.name} does not do the same when it runs again: it keeps state outside its modules")
+        raise Uncheckable(
+            f"{call.name} does not do the same when it runs again: it keeps state outside its modules; give this as an "
+            "argument"
+        )
     names = differing_tensors(trial.named(trial.reference), trial.named(again))
     with torch.no_grad():
         apart = [judged.name for judged in judge_tensors(trial.with_subject(again), names)]
     if apart:
         raise Uncheckable(
             f"{call.name} gives another {apart[0]} when it runs again on the same inputs: it keeps state outside its "
-            "modules, or draws numbers that torch does not draw"
+            "modules, or draws numbers that torch does not draw; give them as arguments"
         )
 
 
@@ -252,7 +256,7 @@ def _eager_raised(call: Call, task: Task, error: EagerRaised) -> str:
     raised = error.seen.raised
     assert raised is not None
     if raised.kind == HigherOrder.__name__:
-        return f"{call.name} cannot be recorded: {raised.message}"
+        return f"{call.name} cannot be recorded: {raised.message}; a program can hold it (backfuzz.run)"
     plain = observe(call, task.place.reference, lambda name: None)
     told = f"{raised.kind}: {raised.message.splitlines()[0] if raised.message else ''}"
     if plain.outcome == RAN:
@@ -271,7 +275,7 @@ def _notes_of_compile(trial: Trial, task: Task) -> dict[str, str]:
         return {}
     why = f" ({'; '.join(reason.splitlines()[0] for reason in seen.breaks)})" if seen.breaks else ""
     if not seen.graphs:
-        raise Uncheckable(f"torch.compile compiled nothing of this function{why}")
+        raise Uncheckable(f"torch.compile compiled nothing of this function{why}; there is no compiled code to judge")
     count = "1 graph" if seen.graphs == 1 else f"{seen.graphs} graphs"
     return {"graphs": f"compiled as {count}{why}"} if seen.graphs > 1 or seen.breaks else {}
 

@@ -431,7 +431,7 @@ def counted(x: torch.Tensor) -> torch.Tensor:
         (torch.compile(torch.sin), (torch.ones(3),), "this is a result of torch.compile"),
         (torch.jit.script(nn.Linear(3, 3)), (torch.ones(2, 3),), "torch.compile does not take RecursiveScriptModule"),
         (torch.sin, (torch.ones(3, device="meta"),), "x0 is a meta tensor"),
-        (torch.sin, (torch.eye(3).to_sparse(),), "x0 is a sparse_coo"),
+        (torch.sin, (torch.eye(3).to_sparse(),), "x0 is a sparse tensor"),
         (nn.Embedding(5, 3, sparse=True), (torch.tensor([1, 2]),), "Embedding makes a tensor without a storage"),
         (nn.LazyLinear(3), (torch.ones(2, 3),), "weight has no shape yet: call LazyLinear once before the check"),
     ],
