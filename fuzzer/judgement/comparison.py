@@ -97,12 +97,19 @@ _UNMODELLED_FACTOR = 64.0
 
 
 def unmodelled_floor(trial: Trial, name: str, i: int) -> torch.Tensor:
-    """The floor of target number i, which depends on an operation unknown to the model: one number for all elements,
-    from the largest deviation of eager from float64."""
-    r = trial.model.reference[i].double()
-    mine = trial.named(trial.reference)[name]
-    off, size = ((t.nan_to_num(0, 0, 0).abs().max() if t.numel() else t.sum()) for t in (as_float64(mine, r) - r, r))
-    return torch.full_like(r, _UNMODELLED_FACTOR * max(float(off), _unit(mine) * float(size)))
+    """The floor of target number i, which depends on an operation unknown to the model: one number for all elements."""
+    return torch.full_like(trial.model.reference[i].double(), _UNMODELLED_FACTOR * eagers_error(trial, name, i))
+
+
+def eagers_error(trial: Trial, name: str, i: int) -> float:
+    """The largest deviation from float64 of eager's target number i, or the unit of its largest number if larger."""
+    r, mine = trial.model.reference[i].double(), trial.named(trial.reference)[name]
+    return max(largest(as_float64(mine, r) - r), _unit(mine) * largest(r))
+
+
+def largest(tensor: torch.Tensor) -> float:
+    """The largest absolute value among the finite ones; 0.0 where there is none."""
+    return float(tensor.nan_to_num(0, 0, 0).abs().max()) if tensor.numel() else 0.0
 
 
 def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torch.Tensor) -> TensorVerdict | None:
@@ -114,7 +121,7 @@ def _judge_one(trial: Trial, name: str, i: int, mine: torch.Tensor, theirs: torc
         return TensorVerdict(name, "unmodelled", wrong, eager, compiled, r, floor) if bool(wrong.any()) else None
     for look in looks(trial):
         shown = spread(trial, look)
-        floor = shown.floor(FACTOR)[i]
+        floor = shown.floor(i, FACTOR)
         wrong, suspect = (outside_floor(value, r, floor) | shown.lack(i, value) for value in (compiled, eager))
         wrong &= ~infinite_for_nan(compiled, eager, r)
         if not bool(wrong.any() | suspect.any()):
@@ -138,7 +145,7 @@ def _sensitive(
     if not bool((apart > _NOTABLE_UNITS * unit * eager.abs()).any()):
         return None
     for shown in _coherent(trial):
-        floor = shown.floor(_SENSITIVE_FACTOR)[i]
+        floor = shown.floor(i, _SENSITIVE_FACTOR)
         mask = outside_floor(compiled, r, floor) & ~outside_floor(eager, r, floor)
         if not bool(mask.any()):
             return None

@@ -99,7 +99,7 @@ class GradientCheck:
         seeded = [o.value for o in trial.program.outputs if o.cotangent is not None]
         pairs = [(trial.targets[name], self.trace.given[f"c{i}"]) for i, name in enumerate(seeded)]
         self.forward = Forward(self.trace, pairs, self.model.device)
-        floors = spread(trial, look or looks(trial)[-1]).floor(FACTOR)
+        floors = spread(trial, look or looks(trial)[-1]).floors(FACTOR)
         self.floors = dict(zip(trial.targets, floors, strict=True))
         self.leaves = {leaf.name: self.trace.given[leaf.name] for leaf in trial.program.leaves}
 

@@ -421,7 +421,7 @@ def _other_zero_signs(trial: Trial, oracle: str) -> Iterator[tuple[str, Verdict]
         other = zeros & (torch.signbit(eager) != torch.signbit(compiled))
         if not bool(other.any()):  # cheap, before the floors
             continue
-        floor = first_spread(trial).floor(FACTOR)[i]
+        floor = first_spread(trial).floor(i, FACTOR)
         zeros, other = zeros & (floor == 0), other & (floor == 0)
         if bool(other.any()):
             detail = f"{name}: {int(other.sum())} of {int(zeros.sum())} zeros have another sign than eager's"
@@ -482,7 +482,7 @@ def detectable(trial: Trial) -> tuple[int, int]:
     """(elements, of all) of the compared gradients whose finite reference exceeds 10 times its floor."""
     order = list(trial.targets)
     compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
-    floors = first_spread(trial).floor(FACTOR)
+    floors = first_spread(trial).floors(FACTOR)
     seen = total = 0
     for name in _gradients(trial):
         if compared[name] is None:

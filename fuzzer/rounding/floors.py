@@ -82,16 +82,19 @@ class Spread:
         """Where the i-th tensor's value, an integer or a flag, occurs in no replica; False for floats."""
         return self.shown[i].lack(value) if i in self.shown else torch.zeros_like(value, dtype=torch.bool)
 
-    def floor(self, factor: float) -> list[torch.Tensor]:
-        """The floors: factor * deviation; infinite where replicas disagree about being finite.
+    def floors(self, factor: float) -> list[torch.Tensor]:
+        """The floors of all tensors."""
+        return [self.floor(i, factor) for i in range(len(self.reference))]
+
+    def floor(self, i: int, factor: float) -> torch.Tensor:
+        """The i-th tensor's floor: factor * deviation; infinite where replicas disagree about being finite.
 
         Where there is any deviation, the floor includes underflow: another association of the same product may lose a
         factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
         """
-        return [
-            torch.where(lost, math.inf, torch.where(dev > 0, (dev * factor).clamp_min(_drowned(dtype)), dev))
-            for dev, lost, dtype in zip(self.deviation, self.unstable, self.dtypes, strict=True)
-        ]
+        dev = self.deviation[i]
+        floor = torch.where(dev > 0, (dev * factor).clamp_min(_drowned(self.dtypes[i])), dev)
+        return torch.where(self.unstable[i], math.inf, floor)
 
 
 class Model:

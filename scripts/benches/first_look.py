@@ -71,7 +71,7 @@ def looked(report: Report, trial: Trial) -> Report:
 
 def compared(trial: Trial, rng: random.Random) -> Look:
     """Both looks at every floating tensor: both sides' own, and one with errors planted. Raises Unreplayable."""
-    nearest, closest = (spread(trial, look).floor(FACTOR) for look in (FIRST_LOOK, FINAL_LOOK))
+    nearest, closest = (spread(trial, look).floors(FACTOR) for look in (FIRST_LOOK, FINAL_LOOK))
     sides = trial.named(trial.reference), trial.named(trial.subject)
     found = Look()
     for at, (name, ref) in enumerate(trial.targets.items()):

@@ -4,7 +4,8 @@ Each case (benches/library_cases.py) runs in two processes, each with an empty c
 compile and check one small function: the imports of torch's compiler and its facts about the machine are not timed, nor
 are the imports of the library and the making of its module. Then one process times `bare`: the call in eager with its
 backward, then a fresh torch.compile of the same callable with its backward. The other times `check` of the call. The
-ratio is one of CPU seconds, which other work on the machine changes little.
+ratio is one of CPU seconds, which other work on the machine changes little. `largest_error` of the summary is the
+largest error of a compiled tensor in units of eager's own: the fallback of `check` allows 64.
 
 The libraries are installed into a virtual environment of the bench's own, which sees the packages of the running
 Python; torch stays the one that is installed.
@@ -25,6 +26,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import click
 import psutil
@@ -33,7 +35,12 @@ from torch.utils import _pytree as pytree
 
 import backfuzz
 from benches.library_cases import CASES, Call, Case, build
+from fuzzer.judgement.comparison import as_float64, eagers_error, largest
+from fuzzer.judgement.trial import Trial
 from fuzzer.language.errors import UsageError
+from fuzzer.trial.pipeline import judge_trial
+from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Report
 
 HALVES = ("bare", "check")
 _FALLBACK = "no rounding model of"  # begins a verdict's sentence about its fallback
@@ -89,17 +96,44 @@ def _parameters(function: Any) -> list[torch.Tensor]:
 
 
 def checked(call: Call) -> dict[str, Any]:
-    """Seconds of the check, and what it said: a verdict, a refusal's sentence, or another exception."""
-    spent = _Spent()
+    """Seconds of the check, and what it said: a verdict, a refusal's sentence, or another exception. `error`: see
+    `relative_error`."""
+    trials: list[Trial] = []
+
+    def judge(trial: Trial, log: Journal) -> Report:
+        trials.append(trial)
+        return judge_trial(trial, log)
+
+    with patch("fuzzer.trial.check.judge_trial", judge):
+        spent = _Spent()
+        said = _said(call)
+        figures = spent.told()
+    return {**figures, **said, "error": max(map(relative_error, trials), default=0.0)}
+
+
+def _said(call: Call) -> dict[str, Any]:
     try:
         told = backfuzz.check(call.function, *call.args, **call.kwargs)
     except ValueError as error:
-        said = {"outcome": "refused", "detail": str(error)}
+        return {"outcome": "refused", "detail": str(error)}
     except Exception as error:
-        said = {"outcome": "raised", "detail": f"{type(error).__name__}: {error}"}
-    else:
-        said = {"outcome": "agrees" if told.agrees else "differs", "detail": str(told)}
-    return {**spent.told(), **said}
+        return {"outcome": "raised", "detail": f"{type(error).__name__}: {error}"}
+    return {"outcome": "agrees" if told.agrees else "differs", "detail": str(told)}
+
+
+def relative_error(trial: Trial) -> float:
+    """The largest error of a compiled tensor in units of eager's (`eagers_error`), which the factor of the fallback
+    must exceed by far. Only tensors whose operations the model knows count."""
+    found = [0.0]
+    mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
+    for i, name in enumerate(trial.targets):
+        eager, compiled = mine[name], theirs.get(name)
+        if eager is None or compiled is None or name in trial.unmodelled or eager.shape != compiled.shape:
+            continue
+        r, unit = trial.model.reference[i].double(), eagers_error(trial, name, i)
+        if unit and eager.dtype.is_floating_point:
+            found.append(largest(as_float64(compiled, r) - r) / unit)
+    return max(found)
 
 
 class _Spent:
@@ -193,6 +227,7 @@ def measure_case(case: Case, folder: Path, deadline: float) -> dict[str, Any]:
         "outcome": told.get("outcome", "died"),
         "fallback": _FALLBACK in told["detail"],
         "detail": told["detail"],
+        "error": told.get("error"),
         "gradients": plain.get("gradients"),
         "bare_failed": plain.get("detail", ""),
         "bare_seconds": plain.get("seconds"),
@@ -234,6 +269,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "verdicts": len(judged),
         "without_fallback": sum(not row["fallback"] for row in judged),
         "differs": sum(row["outcome"] == "differs" for row in judged),
+        "largest_error": round(max((row["error"] for row in judged), default=0.0), 2),
         "median_ratio": round(statistics.median(ratios), 2) if ratios else None,
     }
 

@@ -48,7 +48,7 @@ def smallest(trial: Trial, rng: random.Random) -> list[Smallest]:
     at = order.index(f"{name}.grad")
     r = trial.model.reference[at].double()
     look = looks(trial)[-1]  # whose floors are nowhere lower than those of the others
-    floor = spread(trial, look).floor(look[2])[at]
+    floor = spread(trial, look).floor(at, look[2])
     eager = trial.reference.gradients[name]
 
     def ours(changed: torch.Tensor) -> bool:

@@ -16,7 +16,14 @@ OWN = {case.name: case for case in CASES if case.library == "torch"}
 
 
 def row(case: str, outcome: str, **others: Any) -> dict[str, Any]:
-    found = {"fallback": False, "detail": "", "bare_failed": "", "bare_seconds": 2.5, "check_seconds": 3.5}
+    found = {
+        "fallback": False,
+        "error": 1.5,
+        "detail": "",
+        "bare_failed": "",
+        "bare_seconds": 2.5,
+        "check_seconds": 3.5,
+    }
     found |= {"bare_cpu_seconds": 2.0, "check_cpu_seconds": 3.0}
     return {"case": case, "outcome": outcome} | found | others
 
@@ -49,6 +56,13 @@ def test_a_bare_call_counts_the_gradients_of_both_sides_and_leaves_none() -> Non
     assert all(x.grad is None for x in call.args)
 
 
+def test_the_error_of_a_compiled_tensor_is_told_in_units_of_eagers() -> None:
+    x = torch.linspace(0.1, 2, 7, requires_grad=True)
+    found = checked(Call(lambda x: (x.sin() * 3).sum(), (x,)))
+    assert found["outcome"] == "agrees"
+    assert 0 < found["error"] < 4
+
+
 def test_a_check_tells_a_verdict_a_refusal_and_an_exception_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     call = Call(torch.sin, (torch.ones(2),))
     for error, outcome in ((UsageError("no"), "refused"), (KeyError("no"), "raised")):
@@ -66,11 +80,12 @@ def test_the_figures_add_up_and_a_refusal_has_no_ratio() -> None:
     rows = [
         row("a/one", "agrees"),
         row("a/two", "agrees", fallback=True, check_cpu_seconds=5.0),
-        row("b/three", "differs", detail="x.grad\n is wrong"),
+        row("b/three", "differs", error=4.5, detail="x.grad\n is wrong"),
         row("b/four", "refused", detail="it cannot be judged"),
     ]
     assert summary(rows) == {
-        "cases": 4, "libraries": 2, "verdicts": 3, "without_fallback": 2, "differs": 1, "median_ratio": 1.5,
+        "cases": 4, "libraries": 2, "verdicts": 3, "without_fallback": 2, "differs": 1,
+        "largest_error": 4.5, "median_ratio": 1.5,
     }  # fmt: skip
     assert shown(rows[1]).split() == ["a/two", "agrees,", "fallback", "2.5", "3.5", "2.0", "5.0", "2.5"]
     assert shown(rows[2]).endswith("x.grad is wrong")

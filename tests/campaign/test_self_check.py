@@ -21,6 +21,7 @@ def pool() -> Any:
         yield made
 
 
+@pytest.mark.slow
 def test_every_family_sees_something_of_the_witness(pool: Pool) -> None:
     silent, report = silent_families(pool, INDUCTOR)
     assert (silent, report.verdict) == ([], "agree")

@@ -91,6 +91,7 @@ def test_a_campaign_whose_terminal_is_closed_ends_and_keeps_everything(tmp_path:
     assert call("status").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_campaign_that_nohup_started_outlives_its_terminal() -> None:
     ignored = functools.partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)
     running = fuzz("--seed", "7", "--unguided", canaries=False, preexec_fn=ignored)

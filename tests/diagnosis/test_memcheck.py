@@ -124,6 +124,7 @@ def test_on_the_cpu_glibc_tells_which_side_corrupts_the_heap(
     assert says(monkeypatch, script) == told
 
 
+@pytest.mark.slow
 @ON_THE_CPU
 def test_the_script_of_a_program_that_writes_beside_nothing_ends_well() -> None:
     assert memcheck(death(finding().program)) == "no errors"

@@ -214,6 +214,7 @@ def test_some_programs_overflow_in_a_part_of_their_elements() -> None:
     assert parts >= 5
 
 
+@pytest.mark.slow
 def test_eager_lies_inside_its_floor_on_such_values() -> None:
     listed = [op for *_, ops in GROUPS.values() for op in ops.split()]
     made = [p for op in dict.fromkeys([*THRESHOLDS, *listed]) for p in programs(op)[:3]]

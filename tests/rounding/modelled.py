@@ -26,7 +26,7 @@ def modelled(run: Run, *given: torch.Tensor) -> tuple[Model, list[torch.Tensor]]
 
 
 def floors(run: Run, *given: torch.Tensor, consistent: bool = False) -> list[torch.Tensor]:
-    return modelled(run, *given)[0].spread(32, consistent=consistent).floor(FIRST_FACTOR)
+    return modelled(run, *given)[0].spread(32, consistent=consistent).floors(FIRST_FACTOR)
 
 
 def floor(run: Run, *given: torch.Tensor, consistent: bool = False) -> float:

@@ -89,7 +89,7 @@ def judged(run: Run, x: torch.Tensor) -> tuple[float, float]:
     with recorder:
         value = run(x)
     model = Model(recorder.trace, [recorder.ref(value)])
-    (floor,), (r,) = model.spread(FIRST_LOOK[0], scale=SCALE).floor(FACTOR), model.reference
+    (floor,), (r,) = model.spread(FIRST_LOOK[0], scale=SCALE).floors(FACTOR), model.reference
     error = (value.double() - r).abs()
     finite = torch.isfinite(error) & torch.isfinite(floor)
     share = torch.where(finite & (error > 0), error / floor, 0.0)
@@ -174,7 +174,7 @@ def test_the_references_own_rounding_is_small_beside_a_float64_floor(values: str
     with recorder:
         total = x.sum()
     model = Model(recorder.trace, [recorder.ref(total)])
-    floor = float(model.spread(FIRST_LOOK[0], scale=SCALE).floor(FACTOR)[0])
+    floor = float(model.spread(FIRST_LOOK[0], scale=SCALE).floors(FACTOR)[0])
     exact = sum(map(Fraction, x.tolist()))
     error = abs(Fraction(float(model.reference[0])) - exact) + abs(Fraction(float(total)) - exact)
     assert float(error) <= floor
@@ -186,7 +186,7 @@ def test_summands_with_equal_last_digits_are_rounded_alike() -> None:
     model, _ = modelled(lambda x: [x.sum()], x)
     exact = math.fsum(x.tolist())
     off = abs(float(x.cumsum(0)[-1]) - exact)
-    limit = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    limit = float(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0])
     by_chance = modelled(lambda x: [x.sum()], normal(6293, dtype=F64) - 9.2103403719761836)[0]
-    plain = float(by_chance.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    plain = float(by_chance.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0])
     assert plain / 4 < off < limit < 64 * plain

@@ -288,7 +288,7 @@ def test_every_kernel_lies_inside_the_floor_of_its_own_call() -> None:
         if all(map(torch.equal, values, model.reference)):
             continue  # inside a floor of 0
         for replicas, scale, factor in (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK):
-            floors = model.spread(replicas, scale=scale).floor(factor)
+            floors = model.spread(replicas, scale=scale).floors(factor)
             excess = [
                 outside(v, r.double(), f)
                 for v, r, f in zip(values, model.reference, floors, strict=True)

@@ -74,7 +74,7 @@ def test_attention_may_be_computed_step_by_step(dtype: torch.dtype) -> None:
     q, k, v, bias = given
     steps = torch.softmax((q @ k.mT) / 8**0.5 + bias, -1) @ v
     off = (steps.double() - model.reference[0].double()).abs()
-    floor = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    floor = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool((off <= floor).all())
     assert float(floor.max()) < 128 * torch.finfo(dtype).eps
 
@@ -106,7 +106,7 @@ def off_by_floors(dtype: torch.dtype, backend: str, seed: int) -> tuple[float, f
     model = Model(recorder.trace, [recorder.ref(t) for t in fused], "cuda")
     assert model.device.type == "cpu"
     assert [step.name for step in model.trace.steps if step.recorded] == []
-    small, floors = (model.spread(n).floor(FIRST_FACTOR) for n in (FIRST_REPLICAS, SECOND_REPLICAS))
+    small, floors = (model.spread(n).floors(FIRST_FACTOR) for n in (FIRST_REPLICAS, SECOND_REPLICAS))
 
     def worst(found: list[torch.Tensor]) -> float:
         pairs = zip(found, model.reference, floors, strict=True)

@@ -25,7 +25,7 @@ def test_cubic_weights_cancel_as_much_for_tiny_coordinates() -> None:
         return list(torch.autograd.grad(found.sum(), y))
 
     model, (found,) = modelled(run, normal(1, 4, 4, 2) * 1e-30)
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool(((found.double() - model.reference[0]).abs() <= limit).all())
 
 
@@ -43,7 +43,7 @@ def test_what_is_cancelled_is_measured_by_each_elements_own_gradient(
         return list(torch.autograd.grad(found, y, size[: len(found)]))
 
     model, (value,) = modelled(run, x)
-    limit = model.spread(32).floor(FIRST_FACTOR)[0]
+    limit = model.spread(32).floors(FIRST_FACTOR)[0]
     assert bool(((value.double() - model.reference[0]).abs() <= limit).all())
     assert float(limit[:16].max()) < 1e-6 * 5e-4
     assert float(limit[:16].min()) > 0
@@ -68,7 +68,7 @@ def test_a_normalisations_floor_is_that_of_what_it_computes(norm: str) -> None:
     widths = []
     for offset in (0.0, 100.0):
         model, results = modelled(run, x + offset, weight, bias)
-        limits = model.spread(32).floor(FIRST_FACTOR)
+        limits = model.spread(32).floors(FIRST_FACTOR)
         for value, r, limit in zip(results, model.reference, limits, strict=True):
             assert bool(((value.double() - r).abs() <= limit).all())
         widths.append(float(limits[0].median() / model.reference[0].abs().median()))
@@ -109,7 +109,7 @@ def test_the_bias_of_a_dilated_convolution_is_added_up_sample_by_sample(dtype: t
         return list(torch.autograd.grad(F.conv1d(*leaves, dilation=2), leaves[2], given[3]))
 
     model, _ = modelled(run, x, weight, bias, cotangent)
-    floor = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    floor = float(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0])
     added = torch.zeros((), dtype=dtype)
     for sample in cotangent.double().sum((1, 2)).to(dtype):
         added = added + sample

@@ -30,7 +30,7 @@ def test_signs_of_eigenvectors_and_singular_vectors_are_left_to_chance_and_their
         assert floor(lambda x, f=factor: [f(x)], x) > 1
         assert floor(lambda x, f=factor: [f(x).square()], x) < 1e-4
     model, _ = modelled(lambda x: [(lambda u, s, v: (u * s) @ v)(*torch.linalg.svd(x))], x)
-    assert float(model.spread(32).floor(FIRST_FACTOR)[0].max()) < 1e-4  # rows and columns flip together
+    assert float(model.spread(32).floors(FIRST_FACTOR)[0].max()) < 1e-4  # rows and columns flip together
 
 
 def test_eigenvalues_of_a_real_matrix_have_no_order() -> None:
@@ -50,7 +50,7 @@ def test_the_largest_of_exact_differences_is_exact_so_that_its_gradient_goes_to_
         (gradient,) = torch.autograd.grad(out, x)
     spread = Model(recorder.trace, [recorder.ref(out), recorder.ref(gradient)]).spread(8, scale=SCALE)
     assert spread.reference[1].tolist() == [0.5, -0.5, 0.0]
-    assert [floor.abs().max().item() for floor in spread.floor(FACTOR)] == [0.0, 0.0]
+    assert [floor.abs().max().item() for floor in spread.floors(FACTOR)] == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("tie", [math.inf, -math.inf, math.nan, 2.0])
@@ -62,7 +62,7 @@ def test_which_of_equal_elements_comes_first_is_left_to_chance_and_their_values_
     model, [values] = modelled(lambda t: [ordered(t).values], x)
     spread = model.spread(8)
     assert torch.equal(spread.reference[0].isnan(), values.isnan())
-    assert float(spread.floor(FIRST_FACTOR)[0].max()) == 0.0
+    assert float(spread.floors(FIRST_FACTOR)[0].max()) == 0.0
     assert not spread.unstable[0].any()
     [found] = floors(gradient(lambda t: ordered(t).values * torch.arange(1.0, 5.0)), x)
     assert (found > 0).tolist() == [True, False, True, False]
@@ -80,7 +80,7 @@ def test_the_positions_of_equal_elements_are_left_to_chance_and_others_and_the_v
     swapped = places.clone()
     swapped[places == 0], swapped[places == 2] = 2, 0
     assert not bool(spread.lack(1, swapped.double()).any())
-    lacking = spread.lack(1, 4.0 + places) & ~torch.isinf(spread.floor(FIRST_FACTOR)[1])
+    lacking = spread.lack(1, 4.0 + places) & ~torch.isinf(spread.floors(FIRST_FACTOR)[1])
     assert lacking.tolist() == [1.0 - (place in (0, 2)) == 1.0 for place in places.tolist()]
 
 
@@ -96,7 +96,7 @@ def test_where_a_largest_difference_is_does_not_move_with_the_distance() -> None
     x, y = normal(23, 2), torch.zeros(2, 2)
     run = gradient(lambda t: torch.cdist(x, t, p=math.inf) * 0.7)
     model, [seen] = modelled(run, y)
-    [r], [found] = model.reference, model.spread(32).floor(FIRST_FACTOR)
+    [r], [found] = model.reference, model.spread(32).floors(FIRST_FACTOR)
     assert float(found.min()) > 0
     assert float(found.max()) < 1e-4
     assert bool(((seen.double() - r).abs() <= found).all())

@@ -86,7 +86,7 @@ def test_draws_of_the_model_itself_are_flagged_as_rarely_as_the_formula_says(nam
     drawn = [model.replica(10_000 + 2 * k, False, 1.0)[0].clone() for k in range(40)]
     flagged = {}
     for replicas, scale, factor in (FIRST_LOOK, SECOND_LOOK):
-        (floor,) = model.spread(replicas, scale=scale).floor(factor)
+        (floor,) = model.spread(replicas, scale=scale).floors(factor)
         flagged[replicas] = sum(int(((d - r).abs() > floor).sum()) for d in drawn)
     assert flagged[FIRST_LOOK[0]] <= 2 * missed_sum(FIRST_LOOK[0]) * r.numel() * len(drawn) + 4
     assert flagged[SECOND_LOOK[0]] == 0

@@ -53,7 +53,7 @@ def outside(program: Program) -> list[str]:
     model = Model(recorder.trace, [recorder.ref(t) for t in named.values()])
     suspects = list(named)
     for replicas, scale, factor in (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK):
-        limits = dict(zip(named, model.spread(replicas, scale=scale).floor(factor), strict=True))
+        limits = dict(zip(named, model.spread(replicas, scale=scale).floors(factor), strict=True))
         r = dict(zip(named, model.reference, strict=True))
         suspects = [n for n in suspects if bool(_apart(named[n].double(), r[n].double(), limits[n]).any())]
         if not suspects:
@@ -98,7 +98,7 @@ def test_a_position_that_one_replica_moves_stays_moved_in_the_floor() -> None:
     told = [bool(model.replica(seed, False, 1.0)[0] != model.reference[0]) for seed in range(32)]
     count = 32 - told[::-1].index(False)  # or the last replica alone would explain it
     assert any(told[:count])
-    assert float(model.spread(count).floor(FIRST_FACTOR)[0]) == float("inf")
+    assert float(model.spread(count).floors(FIRST_FACTOR)[0]) == float("inf")
 
 
 def test_a_position_of_many_equal_elements_is_not_judged_and_one_alone_is() -> None:
@@ -120,7 +120,7 @@ def test_what_rounding_makes_equal_or_whole_is_so_in_a_replica() -> None:
     ):
         model, seen = modelled(run, x)
         spread = model.spread(8, scale=SCALE)
-        for value, r, limit in zip(seen, spread.reference, spread.floor(FIRST_FACTOR), strict=True):
+        for value, r, limit in zip(seen, spread.reference, spread.floors(FIRST_FACTOR), strict=True):
             assert not bool(_apart(value.double(), r, limit).any())
 
 
@@ -129,7 +129,7 @@ def test_no_floor_of_a_later_look_is_lower() -> None:
     kinks = torch.tensor([-3.0, 0.0, 3.0], dtype=F32).repeat(64) * (1 + torch.finfo(F32).eps)
     model, _ = modelled(gradient(torch.nn.functional.hardswish), kinks * normal(192).sign())
     looks = (FIRST_LOOK, SECOND_LOOK, FINAL_LOOK)
-    floors = [model.spread(replicas, scale=scale).floor(factor)[0] for replicas, scale, factor in looks]
+    floors = [model.spread(replicas, scale=scale).floors(factor)[0] for replicas, scale, factor in looks]
     assert float(floors[0].max()) > 0
     assert bool((floors[0] <= floors[1]).all())
     assert bool((floors[1] <= floors[2]).all())

@@ -69,7 +69,7 @@ def test_exact_arithmetic_has_floor_zero_and_one_unit_more_is_outside(
     run: Run, given: tuple[torch.Tensor, ...]
 ) -> None:
     model, results = modelled(run, *(t.clone() for t in given))
-    for i, limit in enumerate(model.spread(FINAL_REPLICAS // 4, scale=SCALE).floor(FACTOR)):
+    for i, limit in enumerate(model.spread(FINAL_REPLICAS // 4, scale=SCALE).floors(FACTOR)):
         assert float(limit.max()) == 0.0
         assert torch.equal(results[i].double(), model.reference[i])
         assert bool(((results[i].double() + 1 - model.reference[i]).abs() > limit).all())
@@ -118,7 +118,7 @@ LEGAL: list[tuple[str, Run, Run, torch.Tensor]] = [
 @pytest.mark.parametrize(("run", "legal", "x"), [e[1:] for e in LEGAL], ids=[e[0] for e in LEGAL])
 def test_another_legal_evaluation_lies_inside_and_one_per_cent_does_not(run: Run, legal: Run, x: torch.Tensor) -> None:
     model, results = modelled(run, x)
-    limit = model.spread(FINAL_REPLICAS, scale=SCALE).floor(FACTOR)[0]
+    limit = model.spread(FINAL_REPLICAS, scale=SCALE).floors(FACTOR)[0]
     for found in (results[0], legal(x)[0]):
         assert bool(((found.double() - model.reference[0]).abs() <= limit).all())
     wrong = model.reference[0] * (1.3 if x.dtype == BF16 else 1.01)
@@ -214,7 +214,7 @@ def test_the_floor_is_of_the_size_of_the_dtypes_unit(dtype: torch.dtype, most: f
 def test_float64_sums_have_a_floor_that_holds_eagers_error_and_stays_tiny(n: int) -> None:
     x = normal(n, dtype=F64)
     model, _ = modelled(lambda x: [x.sum()], x)
-    limit = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    limit = float(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0])
     exact = sum(map(Fraction, x.tolist()))
     assert abs(float(exact - Fraction(float(x.flip(0).cumsum(0)[-1])))) <= limit
     worst_case = n * torch.finfo(F64).eps * float(x.abs().sum())  # Higham, Accuracy and Stability, section 4.2
@@ -231,7 +231,7 @@ OVERFLOWING: list[tuple[str, Run, torch.Tensor]] = [
 @pytest.mark.parametrize(("run", "x"), [o[1:] for o in OVERFLOWING], ids=[o[0] for o in OVERFLOWING])
 def test_an_overflow_that_a_wider_intermediate_avoids_has_an_infinite_floor(run: Run, x: torch.Tensor) -> None:
     model, results = modelled(run, x)
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert not bool(torch.isfinite(results[0][0]))
     assert bool(torch.isinf(limit[0]))
     if len(limit) > 1:
@@ -258,7 +258,7 @@ def test_many_equal_summands_that_are_off_alike_lie_inside_the_floor() -> None:
 
     model, (eager,) = modelled(run, torch.ones(1024, 175))
     error = abs(float(eager) - float(model.reference[0]))
-    assert 0 < error <= float(model.spread(32).floor(FIRST_FACTOR)[0])
+    assert 0 < error <= float(model.spread(32).floors(FIRST_FACTOR)[0])
 
 
 def test_an_infinite_mask_stays_infinite_in_every_replica() -> None:
@@ -313,7 +313,7 @@ def test_complex_numbers_move_in_both_their_parts() -> None:
         return [torch.view_as_real(torch.fft.fft(x))]
 
     model, results = modelled(run, torch.randn(16, generator=torch.Generator().manual_seed(1)))
-    found = model.spread(32).floor(FIRST_FACTOR)[0]
+    found = model.spread(32).floors(FIRST_FACTOR)[0]
     assert bool((found > 0).all())
     assert bool(((results[0].double() - model.reference[0]).abs() <= found).all())
 
@@ -343,7 +343,7 @@ def test_the_gradient_of_a_tiny_norm_in_float16_may_be_nan() -> None:
 
     model, (found,) = modelled(run, torch.full((2,), 1e-6, dtype=F16))
     assert bool(found.isnan().all())  # 0 / underflown square
-    assert bool(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0].isinf().all())
+    assert bool(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0].isinf().all())
 
 
 def test_a_label_named_often_is_summed_as_often() -> None:
@@ -356,7 +356,7 @@ def test_a_label_named_often_is_summed_as_often() -> None:
     model, (found,) = modelled(run, torch.ones(19))
     off = (found.double() - model.reference[0]).abs()
     assert float(off[0]) > 16 * torch.finfo(F32).eps
-    assert bool((off <= model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]).all())
+    assert bool((off <= model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]).all())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -370,9 +370,9 @@ def test_what_a_kernel_multiplies_inside_is_rounded_as_autocast_says(seed: int) 
     model, _ = modelled(grid, theta)
     off = (grid(theta)[0].double() - model.reference[0]).abs()  # without a recording, as a person sees it
     assert float(off.max()) > 1e-4
-    assert bool((off <= model.spread(32).floor(FIRST_FACTOR)[0]).all())
+    assert bool((off <= model.spread(32).floors(FIRST_FACTOR)[0]).all())
     plain, _ = modelled(lambda t: [torch.nn.functional.affine_grid(t, [2, 1, 3, 2], align_corners=False)], theta)
-    assert float(plain.spread(32).floor(FIRST_FACTOR)[0].max()) < 1e-4
+    assert float(plain.spread(32).floors(FIRST_FACTOR)[0].max()) < 1e-4
 
 
 def test_a_kernel_that_calls_products_is_recorded_with_the_dtype_that_autocast_gives_its_result() -> None:
@@ -386,7 +386,7 @@ def test_a_kernel_that_calls_products_is_recorded_with_the_dtype_that_autocast_g
     model, (found,) = modelled(gradient_of_grid, theta)
     plain = gradient_of_grid(theta)[0]
     assert torch.equal(found, plain)
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool(((plain.double() - model.reference[0]).abs() <= limit).all())
 
 
@@ -405,7 +405,7 @@ def test_a_partial_sum_kept_in_float16_may_overflow_though_the_sum_does_not(
     run: Run, given: tuple[torch.Tensor, ...], spilled: tuple[int, ...]
 ) -> None:
     model, _ = modelled(run, *given)
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool(torch.isfinite(model.reference[0]).all())
     assert tuple(torch.isinf(limit).nonzero().flatten().tolist()) == spilled
     beside = torch.isfinite(limit)
@@ -417,7 +417,7 @@ def test_partial_sums_may_overflow_upwards_though_the_sum_leaves_the_range_downw
     one_by_one = sum(x, start=torch.tensor(0.0))  # in float32; the CPU's cumsum adds up in float64
     model, eager = modelled(lambda x: [x.cumsum(0).tanh()], x)
     assert (float(one_by_one), float(eager[0][-1])) == (math.inf, -1)
-    assert bool(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0][-1].isinf())
+    assert bool(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0][-1].isinf())
 
 
 def test_a_sum_kept_in_float32_does_not_overflow_as_float16() -> None:
@@ -438,7 +438,7 @@ def test_quotients_are_inexact_where_either_side_runs_on_cuda() -> None:
     for device in ("cpu", "cuda"):
         place = Place(Subject("eager"), Subject("eager", device))
         trial = Trial(program, place, Observation(RAN), Observation(RAN), recorder.trace, {"v0": recorder.ref(value)})
-        limits.append(float(trial.model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]))
+        limits.append(float(trial.model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]))
     assert limits[0] == 0 < limits[1] < 1e-5
 
 
@@ -455,7 +455,7 @@ def test_a_half_precision_softmax_backward_may_round_its_product_before_it_adds_
     g, p = (normal(24, 88)[:, i::2].to(BF16) for i in range(2))
     p = p.abs() / 16
     model, _ = modelled(backward, g, p)
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool(((rounded(g, p) - model.reference[0]).abs() <= limit).all())
     assert float((limit / (g * p).double().abs().amax(1, keepdim=True)).max()) < 0.05
     wide = floors(backward, g.float(), p.float())[0]
@@ -484,7 +484,7 @@ def test_the_square_of_a_subnormal_norm_underflows_where_the_norm_does_not() -> 
         return list(torch.autograd.grad(F.normalize(y, p=3.0, dim=0, eps=1e-3).sum(), y))
 
     model, (found,) = modelled(run, torch.tensor([[1e-39, 0.5]], dtype=BF16))
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool(found[0, 0].isnan())  # 0 / the square
     assert bool(limit[0, 0].isinf())
     assert float(limit[0, 1]) < 0.5
@@ -530,7 +530,7 @@ def test_grid_samples_gradients_lie_inside_the_floor_and_an_error_beside_them_do
 
     model, results = modelled(run, field, 0.5 * grid)
     planted = 1e-3 if dtype == F32 else 0.5
-    for value, r, limit in zip(results, model.reference, model.spread(32).floor(FIRST_FACTOR), strict=True):
+    for value, r, limit in zip(results, model.reference, model.spread(32).floors(FIRST_FACTOR), strict=True):
         assert bool(((value.double() - r).abs() <= limit).all())
         told = (planted * r.abs() > limit) | limit.isinf() | (r.abs() < r.abs().mean())
         assert float(told.double().mean()) > 0.9
@@ -559,7 +559,7 @@ def test_a_half_precision_bias_gradient_and_what_no_rounded_terms_make_are_known
         return [found.detach(), *torch.autograd.grad(found, leaves, cotangent)]
 
     model, results = modelled(run, x, w, b)
-    limits = model.spread(32).floor(FIRST_FACTOR)
+    limits = model.spread(32).floors(FIRST_FACTOR)
     wide = []
     for value, r, limit in zip(results, model.reference, limits, strict=True):
         assert bool(((value.double() - r).abs() <= limit).all())
@@ -596,7 +596,7 @@ def test_the_powers_that_renorm_adds_up_may_overflow() -> None:
     model, eager = modelled(run, x)
     assert eager[0][0].tolist() == [0, 0]
     assert float(model.reference[0][0, 0]) == pytest.approx(0.5**0.5, rel=1e-6)
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool(limit[0].isinf().all())
     assert float(limit[1].max()) < 1e-5
     assert bool(torch.isfinite(floors(lambda x: [x.renorm(math.inf, 0, 1.0)], x)[0]).all())  # no sum of powers
@@ -619,7 +619,7 @@ def test_a_multivariate_gamma_function_beside_a_pole_is_off_by_what_the_differen
     x = torch.tensor([2e-4, 3.5])
     model, eager = modelled(lambda x: [x.mvlgamma(5)], x)
     off = (eager[0].double() - model.reference[0]).abs()
-    limit = model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0]
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
     assert bool((off <= limit).all())
     assert float(limit[1]) < 1e-4 < float(limit[0])
 
@@ -685,7 +685,7 @@ def test_numbers_that_hardly_differ_are_rounded_alike() -> None:
     x = normal(12, 7, 9).half() * 1e-6
     model, (found,) = modelled(lambda x: [torch.softmax(x, 1).double().sum()], x)
     off = abs(float(found) - float(model.reference[0]))
-    floor = float(model.spread(FIRST_REPLICAS).floor(FIRST_FACTOR)[0])
+    floor = float(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0])
     assert off > 12 * 9 * 7 * (1 / 7) * 2.4e-4  # as one of them is off, times all
     assert off <= floor < 8 * off
 

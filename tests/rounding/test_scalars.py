@@ -96,4 +96,4 @@ def test_a_scalar_that_float32_rounds_is_rounding_where_the_result_shows_none(
     exact = scaled(ones.double(), scalar)
     off = (exact - model.reference[0]).abs()
     assert bool((off > 0).all()) is rounds
-    assert bool((off <= model.spread(8).floor(FACTOR)[0]).all())
+    assert bool((off <= model.spread(8).floors(FACTOR)[0]).all())

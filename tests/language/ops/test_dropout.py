@@ -96,7 +96,7 @@ def test_a_kernel_may_round_dropouts_factor_even_where_the_product_needs_no_roun
     with recorder:
         out, mask = torch.native_dropout(given, p, True)
     spread = Model(recorder.trace, [recorder.ref(out)]).spread(8, scale=SCALE)
-    floor, reference = spread.floor(FACTOR)[0], spread.reference[0]
+    floor, reference = spread.floors(FACTOR)[0], spread.reference[0]
     factor = (1.0 / torch.tensor(1 - p).double()).float()
     assert bool(((given * mask * factor - reference).abs() <= floor).all())
     assert bool((floor[mask] == 0).all()) == (p in (0.5, 0.75))
