@@ -35,6 +35,7 @@ def test_without_its_option_it_collects_nothing_and_imports_nothing_of_ours(tmp_
     assert "1 passed" in done.stdout
 
 
+@pytest.mark.slow
 def test_each_program_is_a_test_that_is_held_against_its_header(tmp_path: Path) -> None:
     (tmp_path / "a_test.py").write_text(UNTOUCHED % {"torch"})
     (tmp_path / "agrees.prog").write_text(RELU)

@@ -162,6 +162,7 @@ def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the
     assert contents(installed) == before
 
 
+@pytest.mark.slow
 def test_modules_of_our_names_in_the_working_folder_and_on_pythonpath_are_not_imported_by_any_process(
     installed: Path, tmp_path: Path
 ) -> None:

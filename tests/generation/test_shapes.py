@@ -150,6 +150,7 @@ def drawn() -> dict[str, list[Program]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_class_of_layout_is_drawn() -> None:
     counts = Counter({name: len(programs) for name, programs in drawn().items()})
     assert not [name for name, count in counts.items() if not count], counts

@@ -275,6 +275,7 @@ def test_a_region_that_does_not_matter_goes() -> None:
     assert not regions(found)
 
 
+@pytest.mark.slow
 def test_programs_for_two_devices_hold_no_autocast_and_no_random_numbers() -> None:
     def for_devices(reference: str) -> Iterator[Program]:
         place = Place(Subject("eager", reference), Subject("eager", "cpu"))

@@ -651,7 +651,7 @@ def test_a_depthwise_weight_gradient_adds_up_in_half_precision_on_cuda(device: s
     )
     trial = record_reference(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
     model = Model(trial.trace, [trial.targets["x1.grad"]], device)
-    floor = model.spread(16).floor(6.0)[0]
+    floor = model.spread(16).floors(6.0)[0]
     assert (abs(-0.2265625 - model.reference[0][7, 0, 0, 2, 0]) <= floor[7, 0, 0, 2, 0]) == legal
     assert floor[7, 0, 0, 2, 0] < 0.2237, "a gradient of zero would still be seen"
 
@@ -666,7 +666,7 @@ def test_a_coordinate_that_is_not_rounded_lies_on_one_side_of_an_edge(at: float,
         'backward(v0, cotangent(f32[1, 1, 1, 1], values="ones"))\n'
     )
     trial = record_reference(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
-    floor = Model(trial.trace, [trial.targets["x0.grad"]]).spread(16).floor(6.0)[0]
+    floor = Model(trial.trace, [trial.targets["x0.grad"]]).spread(16).floors(6.0)[0]
     assert bool(floor.max() >= 1) == free
 
 

@@ -45,7 +45,7 @@ def test_at_a_scalar_that_the_dtype_does_not_hold_eagers_gradient_alone_is_legal
     x = torch.cat([beside, torch.nextafter(beside, beside + 1), torch.nextafter(beside, beside - 1)])
     model, (_, gradient) = modelled(differentiated(DECIDES[name]), x)
     assert torch.equal(model.reference[1], gradient.double())
-    assert not bool(model.spread(32).floor(2.0)[1].any())
+    assert not bool(model.spread(32).floors(2.0)[1].any())
 
 
 def test_a_scalar_that_only_rounds_may_still_be_read_either_way() -> None:
