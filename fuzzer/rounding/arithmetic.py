@@ -130,6 +130,13 @@ def inner_unit(step: Step, growth: float) -> float:
 
 
 @once
+def decides(step: Step) -> bool:
+    """Whether the step's result jumps at an operand."""
+    rule = kernel(step).decides
+    return rule(step) if callable(rule) else rule
+
+
+@once
 def rescales(step: Step) -> bool:
     """Whether the step multiplies by a factor that is itself rounded."""
     rule = kernel(step).rescales

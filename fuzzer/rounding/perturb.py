@@ -46,6 +46,9 @@ from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dty
 from fuzzer.rounding.scalars import on_grid, round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
 
+# A quotient on an accelerator: the divisor inverted (1 unit of float32), or divided approximately (2), and a product.
+_DIVIDED = 3 * epsilon(torch.float32)
+
 
 class Rounder:
     """One replica's perturbation.
@@ -103,6 +106,8 @@ class Rounder:
             args = self._contracted(step, args)
         if row.rereads is not None and not self.consistent:
             self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
+        if self.approximate and row.divides_first is not None and row.divides_first(step):
+            args = (args[0] * (1 + self.noise(args[0]) * self.scale * _DIVIDED), *args[1:])
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
         given = args
@@ -112,6 +117,8 @@ class Rounder:
         written = {id_of(ref) for ref in step.writes}
         kept = frozenset() if row.compared_at is None else {id_of(step.args[row.compared_at])}
         moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, row.factorises)
+        if row.domain is not None:
+            moved = _inside(row.domain, given, moved[0]), moved[1]
         return moved[0] if row.kept is None else row.kept(step, given, moved[0]), moved[1]
 
     def _one_of_many(self, number: int, step: Step, args: Any) -> Any:
@@ -326,7 +333,7 @@ class Rounder:
         row = kernel(step)
         inexact = row.inexact or (self.approximate and row.approximated)
         if alone and not inexact and not rescales(step):
-            kept |= representable(value, ref.dtype)
+            kept |= representable(value, ref.dtype) & (torch.as_tensor(hidden, device=value.device) == 0)
         return kept
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
@@ -377,6 +384,13 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
     if value.stride() == operand.stride() or operand.numel() > places:
         return value
     return torch.empty_strided(operand.shape, operand.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _inside(domain: tuple[float, float], given: Any, moved: Any) -> Any:
+    """The moved operands, except that the first one stays where it was rather than reach an end of its domain."""
+    (low, high), (first, *_) = domain, given
+    reached = (first > low) & (first < high) & ((moved[0] <= low) | (moved[0] >= high))
+    return (torch.where(reached, first, moved[0]), *moved[1:])
 
 
 def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -13,9 +13,9 @@ import torch
 
 from fuzzer.rounding.kernels.bounds import in_units
 from fuzzer.rounding.kernels.row import COMPOUND, PRIMITIVE, Evaluation, Kernel, Kind, each
-from fuzzer.rounding.precision import epsilon
+from fuzzer.rounding.precision import epsilon, representable
 from fuzzer.rounding.scalars import round_to
-from fuzzer.rounding.trace import Ref, Step
+from fuzzer.rounding.trace import Ref, Step, is_rounded
 
 
 def _unscaled(step: Step) -> Kind:
@@ -23,9 +23,43 @@ def _unscaled(step: Step) -> Kind:
     return COMPOUND if step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2 else PRIMITIVE
 
 
-def _quotient(step: Step) -> Kind:
-    """A quotient is rounded inside and then decides a jump."""
-    return COMPOUND if step.kwargs.get("rounding_mode") is not None else PRIMITIVE
+def _is_rounded_off(step: Step) -> bool:
+    """Whether a quotient is rounded to an integer, which is a jump."""
+    return step.name == "floor_divide" or step.kwargs.get("rounding_mode") is not None
+
+
+def _is_truncated(step: Step) -> bool:
+    return step.kwargs.get("rounding_mode") == "trunc" and is_rounded(step.results[0])
+
+
+def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
+    """A truncated quotient is rounded before it is truncated, in half precision to float32 (`div_trunc_kernel`,
+    ATen/native/cpu/BinaryOpsKernel.cpp). A floored one is exact: it comes from the exact remainder
+    (`div_floor_floating`, c10/util/generic_math.h)."""
+    if not _is_truncated(step):
+        return step.op(*args, **kwargs)
+    found = args[0] / args[1]
+    if step.results[0].dtype != torch.float64:
+        found = found.to(torch.float32).double()
+    return args[0].copy_(found.trunc()) if step.writes else found.trunc()
+
+
+def _floored(e: Evaluation) -> float | torch.Tensor:
+    """A unit of a floored quotient of 1 / eps and more: beyond that a dtype does not hold the quotient's fraction."""
+    (result,) = e.step.results
+    if not _is_rounded_off(e.step) or _is_truncated(e.step) or epsilon(result.dtype) > epsilon(torch.float32):
+        return 0.0
+    unit, size = epsilon(result.dtype), e.results[0].abs()
+    return torch.where(torch.isfinite(size) & (size >= 1 / unit), unit * size, 0.0)
+
+
+def _remainder(e: Evaluation) -> float | torch.Tensor:
+    """a - floor(a / b) b, as torch documents it: a unit of a, unless the product is a number of the dtype. The
+    quotient is exact."""
+    a, b = e.args
+    multiple = torch.floor_divide(torch.as_tensor(a, dtype=torch.float64), b) * b
+    exact = representable(multiple, e.step.results[0].dtype)
+    return torch.where(exact, 0.0, e.unit * abs(a)).nan_to_num(0, 0, 0)
 
 
 def _by_what_float32_rounds(step: Step) -> bool:
@@ -97,12 +131,17 @@ TABLE = (
     Kernel(
         "div",
         PRIMITIVE,
-        kind_of=_quotient,
         units=(1.5, 2.5, 0.5),
         approximated=True,
         rescales=_by_what_float32_rounds,
+        cancels=_floored,
+        decides=_is_rounded_off,
+        divides_first=_is_truncated,
+        mended=_quotient,
         modulus_at=1,
     ),
+    Kernel("floor_divide", PRIMITIVE, cancels=_floored, decides=True),
+    Kernel("remainder", PRIMITIVE, cancels=_remainder, decides=True),
     Kernel("reciprocal", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True, modulus_at=0),
     Kernel("sqrt", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True),
     Kernel("rsqrt", PRIMITIVE, units=(1.5, 2.5, 1.5), inexact=True),  # half: the root is rounded
@@ -128,11 +167,12 @@ TABLE = (
     Kernel("atanh", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("erf", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("erfc", PRIMITIVE, units=(5.0, 4.5, 0.5), inexact=True, cancels=_approximation_of_erf),
+    Kernel("erfinv", PRIMITIVE, units=(5.5, 2.5, 0.5), inexact=True),
     Kernel("lgamma", units=(4.5, 7.0, 0.5)),  # its zeros cancel
     Kernel("mvlgamma", cancels=in_units(_beside_poles)),
     *each(
         """
-        angle digamma polygamma erfinv floor_divide frexp i0 lerp logaddexp logaddexp2 nextafter polar remainder sinc
+        angle digamma polygamma i0 lerp logaddexp logaddexp2 polar sinc
         special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_xlog1py
         """
     ),

@@ -34,9 +34,9 @@ def _of_these_distances(step: Step, given: Any, moved: Any) -> Any:
     return (moved[0], *points, p, found)
 
 
-def _of_probabilities(op: Any, args: Any, kwargs: Any) -> Any:
+def _of_probabilities(step: Step, args: Any, kwargs: Any) -> Any:
     """Limit probabilities that a replica rounds beyond 1, since the kernel refuses such numbers."""
-    return op(args[0].clamp(0, 1), *args[1:], **kwargs)
+    return step.op(args[0].clamp(0, 1), *args[1:], **kwargs)
 
 
 TABLE = (

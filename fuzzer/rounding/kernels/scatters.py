@@ -21,15 +21,15 @@ def _met_by_indices(step: Step) -> float:
     return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
 
 
-def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
+def _scaled_by_frequency(step: Step, args: Any, kwargs: Any) -> Any:
     """embedding_bag's gradient, each row divided by the number of its index' occurrences. The CPU's kernel uses another
     index' count (pytorch #190063, up to 2.13 at least), CUDA's does not. args: as in the schema; autograd gives all of
     them."""
     rows, scaled, mode = args[6:9]
     if not scaled or mode == 2:  # for a maximum neither kernel scales
-        return op(*args, **kwargs)
+        return step.op(*args, **kwargs)
     counts = torch.bincount(args[1].flatten(), minlength=rows).clamp_min(1)
-    return op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
+    return step.op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
 
 
 def _sampled(step: Step, args: Any, noise: Noise, scale: float) -> Any:
