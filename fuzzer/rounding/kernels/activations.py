@@ -34,6 +34,17 @@ def _elu_backward(e: Evaluation) -> list[torch.Tensor]:
     return [2 * e.args[0].abs() * math.prod(scalars[:3])]
 
 
+def _celu(e: Evaluation) -> list[torch.Tensor]:
+    """exp(x / alpha) - 1 where the power is small, times alpha; x / alpha is rounded."""
+    alpha = abs(e.args[1]) if len(e.args) > 1 else 1.0
+    return [torch.where(e.args[0] < 0, 3.0 * alpha, 0.0)]
+
+
+def _tanh_backward(e: Evaluation) -> list[torch.Tensor]:
+    """1 - y y where the square is rounded."""
+    return [(e.args[0] * e.args[1] * e.args[1]).abs().nan_to_num(0, 0, 0)]
+
+
 def _glu_backward(e: Evaluation) -> list[torch.Tensor]:
     """1 - sigmoid(b) in the second half."""
     gradient, x = e.args[0], e.args[1]
@@ -64,9 +75,14 @@ TABLE = (
     Kernel("hardswish_backward", wide=True, cancels=in_units(_hardswish_backward), compared_at=1),
     Kernel("hardsigmoid_backward", wide=True, compared_at=1),
     *each("silu mish softplus softplus_backward hardswish hardsigmoid", wide=True),
-    *each(
-        """
-        celu glu sigmoid_backward tanh_backward log_sigmoid_backward rrelu_with_noise_backward native_dropout_backward
-        """
-    ),
+    Kernel("celu", PRIMITIVE, units=_ELU, inexact=True, cancels=in_units(_celu)),
+    # sigmoid and a product
+    Kernel("glu", PRIMITIVE, units=(3.5, 6.0, 1.0), inexact=True),
+    # two products and 1 - y, which is rounded once
+    Kernel("sigmoid_backward", PRIMITIVE, units=(3.0, 3.0, 1.5), inexact=True),
+    Kernel("tanh_backward", PRIMITIVE, units=(2.0, 2.0, 1.0), inexact=True, cancels=in_units(_tanh_backward)),
+    # exp, a quotient, a sum, a difference and a product; half: each is rounded
+    Kernel("log_sigmoid_backward", PRIMITIVE, units=(6.5, 8.0, 3.0), inexact=True),
+    # the slope, or the factor 1 / (1 - p), and a product
+    *each("rrelu_with_noise_backward native_dropout_backward", PRIMITIVE, units=(3.0, 3.0, 1.0), inexact=True),
 )

@@ -122,6 +122,52 @@ def _beside_poles(e: Evaluation) -> list[torch.Tensor]:
     return [(differences * torch.digamma(differences)).abs().nan_to_num(0, 0, 0).sum(-1)]
 
 
+def _poles(step: Step, given: Any, moved: Any) -> Any:
+    """A pole is a whole number, and is read as it is."""
+    x = given[0]
+    return (torch.where((x <= 0) & (x == x.floor()), x, moved[0]), *moved[1:])
+
+
+def _sinc(e: Evaluation) -> list[torch.Tensor]:
+    """sin(pi x) / (pi x): the rounding of pi x, a share of it, moves the sine by that."""
+    return [2 * torch.ones_like(e.results[0])]
+
+
+def _log_of_two(e: Evaluation) -> list[torch.Tensor]:
+    """The larger operand, and the logarithm of 1 + exp(-|a - b|), which may cancel it."""
+    larger = torch.maximum(*e.args[:2])
+    return [(1 + larger.abs()).nan_to_num(0, 0, 0)]
+
+
+def _log_ndtr(e: Evaluation) -> list[torch.Tensor]:
+    """Beside 1 and -1 two terms cancel; further on, erfc(x / sqrt(2)) magnifies the rounding of its argument."""
+    x, result = e.args[0], e.results[0].abs()
+    found = 2 * result * torch.where(x > 0, x * x, 1.0) + torch.where(x.abs() < 1.5, 1.5, 0.0)
+    return [found.nan_to_num(0, 0, 0)]
+
+
+def _between(e: Evaluation) -> list[torch.Tensor]:
+    """start + weight (end - start), or the same from the end; exact at both ends and where these are equal."""
+    start, end, weight = e.args[0], e.args[1], torch.as_tensor(e.args[2], dtype=torch.float64)
+    size = start.abs() + end.abs() + (weight * (end - start)).abs()
+    return [torch.where((start == end) | (weight == 0) | (weight == 1), 0.0, size).nan_to_num(0, 0, 0)]
+
+
+def _added_product(e: Evaluation) -> list[torch.Tensor]:
+    """a + value b c: the sum's first operand, and both roundings of the products."""
+    added, *factors = e.args
+    product = e.kwargs.get("value", 1) * factors[0] * factors[1]
+    exact = representable(product, e.step.results[0].dtype)
+    return [torch.where(exact, 0.0, added.abs() + 2 * product.abs()).nan_to_num(0, 0, 0)]
+
+
+def _added_quotient(e: Evaluation) -> list[torch.Tensor]:
+    """a + value b / c: the sum's first operand, and the roundings of the product and the quotient."""
+    added, over, under = e.args
+    quotient = e.kwargs.get("value", 1) * over / under
+    return [(added.abs() + 3 * quotient.abs()).nan_to_num(0, 0, 0)]
+
+
 TABLE = (
     Kernel("add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True),
     *each("sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
@@ -168,24 +214,34 @@ TABLE = (
     Kernel("erf", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("erfc", PRIMITIVE, units=(5.0, 4.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("erfinv", PRIMITIVE, units=(5.5, 2.5, 0.5), inexact=True),
-    Kernel("lgamma", units=(4.5, 7.0, 0.5)),  # its zeros cancel
+    Kernel("lgamma", units=(4.5, 7.0, 0.5), kept=_poles),  # its zeros cancel
     Kernel("mvlgamma", cancels=in_units(_beside_poles)),
-    *each(
-        """
-        angle digamma polygamma i0 lerp logaddexp logaddexp2 polar sinc
-        special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_xlog1py
-        """
-    ),
+    *each("digamma", kept=_poles),
+    *each("polygamma special_erfcx"),
+    Kernel("special_ndtri", domain=(0.0, 1.0)),
+    Kernel("angle", PRIMITIVE, by_parts=True, units=(3.0, 3.5, 0.5), inexact=True),
+    Kernel("polar", PRIMITIVE, units=(3.0, 4.5, 0.5), inexact=True),
+    # Cephes' largest relative errors (i0.c, i0f.c, i1.c, i1f.c), in units of numbers just below a power of two
+    Kernel("i0", PRIMITIVE, units=(5.5, 7.0, 0.5), inexact=True),
+    Kernel("special_i0e", PRIMITIVE, units=(5.0, 6.5, 8.0), inexact=True),  # the CPU's kernel adds up in half precision
+    *each("special_i1 special_i1e", PRIMITIVE, units=(18.0, 26.0, 1.0), inexact=True),
+    # a logarithm and a product; half: the logarithm is rounded
+    Kernel("special_entr", PRIMITIVE, units=(2.5, 4.0, 1.5), inexact=True),
+    Kernel("special_xlog1py", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True),
+    Kernel("special_log_ndtr", PRIMITIVE, units=(7.5, 7.5, 4.0), inexact=True, cancels=in_units(_log_ndtr)),
+    Kernel("sinc", PRIMITIVE, units=(4.5, 7.0, 2.0), inexact=True, cancels=in_units(_sinc)),
+    *each("logaddexp logaddexp2", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True, cancels=in_units(_log_of_two)),
+    Kernel("lerp", PRIMITIVE, cancels=in_units(_between)),
     Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded
     Kernel("hypot", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient
     # log and a product; half: the logarithm is rounded
     Kernel("xlogy", PRIMITIVE, units=(2.0, 3.5, 1.5), inexact=True),
-    Kernel("logit", cancels=_logit, limited=_logit_of_one),
+    Kernel("logit", cancels=_logit, domain=(0.0, 1.0), limited=_logit_of_one),
     Kernel("logit_backward", kept=_ones, limited=_logit_backward_of_one),
     Kernel("linspace", cancels=_linspace),
-    Kernel("addcmul", intermediate=lambda args: args[1] * args[2]),
-    Kernel("addcdiv", intermediate=lambda args: args[1] / args[2]),
+    Kernel("addcmul", PRIMITIVE, intermediate=lambda args: args[1] * args[2], cancels=in_units(_added_product)),
+    Kernel("addcdiv", PRIMITIVE, intermediate=lambda args: args[1] / args[2], cancels=in_units(_added_quotient)),
     Kernel(
         "native_dropout",
         PRIMITIVE,
