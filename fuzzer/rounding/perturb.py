@@ -192,6 +192,11 @@ class Rounder:
         moves = [is_rounded(ref) and row.flags_at != at for at, ref in enumerate(refs)]
         if ties(step):
             values = [tied(value, ref.dtype) for ref, value in zip(refs, values, strict=True)]
+        if row.copies_at is not None:
+            values = [
+                self._cast(args[0][row.copies_at], value)  # type: ignore[index]
+                for value in values
+            ]
         if is_exact(step):
             return [
                 self._ranged_parts(value, ref.dtype.to_real()) if moving else value
@@ -211,6 +216,15 @@ class Rounder:
                 value = self._spilled(number, step, value, inside, next(sizes, None))
             moved.append(value)
         return moved
+
+    def _cast(self, operand: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Floating numbers that an integer dtype cannot hold: the result of such a cast is not defined."""
+        whole = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+        if not whole or not operand.is_floating_point():
+            return value
+        info = torch.iinfo(value.dtype)
+        held = (operand.trunc() >= float(info.min)) & (operand < float(info.max + 1))
+        return torch.where(held, value, (info.min, 0, info.max)[self.seed % 3])
 
     def _beyond(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """Results that an overflowing intermediate, or a weight of 0, may have made infinite or NaN."""

@@ -40,7 +40,7 @@ def _of_probabilities(step: Step, args: Any, kwargs: Any) -> Any:
 
 
 TABLE = (
-    Kernel("binary_cross_entropy", mended=_of_probabilities),
+    Kernel("binary_cross_entropy", domain=(0.0, 1.0), mended=_of_probabilities),
     Kernel("mse_loss", intermediate=lambda args: (args[0] - args[1]).square()),
     # a logit's log(1 + exp(x)) - t x
     Kernel("binary_cross_entropy_with_logits", cancels=by_largest_operands),
