@@ -111,6 +111,8 @@ class Rounder:
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
         given = args
+        if step.writes and (row.domain is not None or row.kept is not None):  # its operand moves in its own memory
+            given = mapped(args, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
         if row.rounds_first is not None:
             args = row.rounds_first(step, args, self.noise, self.scale)
         unit = self.scale * self._inner_unit(number, step)
@@ -118,7 +120,7 @@ class Rounder:
         kept = frozenset() if row.compared_at is None else {id_of(step.args[row.compared_at])}
         moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, row.factorises)
         if row.domain is not None:
-            moved = _inside(row.domain, given, moved[0]), moved[1]
+            _stay_inside(row.domain, given[0], moved[0][0])
         return moved[0] if row.kept is None else row.kept(step, given, moved[0]), moved[1]
 
     def _one_of_many(self, number: int, step: Step, args: Any) -> Any:
@@ -400,11 +402,12 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(operand.shape, operand.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
-def _inside(domain: tuple[float, float], given: Any, moved: Any) -> Any:
-    """The moved operands, except that the first one stays where it was rather than reach an end of its domain."""
-    (low, high), (first, *_) = domain, given
-    reached = (first > low) & (first < high) & ((moved[0] <= low) | (moved[0] >= high))
-    return (torch.where(reached, first, moved[0]), *moved[1:])
+def _stay_inside(domain: tuple[float, float], given: torch.Tensor, moved: torch.Tensor) -> None:
+    """Put those moved operands back that reached an end of their domain."""
+    low, high = domain
+    reached = (given > low) & (given < high) & ((moved <= low) | (moved >= high))
+    if bool(reached.any()):
+        moved.copy_(torch.where(reached, given, moved))
 
 
 def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

@@ -125,7 +125,10 @@ def _beside_poles(e: Evaluation) -> list[torch.Tensor]:
 def _poles(step: Step, given: Any, moved: Any) -> Any:
     """A pole is a whole number, and is read as it is."""
     x = given[0]
-    return (torch.where((x <= 0) & (x == x.floor()), x, moved[0]), *moved[1:])
+    pole = (x <= 0) & (x == x.floor())
+    if bool(pole.any()):
+        moved[0].copy_(torch.where(pole, x, moved[0]))
+    return moved
 
 
 def _sinc(e: Evaluation) -> list[torch.Tensor]:
