@@ -61,8 +61,8 @@ def ties(step: Step) -> bool:
 def handed_on(step: Step) -> bool:
     """Whether the operation uses its operands unperturbed, in every replica."""
     row = kernel(step)
-    contracted = row.contracts or row.rereads is not None
-    return (rounds_once(step) or is_exact(step)) and not contracted and not ties(step)
+    moved = row.contracts or row.rereads is not None or row.divides_first is not None
+    return (rounds_once(step) or is_exact(step)) and not moved and not ties(step)
 
 
 def accumulation_length(step: Step) -> float:

@@ -46,9 +46,6 @@ from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dty
 from fuzzer.rounding.scalars import on_grid, round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
 
-# A quotient on an accelerator: the divisor inverted (1 unit of float32), or divided approximately (2), and a product.
-_DIVIDED = 3 * epsilon(torch.float32)
-
 
 class Rounder:
     """One replica's perturbation.
@@ -106,8 +103,8 @@ class Rounder:
             args = self._contracted(step, args)
         if row.rereads is not None and not self.consistent:
             self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
-        if self.approximate and row.divides_first is not None and row.divides_first(step):
-            args = (args[0] * (1 + self.noise(args[0]) * self.scale * _DIVIDED), *args[1:])
+        if row.divides_first is not None:
+            args = self._divided_first(row.divides_first(step, self.approximate), step, args)
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
         given = args
@@ -130,6 +127,15 @@ class Rounder:
             return args
         kept = {id_of(ref) for place, ref in enumerate(step.args) if place not in chain.terms[number]}
         return self._moved(args, step.args, self.scale * chain.unit, kept, {id_of(ref) for ref in step.writes})
+
+    def _divided_first(self, unit: float, step: Step, args: Any) -> Any:
+        """A dividend that gives a quotient rounded by up to a unit."""
+        if not unit:
+            return args
+        moved = args[0] * (1 + self.noise(args[0]) * self.scale * unit)
+        exact = representable(args[0] / args[1], step.results[0].dtype)
+        moved = moved if self.approximate else torch.where(exact, args[0], moved)
+        return (args[0].copy_(moved) if step.writes else moved, *args[1:])
 
     def _contracted(self, step: Step, args: Any) -> Any:
         """Operands of a sum as a fused multiply-add or a recomputation has them: rounded otherwise than elsewhere."""

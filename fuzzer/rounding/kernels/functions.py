@@ -33,15 +33,24 @@ def _is_truncated(step: Step) -> bool:
 
 
 def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
-    """A truncated quotient is rounded before it is truncated, in half precision to float32 (`div_trunc_kernel`,
-    ATen/native/cpu/BinaryOpsKernel.cpp). A floored one is exact: it comes from the exact remainder
-    (`div_floor_floating`, c10/util/generic_math.h)."""
+    """A truncated quotient is rounded before it is truncated (`div_trunc_kernel`, ATen/native/cpu/BinaryOpsKernel.cpp).
+    A floored one is exact: it comes from the exact remainder (`div_floor_floating`, c10/util/generic_math.h)."""
     if not _is_truncated(step):
         return step.op(*args, **kwargs)
     found = args[0] / args[1]
     if step.results[0].dtype != torch.float64:
         found = found.to(torch.float32).double()
     return args[0].copy_(found.trunc()) if step.writes else found.trunc()
+
+
+def _rounding_before(step: Step, approximate: bool) -> float:
+    """The error of a quotient before it is truncated, relative to it. An accelerator may invert the divisor (1 unit of
+    float32) or divide approximately (2), and multiply. Scalar kernels of a CPU round quotients of half-precision tensors
+    to their dtype, vectors and compiled code keep them in float32."""
+    if not _is_truncated(step):
+        return 0.0
+    unit = epsilon(step.results[0].dtype)
+    return max(3 * min(unit, epsilon(torch.float32)) if approximate else 0.0, unit / 2 if unit > 1e-6 else 0.0)
 
 
 def _floored(e: Evaluation) -> float | torch.Tensor:
@@ -58,7 +67,7 @@ def _remainder(e: Evaluation) -> float | torch.Tensor:
     quotient is exact."""
     a, b = e.args
     multiple = torch.floor_divide(torch.as_tensor(a, dtype=torch.float64), b) * b
-    exact = representable(multiple, e.step.results[0].dtype)
+    exact = representable(multiple, e.step.results[0].dtype) & (a - multiple == e.results[0])
     return torch.where(exact, 0.0, e.unit * abs(a)).nan_to_num(0, 0, 0)
 
 
@@ -185,7 +194,7 @@ TABLE = (
         rescales=_by_what_float32_rounds,
         cancels=_floored,
         decides=_is_rounded_off,
-        divides_first=_is_truncated,
+        divides_first=_rounding_before,
         mended=_quotient,
         modulus_at=1,
     ),

@@ -83,8 +83,8 @@ class Kernel:
     decides         whether its result jumps at an operand: operands are then promoted as eager promotes them, and a
                     scalar is read as eager reads it (`scalars`), for a jump is no rounding. A function where that
                     depends on the call.
-    divides_first   whether a call decides by a quotient that is rounded first: an accelerator may divide approximately,
-                    or invert the divisor.
+    divides_first   (step, whether a side divides approximately) -> the relative error of a quotient that is rounded
+                    before it decides; one that is exact has none where division is exact.
     on_its_grid     whether its result is a neighbour on the grid of its tensors' dtype: it is replayed in that dtype.
     domain          the interval that holds the first operand of every finite result: an operand that is moved stays in
                     it.
@@ -154,7 +154,7 @@ class Kernel:
     calls_products: bool = False
     scalars_in_double: bool = False
     decides: bool | Callable[[Step], bool] = False
-    divides_first: Callable[[Step], bool] | None = None
+    divides_first: Callable[[Step, bool], float] | None = None
     on_its_grid: bool = False
     domain: tuple[float, float] | None = None
 
