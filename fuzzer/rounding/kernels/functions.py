@@ -45,8 +45,8 @@ def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
 
 def _rounding_before(step: Step, approximate: bool) -> float:
     """The error of a quotient before it is truncated, relative to it. An accelerator may invert the divisor (1 unit of
-    float32) or divide approximately (2), and multiply. Scalar kernels of a CPU round quotients of half-precision tensors
-    to their dtype, vectors and compiled code keep them in float32."""
+    float32) or divide approximately (2), and multiply. A CPU's scalar kernels round quotients of half-precision tensors
+    to the tensors' dtype; vectors and compiled code keep them in float32."""
     if not _is_truncated(step):
         return 0.0
     unit = epsilon(step.results[0].dtype)
