@@ -21,6 +21,8 @@ OF_ONE = [name for name in UNITS if KERNELS[name].cancels is None or name in ("e
 OF_MORE = """
     atan2 hypot pow xlogy special_xlog1py polar glu sigmoid_backward log_sigmoid_backward rrelu_with_noise
     rrelu_with_noise_backward native_dropout native_dropout_backward lgamma hardsigmoid hardsigmoid_backward
+    mse_loss_backward huber_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward nll_loss_backward
+    nll_loss2d_backward
 """
 OF_ONE = [name for name in OF_ONE if name not in OF_MORE.split()]
 # inductor's erf is a polynomial (Abramowitz and Stegun 7.1.26) in float32, 1 minus something: see `fuzzer.rounding`.

@@ -93,9 +93,9 @@ TABLE = (
     *each("zeros_like ones_like full_like new_zeros new_ones new_full", EXACT, reads_geometry=True),
     *each("empty empty_strided", EXACT, uninitialised=True),
     *each("empty_like new_empty new_empty_strided", EXACT, uninitialised=True, reads_geometry=True),
-    Kernel("empty_permuted", uninitialised=True),
-    # compound: their results move, as if they were computed
-    *each("eye _efficientzerotensor _new_zeros_with_same_feature_meta"),
+    Kernel("empty_permuted", EXACT, uninitialised=True),
+    *each("eye _efficientzerotensor", EXACT),
+    Kernel("_new_zeros_with_same_feature_meta"),
     *each("rand_like randn_like", reads_geometry=True),
     Kernel("bernoulli"),
     *each(
