@@ -30,6 +30,7 @@ import torch
 from fuzzer.rounding.accumulations import Accumulations
 from fuzzer.rounding.arithmetic import (
     accumulator,
+    decides,
     handed_on,
     inner_unit,
     is_exact,
@@ -353,7 +354,7 @@ class Rounder:
         elif hidden == 0:
             kept |= value == 0
         row = kernel(step)
-        inexact = row.inexact or (self.approximate and row.approximated)
+        inexact = row.inexact or (self.approximate and row.approximated and not decides(step))
         if alone and not inexact and not rescales(step):
             kept |= representable(value, ref.dtype) & (torch.as_tensor(hidden, device=value.device) == 0)
         return kept
