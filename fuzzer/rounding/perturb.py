@@ -108,7 +108,7 @@ class Rounder:
             args = self._divided_first(row.divides_first(step, self.approximate), step, args)
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
-        given = args
+        given: Any = args
         if step.writes and (row.domain is not None or row.kept is not None):  # its operand moves in its own memory
             given = mapped(args, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
         if row.rounds_first is not None:
