@@ -20,7 +20,7 @@ import click
 
 from benches.options import json_option, seed_option, task_on
 from benches.stream import stream
-from benches.triggers import TRIGGERS, triggered
+from benches.triggers import HEARING, TRIGGERS, triggered
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
@@ -82,17 +82,18 @@ def measure_reach(task: Task, draws: int, workers: int) -> dict[str, Any]:
         alone = [range(n, n + 1) for batch, report in reports if not isinstance(report, Tally) for n in batch]
         reports += stream(pool, tally, task, alone)
     found = [report for _, report in reports if isinstance(report, Tally)]
-    told = {"died": sum(not isinstance(report, Tally) and len(batch) == 1 for batch, report in reports)}
+    told: dict[str, Any] = {"died": sum(not isinstance(report, Tally) and len(batch) == 1 for batch, report in reports)}
+    told["hearing"] = reach_summary(found, draws, HEARING)["rows"]
     return reach_summary(found, draws) | told | {"seconds": round(time.perf_counter() - started, 1)}
 
 
-def reach_summary(found: list[Tally], draws: int) -> dict[str, Any]:
-    """The figures of these tallies of so many draws.
+def reach_summary(found: list[Tally], draws: int, triggers: Collection[str] = tuple(TRIGGERS)) -> dict[str, Any]:
+    """The figures of these triggers in tallies of so many draws.
 
     median   draws until one meets the trigger in half of all campaigns, if draws meet it at the rate that was seen.
     """
     rows = {}
-    for name in TRIGGERS:
+    for name in triggers:
         met = sorted(index for tally in found for index in tally.met.get(name, ()))
         median = round(math.log(2) * draws / len(met)) if met else None
         first = met[0] + 1 if met else None
@@ -130,8 +131,9 @@ def _said(report: Report) -> str:
 
 
 def _table(figures: dict[str, Any]) -> list[str]:
-    lines = [f"{key}: {value}" for key, value in figures.items() if key != "rows"]
-    return lines + [f"    {name}: {row}" for name, row in figures["rows"].items()]
+    tables = ("rows", "hearing")
+    lines = [f"{key}: {value}" for key, value in figures.items() if key not in tables]
+    return lines + [f"    {name}: {row}" for table in tables for name, row in figures.get(table, {}).items()]
 
 
 @click.command("reach")
