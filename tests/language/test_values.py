@@ -33,7 +33,10 @@ ARGUMENTS = {
     "data": (1.5, -0.0, 3.25),
     "around": (0.7, -4.0),
     "overflow": (),
+    "ends": (-1.0, 1.0),
+    "near": (2000,),
 }
+NEWER = ("tenths", "few_tenths", "ends", "near")
 ALL = [Recipe(name) for name in RECIPES] + [Recipe(name, args) for name, args in ARGUMENTS.items()]
 
 
@@ -50,7 +53,7 @@ def digest(dtypes: Sequence[str], recipes: Sequence[Recipe]) -> str:
     told = hashlib.sha256()
     for recipe in recipes:
         for dtype in dtypes:
-            if dtype in DIFFERENTIABLE or recipe.name in ("below", "between", "coins", "integers"):
+            if dtype in DIFFERENTIABLE or recipe.name in ("below", "between", "coins", "integers", "near"):
                 twice = recipe.name == "data" and dtype in COMPLEX  # its parts in turn
                 given = replace(recipe, args=recipe.args * 2) if twice else recipe
                 told.update(bits(fill(given, 11, dtype, shape_of(recipe))))
@@ -59,19 +62,22 @@ def digest(dtypes: Sequence[str], recipes: Sequence[Recipe]) -> str:
 
 def test_every_recipe_has_been_listed_here() -> None:
     assert {recipe.name for recipe in ALL} == set(RECIPES) | set(RECIPES_WITH_ARGUMENTS)
-    assert set(GENERAL) | set(SPECIAL) <= set(RECIPES)
+    assert set(GENERAL) | set(SPECIAL) <= set(RECIPES) | {"arange"}
     assert {v: k for k, v in TORCH_DTYPES.items()} == DTYPE_NAMES
     assert set(TORCH_DTYPES) == set(DTYPES)
 
 
 def test_the_bits_are_the_same_on_every_torch_and_machine() -> None:
     # a change of this number changes what every stored program means
-    usual = [recipe for recipe in ALL if recipe.name not in SPECIAL]
+    usual = [recipe for recipe in ALL if recipe.name not in (*SPECIAL, *NEWER)]
     assert digest([dtype for dtype in DTYPES if dtype not in COMPLEX], usual) == "8a1eaf6426af15c1"
     assert digest(COMPLEX, usual) == "b25680ac80690874"
     special = [recipe for recipe in ALL if recipe.name in SPECIAL]
     assert digest(FLOATS, special) == "c91d86ee65d21394"
     assert digest(COMPLEX, special) == "a1888c154b87bc65"
+    newer = [recipe for recipe in ALL if recipe.name in NEWER]
+    assert digest([dtype for dtype in DTYPES if dtype not in COMPLEX], newer) == "a0ae3841df25e92e"
+    assert digest(COMPLEX, newer) == "9a6ce37279375d78"
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda r: r.name)
@@ -113,6 +119,10 @@ RANGES = {
     "lone_zero": (-1, 1),
     "near_singular": (-0.012, 8.012),
     "around": (-4, 3),
+    "tenths": (-10, 10),
+    "few_tenths": (-2, 2),
+    "ends": (-1, 1),
+    "near": (-2000, 2000),
     "ones": (1, 1),
     "coins": (0, 1),
     "below": (0, 6),

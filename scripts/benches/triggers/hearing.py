@@ -1,4 +1,4 @@
-"""Triggers of the faults of corpus/hearing: numbers decide in most of them, and a trigger reads a leaf's very numbers."""
+"""Triggers of the faults of corpus/hearing. Numbers decide in most of them: a trigger reads those of a leaf."""
 
 from __future__ import annotations
 
