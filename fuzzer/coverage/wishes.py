@@ -33,9 +33,10 @@ from fuzzer.language.classes import (
 )
 from fuzzer.language.ops.spec import NEAR_ENDS, REQUIRED, Attribute, Limits, OpSpec
 from fuzzer.language.program import INTEGERS
-from fuzzer.language.values import AROUND, ENDS, GENERAL, NEAR, SPECIAL
+from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITIONS, SPECIAL
 
 _ROUND = 20  # programs of one node in a round of lengths; 1/k as many have k nodes, as in a blind campaign
+_PLACED = 3  # one in so many recipes of an operand with edges or a domain has numbers there
 _KEPT = 4096  # programs whose wishes are kept; for an earlier one all wishes are made again, in 0.2 ms each
 # Classes to request of an attribute whose classes the table does not name.
 _UNTOLD = {
@@ -122,9 +123,17 @@ class Wishes:
         if not layouts:
             return wish
         *_, place, kind = self._least(*layouts)
-        suited = _suited(spec, int(place), dtype)
-        recipe = self._least(*((spec.name, "values", place, name) for name in suited))[3]
+        recipe = self._least(*((spec.name, "values", place, name) for name in self._suited(spec, int(place), dtype)))[3]
         return replace(wish, operand=int(place), layout=kind, values=recipe)
+
+    def _suited(self, spec: OpSpec, place: int, dtype: str) -> tuple[str, ...]:
+        """The recipes that may be requested of an operand now; every so often those at edges and ends, else "", too."""
+        if place == main_operand(spec) and dtype in INTEGERS:
+            return ("", ARANGE, *(NEAR,) * (dtype in NEAR_ENDS), *(POSITIONS,) * (dtype == "i64"))
+        operand, turn = spec.operands[place], (spec.name, "turn", str(place))
+        placed = (AROUND,) * (operand.edges is not None) + (ENDS,) * (operand.domain is not None)
+        self.asked[turn] += bool(placed)
+        return placed if placed and self.asked[turn] % _PLACED == 0 else ("", *operand.values, *GENERAL, *SPECIAL)
 
     def _waits(self, spec: OpSpec, places: Sequence[int]) -> bool:
         """Whether some layout of these operands was not requested yet."""
@@ -148,15 +157,6 @@ class Wishes:
         usual = () if attribute.default is REQUIRED else (DEFAULT,)
         untold = self.limits.dtypes if attribute.kind == "dtype" else _UNTOLD.get(attribute.kind, ())
         return (*usual, *(kind for kind in untold if kind != str(attribute.default)), *attribute.classes)
-
-
-def _suited(spec: OpSpec, place: int, dtype: str) -> tuple[str, ...]:
-    """The recipes that may be requested of an operand, "" among them; of integers those that leave a type."""
-    if place == main_operand(spec) and dtype in INTEGERS:
-        return ("", *(NEAR,) * (dtype in NEAR_ENDS))
-    operand = spec.operands[place]
-    placed = (AROUND,) * (operand.edges is not None) + (ENDS,) * (operand.domain is not None)
-    return ("", *operand.values, *placed, *GENERAL, *SPECIAL)
 
 
 def asked_cells(wish: Wish, spec: OpSpec) -> set[tuple[str, str]]:

@@ -162,22 +162,23 @@ def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish:
 
 
 def _draw_wishes(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
-    """Draw a node for each wish, and for integer positions, which have no gradient, a node that reads them."""
+    """Draw a node for each wish, and for integers, which have no gradient, a node that reads them."""
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     for wish in (wish for wish in wishes if wish.op in known):
         before = draft.nodes[-1:]
         linked = [name for node in before for name in (node.uses if wish.link == BESIDE else node.outs)]
         made = _draw_wish(draft, groups, known[wish.op], wish, linked)
-        if made is not None and all(draft.types[name].dtype == "i64" for name in made.outs):
-            readers = [(name, at) for name, spec in known.items() for at in _takes_positions(spec)]
+        dtype = draft.types[made.outs[0]].dtype if made is not None else ""
+        if made is not None and dtype in ("i64", "i32") and all(draft.types[n].dtype == dtype for n in made.outs):
+            readers = [(name, at) for name, spec in known.items() for at in _takes_integers(spec, dtype)]
             if readers:
                 name, at = draft.rng.choice(readers)
                 _draw_wish(draft, groups, known[name], Wish(name, link=AFTER, reads=at), made.outs)
 
 
-def _takes_positions(spec: OpSpec) -> list[int]:
-    """The places of those of an op's operands, except the first, that may be computed integers."""
-    return [i for i, o in enumerate(spec.operands) if i and o.recipe is None and "i64" in o.dtypes]
+def _takes_integers(spec: OpSpec, dtype: str) -> list[int]:
+    """The places of those of an op's operands, except the first, that may be computed integers of this dtype."""
+    return [i for i, o in enumerate(spec.operands) if i and o.recipe is None and dtype in o.dtypes]
 
 
 def _draw_wish(

@@ -33,17 +33,18 @@ from fuzzer.language.program import (
     extent,
     writes,
 )
-from fuzzer.language.values import AROUND, ENDS, GENERAL, NEAR, SPECIAL, fill
+from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITIONS, SPECIAL, fill
 
 _SPECIAL = 0.04  # the share of floating leaves that hold infinities, NaN, zeros of either sign, huge numbers
 _MATRICES = frozenset(("separated", "definite", "near_singular"))  # torch refuses infinities and NaN in these
 _CONSTANT = 0.04  # the share of new floating operands that are constants made in the graph
+_LATER = ("", AROUND, ENDS, NEAR, POSITIONS)  # wishes that are no recipe, or one whose arguments are not known yet
 _USUAL_DTYPE = 0.85  # the share of operands that have the program's own dtype, where they may have it
 _REUSED = 0.6  # the share of operands that are values drawn before where one fits; others are new leaves
 _EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
 _ENDED = 0.1  # the share of suitable leaves that hold the ends of their op's domain
-_NEAR = 0.1  # the share of new integers near the ends of a type
-_POSITIONS = 0.5  # the share of new operands of int64 that are positions, counted in the graph
+_NEAR = 0.1  # the share of new integers near the ends of a type, and of those that count 1, 2, 3, ...
+_POSITIONS = 0.1  # the share of new operands of int64 that are positions, counted in the graph
 # Families whose ops take time and memory in proportion to their operands: they may read a long one.
 LINEAR = frozenset(
     """activation binary comparison constant copy dropout inplace layout normalisation pointwise reduction scan softmax
@@ -76,9 +77,12 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str], divisor: 
 
 
 def _draw_integers(rng: random.Random, dtype: str, divisor: bool) -> Recipe:
-    """Small integers, mostly of both signs; else 1 to 100, -100 to -1, or near the end of a type. divisor: never 0."""
+    """Small integers, mostly of both signs; else 1 to 100, -100 to -1, 1, 2, 3, ... or near the end of a type. divisor:
+    never 0."""
     if dtype in NEAR_ENDS and rng.random() < _NEAR:
         return _near(rng, dtype)
+    if not divisor and rng.random() < _NEAR:  # a narrow type wraps
+        return Recipe(ARANGE)
     if rng.random() < 0.6 and not divisor:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     return Recipe("between", (1, 100) if dtype == "u8" or rng.random() < 0.5 else (-100, -1))
@@ -222,17 +226,19 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
         if known:
             return rng.choices(known, [_preference(draft, name) for name in known])[0]
     shape = _wished_shape(draft, operand, d, TensorType(dtype, alike, contiguous(alike)) if alike else None, layout)
-    if dtype == "i64" and not (layout or recipe) and (positions := _draw_positions(draft, shape)):
+    if recipe == POSITIONS and (positions := _draw_positions(draft, shape)):
         return positions
     values = _wished_values(rng, dtype, recipe) or draw_values(rng, dtype, operand.values, operand.divisor)
-    return new_leaf(draft, dtype, shape, values, fixed=operand.fixed, layout=layout)
+    return new_leaf(draft, dtype, shape, values, fixed=operand.fixed or wish.wants_no_elements(), layout=layout)
 
 
 def _wished_values(rng: random.Random, dtype: str, recipe: str) -> Recipe | None:
     """The wished recipe, where one of this dtype can be drawn before the other parameters are."""
     if recipe == NEAR and dtype in NEAR_ENDS:
         return _near(rng, dtype)
-    return Recipe(recipe) if dtype in DIFFERENTIABLE and recipe not in ("", AROUND, ENDS, NEAR) else None
+    if recipe == ARANGE and dtype in INTEGERS:
+        return Recipe(recipe)
+    return Recipe(recipe) if dtype in DIFFERENTIABLE and recipe not in _LATER else None
 
 
 def _admits(draft: Draft, operand: Operand, d: Draw, name: str, shape: Shape | None) -> bool:
@@ -276,7 +282,7 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = _fresh_shape(draft, operand, d, dtype)
-    if dtype == "i64" and (positions := _draw_positions(draft, shape)):
+    if dtype == "i64" and rng.random() < _POSITIONS and (positions := _draw_positions(draft, shape)):
         return positions
     if constant := _draw_constant(draft, dtype, shape):
         return constant
@@ -285,12 +291,12 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
 
 
 def _draw_positions(draft: Draft, shape: Shape) -> str:
-    """The name of new positions 1, 2, 3, ... along a dimension, the running sum of a tensor of ones; "" where none are
-    drawn."""
-    sources = [leaf.name for leaf in draft.leaves if leaf.name not in draft.dead]
-    room = len(draft.nodes) + len(draft.counting) < draft.limits.max_nodes
-    if not (sources and draft.counting and room and shape and draft.rng.random() < _POSITIONS):
+    """The name of new positions 1, 2, 3, ... along a dimension, the running sum of a tensor of ones; "" where they have
+    no room."""
+    if not (draft.counting and shape and len(draft.nodes) + len(draft.counting) < draft.limits.max_nodes):
         return ""
+    sources = [leaf.name for leaf in draft.leaves if leaf.name not in draft.dead]
+    sources = sources or [new_leaf(draft, draft.dtype, shape, NORMAL)]
     ones, running_sum = draft.counting
     count = sum(len(node.outs) for node in draft.nodes)
     made, sums = f"v{count}", f"v{count + 1}"
@@ -438,6 +444,8 @@ def has_useful_values(draft: Draft, node: Node) -> bool:
     If an operand or an attribute is not, or lies at the ends of a domain, three of four result elements need not be
     either. Where one factor is zero, the product may be.
     """
+    if draft.wish is not None and draft.wish.wants_no_elements():
+        return True
     recipes = {leaf.values.name for leaf in draft.leaves if leaf.name in node.uses}
     numbers = [value for _, value in node.attrs if isinstance(value, int | float)]
     passed_on = ENDS in recipes or any(abs(n) >= LEAST_LARGE for n in numbers)

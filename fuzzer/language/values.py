@@ -194,10 +194,12 @@ RECIPES_WITH_ARGUMENTS: dict[str, RecipeWithArguments] = {
     ),
 }
 
-GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal", "arange")
+GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
 # Recipes whose arguments follow from an op's row, attributes and dtype: where the op changes its formula, at the ends
 # of its domain, where integers leave a type.
 AROUND, ENDS, NEAR = "around", "ends", "near"
+# Of integers: 1, 2, 3, ... as a leaf, and the same counted in the graph, which is no recipe of a leaf.
+ARANGE, POSITIONS = "arange", "positions"
 # Values that no model computes with on purpose, and for which every function has a rule.
 SPECIAL = ("signed_zeros", "nonfinite", "huge")
 

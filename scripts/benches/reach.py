@@ -12,7 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +138,7 @@ def _table(figures: dict[str, Any]) -> list[str]:
 
 @click.command("reach")
 @click.option("--draws", default=SOON, show_default=True, type=click.IntRange(1), help="How many programs to draw.")
+@click.option("--by-cells", is_flag=True, help="Draw as campaigns do: each program is asked for cells. Slower.")
 @click.option("--hear", "heard", is_flag=True, help="Instead: run each program of corpus/reach on this torch.")
 @click.option("--only", multiple=True, type=int, metavar="NUMBER", help="With --hear: the programs of these threads.")
 @seed_option
@@ -145,12 +146,20 @@ def _table(figures: dict[str, Any]) -> list[str]:
 @click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
 @json_option
 def reach_command(
-    draws: int, heard: bool, only: tuple[int, ...], seed: int, device: str, workers: int | None, as_json: bool
+    draws: int,
+    by_cells: bool,
+    heard: bool,
+    only: tuple[int, ...],
+    seed: int,
+    device: str,
+    workers: int | None,
+    as_json: bool,
 ) -> None:
     """After how many draws does a program come that could show each reported fault of docs/reach.md?
 
     Nothing is compiled, unless with --hear.
     """
     many = workers or default_workers([device if heard else "cpu"])
-    figures = hear(device, many, only) if heard else measure_reach(task_on(device, seed=seed), draws, many)
+    task = replace(task_on(device, seed=seed), cells=by_cells)
+    figures = hear(device, many, only) if heard else measure_reach(task, draws, many)
     print(json.dumps(figures) if as_json else "\n".join(_table(figures)))

@@ -76,7 +76,7 @@ _ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
 TABLE = (
     _binary("add", _ALPHA, values=_EXTREMES, promotes=FLOATS),
     _binary("sub", _ALPHA, promotes=FLOATS),
-    _binary("mul", values=_EXTREMES, dtypes=NUMBERS, promotes=(*FLOATS, "i64", "bool")),
+    _binary("mul", values=_EXTREMES, dtypes=NUMBERS, promotes=(*FLOATS, "i64", "i32", "bool")),
     _binary(
         "div",
         choice("rounding_mode", None, None, "floor", "trunc", default=None),

@@ -44,17 +44,20 @@ def each(spatial: int, size: Callable[[Draw, int], int]) -> Callable[[Draw], Val
 def _kernel(spatial: int, padded: bool = True) -> Attribute:
     """A window that fits into the input without padding, under the dilation drawn before it, if any.
 
-    padded: seldom one that is larger than the input by one, and fits with padding only.
+    padded: seldom one that is larger than the input by one and fits with padding only.
     """
 
     def size(d: Draw, i: int) -> int:
-        if padded and d.attrs.get("dilation", 1) == 1 and d.rng.random() < SELDOM:
-            return extents(d, spatial)[i] + 1
         dilation = per_dimension(d.attrs.get("dilation", 1), spatial)[i]
         most = max(1, min((extents(d, spatial)[i] - 1) // dilation + 1, 5))
         return d.rng.choice((most, d.rng.randint(1, most)))
 
-    return computed("kernel_size", "size", each(spatial, size), classes=(BEYOND,) if padded else ())
+    def draw(d: Draw) -> Value:
+        if padded and d.attrs.get("dilation", 1) == 1 and d.rng.random() < SELDOM:
+            return max(extents(d, spatial)) + 1
+        return each(spatial, size)(d)
+
+    return computed("kernel_size", "size", draw, classes=(BEYOND,) if padded else ())
 
 
 def _stride(spatial: int) -> Attribute:
@@ -74,7 +77,7 @@ def _padding(spatial: int) -> Attribute:
 
     def size(d: Draw, i: int) -> int:
         window = per_dimension(d.attrs["kernel_size"], spatial)[i]
-        return d.rng.randint(int(window > extents(d, spatial)[i]), window // 2)
+        return d.rng.randint(max(0, -((extents(d, spatial)[i] - window) // 2)), window // 2)
 
     return computed("padding", "size", each(spatial, size), 0)
 
