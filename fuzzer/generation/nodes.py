@@ -229,7 +229,7 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
     if recipe == POSITIONS and (positions := _draw_positions(draft, shape)):
         return positions
     values = _wished_values(rng, dtype, recipe) or draw_values(rng, dtype, operand.values, operand.divisor)
-    return new_leaf(draft, dtype, shape, values, fixed=operand.fixed or wish.wants_no_elements(), layout=layout)
+    return new_leaf(draft, dtype, shape, values, fixed=_untracked(draft, operand), layout=layout)
 
 
 def _wished_values(rng: random.Random, dtype: str, recipe: str) -> Recipe | None:
@@ -243,7 +243,12 @@ def _wished_values(rng: random.Random, dtype: str, recipe: str) -> Recipe | None
 
 def _admits(draft: Draft, operand: Operand, d: Draw, name: str, shape: Shape | None) -> bool:
     """Whether a value may be this operand; `shape` is the exact shape drawn for it, if any."""
-    return operand.admits(d, draft.types[name], shape) and not (operand.fixed and name in draft.tracked)
+    return operand.admits(d, draft.types[name], shape) and not (name in draft.tracked and _untracked(draft, operand))
+
+
+def _untracked(draft: Draft, operand: Operand) -> bool:
+    """Whether an operand may not depend on a leaf that requires grad."""
+    return operand.fixed or (draft.wish is not None and draft.wish.wants_no_elements())
 
 
 def _wished_shape(draft: Draft, operand: Operand, d: Draw, alike: TensorType | None, layout: str) -> Shape:
@@ -287,7 +292,7 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     if constant := _draw_constant(draft, dtype, shape):
         return constant
     values = draw_values(rng, dtype, operand.values, operand.divisor)
-    return new_leaf(draft, dtype, shape, values, fixed=operand.fixed)
+    return new_leaf(draft, dtype, shape, values, fixed=_untracked(draft, operand))
 
 
 def _draw_positions(draft: Draft, shape: Shape) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from fuzzer.language.values import (
     UnknownRecipe,
     expression,
     fill,
+    neighbours,
 )
 
 SHAPE = (7, 300)
@@ -143,6 +145,26 @@ def test_a_recipe_stays_in_its_range_and_nearly_fills_it(recipe: Recipe, dtype: 
     assert float(drawn.min()) >= low - slack
     assert float(drawn.max()) <= high + slack
     assert float(drawn.max() - drawn.min()) >= 0.8 * (high - low)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, math.inf), (1.0, math.inf), (-math.inf, math.inf)])
+def test_ends_are_held_with_their_neighbours(low: float, high: float, dtype: str) -> None:
+    drawn = set(fill(Recipe("ends", (low, high)), 3, dtype, SHAPE).double().flatten().tolist())
+    finite = {end for end in (low, high) if math.isfinite(end)}
+    assert {number for end in finite for number in neighbours(end, TORCH_DTYPES[dtype])} <= drawn
+    top = torch.finfo(TORCH_DTYPES[dtype]).max
+    assert (top in drawn, -top in drawn) == (math.isinf(high), math.isinf(low))
+    assert sum(not low <= number <= high for number in drawn) == len(finite)
+    assert sum(low < number < high for number in drawn) > 20
+
+
+def test_integers_lie_near_one_and_tenths_have_whole_quotients_but_for_a_unit() -> None:
+    near = fill(Recipe("near", (2**62,)), 3, "i64", SHAPE)
+    assert set(near.abs().flatten().tolist()) == set(range(2**62 - 8, 2**62 + 1))
+    a, b = (fill(Recipe(name), 3, "f32", SHAPE) for name in ("tenths", "few_tenths"))
+    off = ((a / b).frac() == 0) & (torch.fmod(a, b) != 0)
+    assert 0.02 < float(off.double().mean()) < 0.5
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
