@@ -60,6 +60,12 @@ class Deafening:
     exact: bool
     elements: int
 
+    def __str__(self) -> str:
+        if self.cause == TOGETHER:
+            return f"{self.elements} elements: {self.cause}"
+        operands = "; its operands are exact" if self.exact else ""
+        return f"{self.elements} elements: {'backward ' * self.backward}{self.kernel}, {self.cause}{operands}"
+
 
 @dataclass
 class _Maker:
