@@ -17,7 +17,7 @@ import torch
 
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.arithmetic import accumulates, is_exact
-from fuzzer.rounding.floors import FIRST_LOOK, Model, Spread, still
+from fuzzer.rounding.floors import FIRST_LOOK, Model, Spread, drowned, still
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.trace import Ref, Step, is_rounded
@@ -25,6 +25,7 @@ from fuzzer.rounding.trace import Ref, Step, is_rounded
 # The causes of deafness, the first that holds.
 DECIDES = "a decision that rounding may flip"
 NOT_FINITE = "finite in one legal rounding and not in another"
+UNDERFLOWS = "so small that a factor of it may underflow"
 CANCELS = "a sum that cancels"
 ZERO = "zero, and small beside its rounding"
 AMPLIFIED = "a function that is steep or rounds coarsely here"
@@ -49,7 +50,7 @@ class Deafening:
 
     kernel    its name (`Step.name`), TOGETHER where no step does it alone;  backward  whether autograd called it in a
               backward.
-    cause     DECIDES, NOT_FINITE, CANCELS, ZERO, AMPLIFIED or TOGETHER.
+    cause     DECIDES, NOT_FINITE, UNDERFLOWS, CANCELS, ZERO, AMPLIFIED or TOGETHER.
     exact     whether nothing before it rounds its operands: then the kernel's own row makes deaf.
     elements  of outputs and gradients.
     """
@@ -126,7 +127,7 @@ def _makers(model: Model) -> dict[int, _Maker]:
             mask = deaf(r, floor)
             if not bool(mask.any()):
                 continue
-            maker.causes += _causes(step, ref, r, spread.unstable[0], mask)
+            maker.causes.update(_causes(step, ref, r, spread.unstable[0], floor, mask))
             maker.mended.append((ref, mask, r))
         if maker.mended:
             found[number] = maker
@@ -165,13 +166,23 @@ def _targets(model: Model, mended: dict[int, _Maker]) -> Spread:
     return shown
 
 
-def _causes(step: Step, ref: Ref, r: torch.Tensor, unstable: torch.Tensor, mask: torch.Tensor) -> Counter[str]:
+def _causes(
+    step: Step, ref: Ref, r: torch.Tensor, unstable: torch.Tensor, floor: torch.Tensor, mask: torch.Tensor
+) -> Counter[str]:
     """The number of deaf elements of a result by cause."""
-    row, count = kernel(step), int(mask.sum())
+    row, found = kernel(step), Counter[str]()
     if not is_rounded(ref) or is_exact(step):
-        return Counter({DECIDES: count})
-    infinite = int((mask & unstable).sum())
-    if row.contracts or row.cancels is not None or accumulates(step):
-        return Counter({NOT_FINITE: infinite, CANCELS: count - infinite})
-    zero = int((mask & ~unstable & (r == 0)).sum())
-    return Counter({NOT_FINITE: infinite, ZERO: zero, AMPLIFIED: count - infinite - zero})
+        return Counter({DECIDES: int(mask.sum())})
+    real = ref.dtype.to_real()
+    sums = row.contracts or row.cancels is not None or accumulates(step)
+    holds = {
+        NOT_FINITE: unstable,
+        UNDERFLOWS: floor <= max(drowned(real), torch.finfo(real).smallest_normal),
+        CANCELS: torch.full_like(mask, sums),
+        ZERO: r == 0,
+        AMPLIFIED: torch.full_like(mask, True),
+    }
+    for cause, where in holds.items():
+        found[cause] = int((mask & where).sum())
+        mask = mask & ~where
+    return found

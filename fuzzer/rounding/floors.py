@@ -94,7 +94,7 @@ class Spread:
         factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
         """
         dev = self.deviation[i]
-        floor = torch.where(dev > 0, (dev * factor).clamp_min(_drowned(self.dtypes[i])), dev)
+        floor = torch.where(dev > 0, (dev * factor).clamp_min(drowned(self.dtypes[i])), dev)
         return torch.where(self.unstable[i], math.inf, floor)
 
 
@@ -154,7 +154,8 @@ def still(reference: list[torch.Tensor], refs: Sequence[Ref]) -> Spread:
     return Spread(reference, deviation, unstable, [ref.dtype.to_real() for ref in refs])
 
 
-def _drowned(dtype: torch.dtype) -> float:
+def drowned(dtype: torch.dtype) -> float:
+    """The smallest floor of an element that deviates (`Spread.floor`)."""
     if not dtype.is_floating_point or dtype == torch.float16:
         return 0.0
     info = torch.finfo(dtype)
