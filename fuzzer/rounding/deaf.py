@@ -1,14 +1,13 @@
 """Deaf elements: those whose floor is infinite or larger than half of the value, and the steps that make them deaf.
 
-The replicas of the first look and the reference are evaluated side by side, step by step. An element of a step's result
-that is deaf is noted, and then *mended*: all replicas go on with the reference's value. So every step sees operands
-that are clear, and the elements noted are those that it makes deaf itself. Such a step is the cause of a deaf element of
-an output or gradient that is still deaf where only this step's own elements are left as they were.
+The replicas of the first look and the reference are evaluated side by side, step by step. Elements of a step's result
+that are deaf are noted and then *mended*: all replicas go on with the reference's values. So the operands of every step
+are clear, and the elements noted are those that it makes deaf itself. Such a step is the cause of a deaf element of an
+output or gradient that is still deaf if all other steps' elements are mended and only its own are not.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -95,7 +94,7 @@ def deafening(model: Model, shown: Spread) -> list[Deafening]:
     makers, found = _makers(model), Counter[tuple[str, bool, str, bool]]()
     for number, maker in makers.items():
         alone = _targets(model, {other: m for other, m in makers.items() if other != number})
-        hit = [mask & deaf(r, alone.floor(i, factor)) for i, (mask, r) in enumerate(zip(left, model.reference))]
+        hit = [left[i] & deaf(r, alone.floor(i, factor)) for i, r in enumerate(model.reference)]
         left = [mask & ~its for mask, its in zip(left, hit, strict=True)]
         key = (maker.step.name, maker.step.backward, maker.cause, maker.exact)
         found[key] += sum(int(its.sum()) for its in hit)
