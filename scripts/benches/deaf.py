@@ -16,7 +16,8 @@ import torch
 from benches.options import common_options, print_figures, programs_option, task_on
 from fuzzer.judgement.comparison import first_spread
 from fuzzer.judgement.oracles import deaf_elements, detectable
-from fuzzer.language.text import parse, show
+from fuzzer.language.program import Program
+from fuzzer.language.text import show
 from fuzzer.rounding.deaf import Deafening, deafening
 from fuzzer.trial.draw import draw_program
 from fuzzer.trial.pipeline import REFUSED, record_reference, refusal
@@ -38,15 +39,16 @@ class Deafened(Report):
 def _draw(task: Task, index: int) -> Report:
     """Program `index` of the task's seed, in its first drawing."""
     try:
-        return deafened(task, show(draw_program(task, index)))
+        return deafened(task, draw_program(task, index))
     except REFUSED as error:
         return refusal("", error)
 
 
-def deafened(task: Task, text: str) -> Report:
-    """The Deafened of this program; a refusal where eager or the replay refuses it. Raises ParseError."""
+def deafened(task: Task, program: Program) -> Report:
+    """The Deafened of this program; a refusal where eager or the replay refuses it."""
+    text = show(program)
     try:
-        trial = record_reference(parse(text), task, journal())
+        trial = record_reference(program, task, journal())
         journal().phase("judge")
         with torch.no_grad():
             makers = deafening(trial.model, first_spread(trial))
