@@ -13,10 +13,8 @@ from tests.benches.here import Here
 
 
 def program(node: str) -> str:
-    return (
-        f'program(1)\nroute("autograd")\nx0 = leaf(f32[8], seed=1)\n{node}\nbackward(v1, cotangent(f32[8], seed=2))\n'
-    return parse(text)
-    )
+    head = 'program(1)\nroute("autograd")\nx0 = leaf(f32[8], seed=1)'
+    return parse(f"{head}\n{node}\nbackward(v1, cotangent(f32[8], seed=2))\n")
 
 
 def test_kernels_are_ranked_by_programs_then_by_elements() -> None:
