@@ -12,7 +12,7 @@ from fuzzer.workers.messages import Report, Task
 from tests.benches.here import Here
 
 
-def program(node: str) -> str:
+def program(node: str) -> Program:
     head = 'program(1)\nroute("autograd")\nx0 = leaf(f32[8], seed=1)'
     return parse(f"{head}\n{node}\nbackward(v1, cotangent(f32[8], seed=2))\n")
 
