@@ -3,7 +3,7 @@
 The replicas of the first look and the reference are evaluated side by side, step by step. Elements of a step's result
 that are deaf are noted and then *mended*: all replicas go on with the reference's values. So the operands of every step
 are clear, and the elements noted are those that it makes deaf itself. Such a step is the cause of a deaf element of an
-output or gradient that is still deaf if all other steps' elements are mended and only its own are not.
+output or gradient that is deaf, too, in an exact replay with nothing but the noted values in it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import torch
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.arithmetic import accumulates, is_exact
 from fuzzer.rounding.floors import FIRST_LOOK, Model, Spread, drowned, still
-from fuzzer.rounding.kernels import kernel
+from fuzzer.rounding.kernels import UNNAMED, kernel
 from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.trace import Ref, Step, is_rounded
 
 # The causes of deafness, the first that holds.
-DECIDES = "a decision that rounding may flip"
 NOT_FINITE = "finite in one legal rounding and not in another"
 UNDERFLOWS = "so small that a factor of it may underflow"
+DECIDES = "a decision that rounding may flip"
 CANCELS = "a sum that cancels"
 ZERO = "zero, and small beside its rounding"
 AMPLIFIED = "a function that is steep or rounds coarsely here"
 TOGETHER = "several steps together"
+
+LEAF = "leaf"  # in place of a kernel
+_REPLICAS, _SCALE, _FACTOR = FIRST_LOOK
 
 
 def deaf(reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
@@ -47,9 +50,10 @@ def deaf(reference: torch.Tensor, floor: torch.Tensor) -> torch.Tensor:
 class Deafening:
     """A kernel that makes elements of a program's outputs and gradients deaf.
 
-    kernel    its name (`Step.name`), TOGETHER where no step does it alone;  backward  whether autograd called it in a
-              backward.
-    cause     DECIDES, NOT_FINITE, UNDERFLOWS, CANCELS, ZERO, AMPLIFIED or TOGETHER.
+    kernel    its name (`Step.name`); LEAF where it is nothing but a leaf's subnormal numbers, which may be flushed to
+              zero; "" where no step does it alone.
+    backward  whether autograd called it in a backward.
+    cause     NOT_FINITE, UNDERFLOWS, DECIDES, CANCELS, ZERO, AMPLIFIED or TOGETHER.
     exact     whether nothing before it rounds its operands: then the kernel's own row makes deaf.
     elements  of outputs and gradients.
     """
@@ -68,17 +72,34 @@ class Deafening:
 
 
 @dataclass
-class _Maker:
-    """A step that makes elements of its own results deaf: by result, which ones, and the reference's values."""
+class _Made:
+    """The deaf elements of one tensor that a step makes: a mask, the reference's values and those of each replica."""
 
-    step: Step
+    ref: Ref
+    mask: torch.Tensor
+    reference: torch.Tensor
+    replicas: list[torch.Tensor]
+
+    def put(self, replay: Replay, value: torch.Tensor) -> None:
+        """Let the replay go on with these values at the deaf elements."""
+        value = torch.where(self.mask, value, real_parts(replay.value(self.ref)))
+        replay.replace(self.ref, torch.view_as_complex(value.contiguous()) if self.ref.dtype.is_complex else value)
+
+
+@dataclass
+class _Maker:
+    """A step that makes elements of its own results deaf; `step` is None for the leaves, which may be flushed."""
+
+    step: Step | None
     exact: bool
     causes: Counter[str] = field(default_factory=Counter)
-    mended: list[tuple[Ref, torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    made: list[_Made] = field(default_factory=list)
 
     @property
-    def cause(self) -> str:
-        return self.causes.most_common(1)[0][0]
+    def key(self) -> tuple[str, bool, str, bool]:
+        """Kernel, backward, cause and exact of its Deafening."""
+        name, backward = (LEAF, False) if self.step is None else (self.step.name, self.step.backward)
+        return name, backward, self.causes.most_common(1)[0][0], self.exact
 
 
 def deafening(model: Model, shown: Spread) -> list[Deafening]:
@@ -87,96 +108,90 @@ def deafening(model: Model, shown: Spread) -> list[Deafening]:
     shown: the spread of the first look. An element that several steps make deaf, each alone, counts for the earliest.
     Raises Unreplayable.
     """
-    _, _, factor = FIRST_LOOK
-    left = [deaf(r, shown.floor(i, factor)) for i, r in enumerate(model.reference)]
-    if not any(bool(mask.any()) for mask in left):
-        return []
-    makers, found = _makers(model), Counter[tuple[str, bool, str, bool]]()
-    for number, maker in makers.items():
-        alone = _targets(model, {other: m for other, m in makers.items() if other != number})
-        hit = [left[i] & deaf(r, alone.floor(i, factor)) for i, r in enumerate(model.reference)]
+    left = [deaf(r, shown.floor(i, _FACTOR)) for i, r in enumerate(model.reference)]
+    found = Counter[tuple[str, bool, str, bool]]()
+    for number, maker in _makers(model).items() if any(bool(mask.any()) for mask in left) else ():
+        alone = _alone(model, number, maker)
+        hit = [left[i] & deaf(r, alone.floor(i, _FACTOR)) for i, r in enumerate(model.reference)]
         left = [mask & ~its for mask, its in zip(left, hit, strict=True)]
-        key = (maker.step.name, maker.step.backward, maker.cause, maker.exact)
-        found[key] += sum(int(its.sum()) for its in hit)
+        found[maker.key] += sum(int(its.sum()) for its in hit)
         if not any(bool(mask.any()) for mask in left):
             break
     found["", False, TOGETHER, False] += sum(int(mask.sum()) for mask in left)
     return [Deafening(*key, n) for key, n in found.most_common() if n]
 
 
-def _replicas(model: Model) -> list[Replay]:
-    """The replays of the first look, not run yet."""
-    replicas, scale, _ = FIRST_LOOK
-    rounders = [model.rounder(seed, False, scale) for seed in range(replicas)]
-    return [Replay(model.trace, rounder, model.device) for rounder in rounders]  # type: ignore[arg-type]
-
-
-def _makers(model: Model) -> dict[int, _Maker]:
-    """The steps that make elements of their results deaf, by number, in order."""
-    exact, *replicas = replays = [Replay(model.trace, None, model.device), *_replicas(model)]
-    found: dict[int, _Maker] = {}
-    moved: set[int] = set()  # storages with an element that rounding moves
-    for (number, step), *_ in zip(*(replay.walk() for replay in replays), strict=True):
-        given = moved.isdisjoint(ref.storage for ref in step.inputs)
-        maker = _Maker(step, given)
-        for ref, r, spread in _shown(step, exact, replicas):
-            floor = spread.floor(0, FIRST_LOOK[2])
-            if bool((floor > 0).any()):
-                moved.add(ref.storage)
-            mask = deaf(r, floor)
-            if not bool(mask.any()):
-                continue
-            maker.causes.update(_causes(step, ref, r, spread.unstable[0], floor, mask))
-            maker.mended.append((ref, mask, r))
-        if maker.mended:
-            found[number] = maker
-            for replay in replicas:
-                _mend(replay, maker)
-    return found
-
-
-def _shown(step: Step, exact: Replay, replicas: list[Replay]) -> Iterator[tuple[Ref, torch.Tensor, Spread]]:
-    """The results of a step that were just evaluated: their values in the reference, in parts, and their spread."""
-    for ref in step.results:
-        if any(ref.storage in replay.odd or ref.storage not in replay.buffers for replay in (exact, *replicas)):
-            continue  # a workspace, or a result that was not asked for
-        r = real_parts(exact.value(ref)).clone()
-        spread = still([r], [ref])
-        for replay in replicas:
-            spread.add([real_parts(replay.value(ref))])
-        yield ref, r, spread
-
-
-def _mend(replay: Replay, maker: _Maker) -> None:
-    """Let the replay go on with the reference's values of the elements that this step makes deaf."""
-    for ref, mask, r in maker.mended:
-        value = torch.where(mask, r, real_parts(replay.value(ref)))
-        replay.replace(ref, torch.view_as_complex(value.contiguous()) if ref.dtype.is_complex else value)
-
-
-def _targets(model: Model, mended: dict[int, _Maker]) -> Spread:
-    """The spread of the targets in the first look, where these steps' elements are mended."""
+def _alone(model: Model, number: int, maker: _Maker) -> Spread:
+    """The spread of the targets if nothing but this step's deaf elements is what the replicas have."""
     shown = still(model.reference, model.targets)
-    for replay in _replicas(model):
-        for number, _ in replay.walk():
-            if number in mended:
-                _mend(replay, mended[number])
+    for at in range(_REPLICAS):
+        replay = Replay(model.trace, None, model.device)
+        for reached in _numbers(replay):
+            if reached == number:
+                for made in maker.made:
+                    made.put(replay, made.replicas[at])
         shown.add([real_parts(replay.value(ref)) for ref in model.targets])
     return shown
 
 
+def _makers(model: Model) -> dict[int, _Maker]:
+    """The steps that make elements of their results deaf, by number, in order; the leaves as number -1."""
+    rounders = [model.rounder(seed, False, _SCALE) for seed in range(_REPLICAS)]
+    exact = Replay(model.trace, None, model.device)
+    replicas = [Replay(model.trace, rounder, model.device) for rounder in rounders]  # type: ignore[arg-type]
+    found: dict[int, _Maker] = {}
+    moved: set[int] = set()  # storages with an element that rounding moves
+    for number, *_ in zip(*(map(_numbers, (exact, *replicas))), strict=True):
+        step = model.trace.steps[number] if number >= 0 else None
+        refs = _leaves(model) if step is None else step.results
+        maker = _Maker(step, step is None or moved.isdisjoint(ref.storage for ref in step.inputs))
+        for ref in refs:
+            if any(ref.storage in replay.odd or ref.storage not in replay.buffers for replay in (exact, *replicas)):
+                continue  # a workspace, or a result that was not asked for
+            r, values = real_parts(exact.value(ref)).clone(), [real_parts(replay.value(ref)) for replay in replicas]
+            spread = still([r], [ref])
+            for value in values:
+                spread.add([value])
+            floor = spread.floor(0, _FACTOR)
+            if bool((floor > 0).any()):
+                moved.add(ref.storage)
+            mask = deaf(r, floor)
+            if bool(mask.any()):
+                maker.causes.update(_causes(step, ref, r, spread.unstable[0], floor, mask))
+                maker.made.append(_Made(ref, mask, r, [value.clone() for value in values]))
+        if maker.made:
+            found[number] = maker
+        for made in maker.made:
+            for replay in replicas:
+                made.put(replay, made.reference)
+    return found
+
+
+def _numbers(replay: Replay) -> Iterator[int]:
+    """-1 before the replay has begun, then the number of each step once it is evaluated."""
+    yield -1
+    for number, _ in replay.walk():
+        yield number
+
+
+def _leaves(model: Model) -> list[Ref]:
+    """The storages that no step made, each as one flat tensor."""
+    return [Ref(at, flat.dtype, (flat.numel(),), (1,), 0) for at, flat in model.trace.initial.items()]
+
+
 def _causes(
-    step: Step, ref: Ref, r: torch.Tensor, unstable: torch.Tensor, floor: torch.Tensor, mask: torch.Tensor
+    step: Step | None, ref: Ref, r: torch.Tensor, unstable: torch.Tensor, floor: torch.Tensor, mask: torch.Tensor
 ) -> Counter[str]:
     """The number of deaf elements of a result by cause."""
-    row, found = kernel(step), Counter[str]()
-    if not is_rounded(ref) or is_exact(step):
+    if not is_rounded(ref):
         return Counter({DECIDES: int(mask.sum())})
-    real = ref.dtype.to_real()
-    sums = row.contracts or row.cancels is not None or accumulates(step)
+    real, found = ref.dtype.to_real(), Counter[str]()
+    row = UNNAMED if step is None else kernel(step)
+    sums = row.contracts or row.cancels is not None or (step is not None and accumulates(step))
     holds = {
         NOT_FINITE: unstable,
         UNDERFLOWS: floor <= max(drowned(real), torch.finfo(real).smallest_normal),
+        DECIDES: torch.full_like(mask, step is None or is_exact(step)),
         CANCELS: torch.full_like(mask, sums),
         ZERO: r == 0,
         AMPLIFIED: torch.full_like(mask, True),

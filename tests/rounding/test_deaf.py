@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from fuzzer.rounding.deaf import AMPLIFIED, CANCELS, DECIDES, NOT_FINITE, UNDERFLOWS, Deafening, deaf, deafening
+from fuzzer.rounding.deaf import AMPLIFIED, CANCELS, DECIDES, LEAF, NOT_FINITE, UNDERFLOWS, Deafening, deaf, deafening
 from fuzzer.rounding.floors import FIRST_LOOK
 from tests.rounding.modelled import BF16, modelled, normal
 
@@ -51,6 +51,11 @@ def test_a_step_is_to_blame_only_for_the_elements_that_it_reaches() -> None:
         return torch.cat([torch.sin(x[:4] * 1e9), (x[4:] * 3).exp() - (x[4:] * 3).exp() * 1.0000001, x[:3] * 3])
 
     assert {(made.kernel, made.elements) for made in blamed(run)} == {("sin", 4), ("sub", 12)}
+
+
+def test_subnormal_leaves_may_be_flushed_and_no_kernel_is_to_blame() -> None:
+    assert [made.kernel for made in blamed(lambda x: x.exp() + x[0].abs() * 0 + x, X * 1e-40)] == []
+    assert [made.kernel for made in blamed(lambda x: (x * 2).sum(0), X * 1e-40)] == [LEAF]
 
 
 def test_what_is_deaf_on_the_way_and_drowned_afterwards_is_nobodys_fault() -> None:
