@@ -38,6 +38,7 @@ from fuzzer.judgement.verdict import (
     Verdict,
     strip_digits,
 )
+from fuzzer.rounding.deaf import deaf
 from fuzzer.rounding.floors import FACTOR
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.trace import is_rounded
@@ -480,16 +481,25 @@ def _promised(trial: Trial, verdict: Verdict) -> Verdict:
 
 def detectable(trial: Trial) -> tuple[int, int]:
     """(elements, of all) of the compared gradients whose finite reference exceeds 10 times its floor."""
-    order = list(trial.targets)
-    compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
-    floors = first_spread(trial).floors(FACTOR)
     seen = total = 0
-    for name in _gradients(trial):
-        if compared[name] is None:
-            continue
-        i = order.index(name)
-        r = trial.model.reference[i].double()
-        floor = unmodelled_floor(trial, name, i) if name in trial.unmodelled else floors[i]
+    for r, floor in _compared_gradients(trial):
         total += r.numel()
         seen += int((torch.isfinite(r) & (r.abs() > 10 * floor)).sum())
     return seen, total
+
+
+def deaf_elements(trial: Trial) -> int:
+    """Elements of the compared gradients whose floor is infinite or more than half of the value (`rounding.deaf`)."""
+    return sum(int(deaf(r, floor).sum()) for r, floor in _compared_gradients(trial))
+
+
+def _compared_gradients(trial: Trial) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Reference and floor of each gradient that both sides have; before the subject has run, of all."""
+    order = list(trial.targets)
+    compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
+    shown = first_spread(trial)
+    for name in _gradients(trial):
+        if compared[name] is not None:
+            i = order.index(name)
+            floor = unmodelled_floor(trial, name, i) if name in trial.unmodelled else shown.floor(i, FACTOR)
+            yield trial.model.reference[i].double(), floor

@@ -96,16 +96,28 @@ class Replay:
 
     def run(self) -> Replay:
         """Evaluate every step. Raises Unreplayable."""
+        for _ in self.walk():
+            pass
+        return self
+
+    def walk(self) -> Iterator[tuple[int, Step]]:
+        """Evaluate one step after the other; yields each, with its number, once its results are there. Raises
+        Unreplayable."""
         written = {ref.storage for step in self.trace.steps for ref in step.writes}
         for number in written & set(self.buffers):
             self.buffers[number] = self.buffers[number].clone()
-        with torch.no_grad():
-            for number, step in enumerate(self.trace.steps):
-                try:
+        for number, step in enumerate(self.trace.steps):
+            try:
+                with torch.no_grad():
                     self.step(number, step)
-                except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-                    raise Unreplayable(f"{step.op}: {str(error).splitlines()[0]}") from None
-        return self
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+                raise Unreplayable(f"{step.op}: {str(error).splitlines()[0]}") from None
+            yield number, step
+
+    def replace(self, ref: Ref, value: torch.Tensor) -> None:
+        """Let all later steps read this value, of the dtype and shape of `value(ref)`, in place of the tensor's own."""
+        self.buffers[ref.storage] = self.buffers[ref.storage].clone()
+        self.value(ref).copy_(value)
 
     def value(self, ref: Ref) -> torch.Tensor:
         """The tensor of a Ref: float64 where eager had a float, else eager's dtype."""

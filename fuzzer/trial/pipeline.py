@@ -16,7 +16,7 @@ import torch
 from fuzzer.coverage.features import Words, feature_ids
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.comparison import judge_tensors
-from fuzzer.judgement.oracles import about_bare, detectable, errors_agree, verdicts
+from fuzzer.judgement.oracles import about_bare, deaf_elements, detectable, errors_agree, verdicts
 from fuzzer.judgement.planted import planted
 from fuzzer.judgement.promise import promised_error
 from fuzzer.judgement.trial import PENDING, RAN, UNCOMPILED, Code, Observation, Trial
@@ -159,10 +159,11 @@ def judge_trial(trial: Trial, journal: Journal) -> Report:
     started = cpu_seconds()
     with torch.no_grad():
         found = tuple(verdicts(trial))
-        seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
+        ran = trial.subject.outcome == RAN
+        seen, total, deaf = (*detectable(trial), deaf_elements(trial)) if ran else (0, 0, 0)
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = cpu_seconds() - started
-    told = Report(text_of(trial.code), found, detectable=seen, elements=total, seconds=seconds)
+    told = Report(text_of(trial.code), found, detectable=seen, elements=total, deaf=deaf, seconds=seconds)
     subject = trial.subject
     stage = "" if subject.built else trial.place.subject.stage
     return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, stage=stage, built=subject.built)
