@@ -66,12 +66,13 @@ def test_behind_a_rounding_a_quotient_may_be_the_next_integer() -> None:
     assert floor.tolist() == [pytest.approx(2.0), 0.0]
 
 
-def test_the_quotient_of_half_precision_tensors_may_be_rounded_to_them_before_it_is_truncated() -> None:
+@pytest.mark.parametrize("name", QUOTIENTS)
+def test_the_quotient_of_half_precision_tensors_may_be_rounded_to_them_before_it_is_an_integer(name: str) -> None:
     a, b = numbers(BF16, 235.0, 234.0), numbers(BF16, 2.0, 2.0)
-    _, reference, floor = floor_of(QUOTIENTS["div trunc"], numbers(BF16, 200.0), numbers(BF16, 1.7))
+    _, reference, floor = floor_of(QUOTIENTS[name], numbers(BF16, 200.0), numbers(BF16, 1.7))
     assert reference.tolist() == [117.0]  # of 117.66; the nearest number of the dtype is 117.5 or 118
     assert float(floor) >= 1
-    assert floor_of(QUOTIENTS["div trunc"], a, b)[2].tolist() == [0.0, 0.0]
+    assert floor_of(QUOTIENTS[name], a, b)[2].tolist() == [0.0, 0.0]
 
 
 def test_an_accelerator_may_invert_the_divisor_of_a_truncated_quotient() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from fuzzer.rounding.kernels.bounds import in_units
 from fuzzer.rounding.kernels.row import COMPOUND, PRIMITIVE, Evaluation, Kernel, Kind, each
-from fuzzer.rounding.precision import epsilon, representable
+from fuzzer.rounding.precision import epsilon, real_dtypes, representable
 from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded
 
@@ -44,13 +44,16 @@ def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
 
 
 def _rounding_before(step: Step, approximate: bool) -> float:
-    """The error of a quotient before it is truncated, relative to it. An accelerator may invert the divisor (1 unit of
-    float32) or divide approximately (2), and multiply. A CPU's scalar kernels round quotients of half-precision tensors
-    to the tensors' dtype; vectors and compiled code keep them in float32."""
-    if not _is_truncated(step):
+    """The error of a quotient before it becomes an integer, relative to it. A CPU's scalar kernels round the quotient of
+    half-precision tensors, and the multiple of the divisor before that, to the tensors' dtype; vectors and compiled code
+    keep them in float32. Before it truncates, an accelerator may invert the divisor (1 unit of float32) or divide
+    approximately (2), and multiply."""
+    if not _is_rounded_off(step) or not is_rounded(step.results[0]):
         return 0.0
     unit = epsilon(step.results[0].dtype)
-    return max(3 * min(unit, epsilon(torch.float32)) if approximate else 0.0, unit / 2 if unit > 1e-6 else 0.0)
+    if unit > epsilon(torch.float32):
+        return unit
+    return 3 * epsilon(torch.float32) if approximate and _is_truncated(step) else 0.0
 
 
 def _floored(e: Evaluation) -> float | torch.Tensor:
@@ -169,7 +172,7 @@ def _added_product(e: Evaluation) -> list[torch.Tensor]:
     """a + value b c: the sum's first operand, and both roundings of the products."""
     added, *factors = e.args
     product = e.kwargs.get("value", 1) * factors[0] * factors[1]
-    exact = representable(product, e.step.results[0].dtype)
+    exact = representable(product, max(real_dtypes((*e.step.inputs, *e.step.results)), key=epsilon))
     return [torch.where(exact, 0.0, added.abs() + 2 * product.abs()).nan_to_num(0, 0, 0)]
 
 
@@ -198,7 +201,7 @@ TABLE = (
         mended=_quotient,
         modulus_at=1,
     ),
-    Kernel("floor_divide", PRIMITIVE, cancels=_floored, decides=True),
+    Kernel("floor_divide", PRIMITIVE, cancels=_floored, decides=True, divides_first=_rounding_before),
     Kernel("remainder", PRIMITIVE, cancels=_remainder, decides=True),
     Kernel("reciprocal", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True, modulus_at=0),
     Kernel("sqrt", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True),
