@@ -45,7 +45,7 @@ def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
 
 def _rounding_before(step: Step, approximate: bool) -> float:
     """The error of a quotient before it becomes an integer, relative to it. A CPU's scalar kernels round quotients of
-    half-precision tensors, and the divisor's multiple before that, to the tensors' dtype; vectors and compiled code keep
+    half-precision tensors, and the divisor's multiple before that, to the dtype; vectors and compiled code keep
     them in float32. Before it truncates, an accelerator may invert the divisor (1 unit of float32) or divide
     approximately (2), and multiply."""
     if not _is_rounded_off(step) or not is_rounded(step.results[0]):
