@@ -168,3 +168,16 @@ def test_a_floor_is_four_times_the_units_of_the_row_and_no_more(name: str) -> No
     stated = units[1] * place
     assert bool((floor[reference != 0] >= stated[reference != 0]).all())
     assert bool((floor <= SCALE * FACTOR * stated * (1 + 1e-6)).all())
+
+
+def test_a_grid_of_nearest_neighbours_has_no_gradient() -> None:
+    field, grid = (
+        numbers(F32, *range(16)).reshape(1, 1, 4, 4),
+        numbers(F32, *(0.1, -0.7, 0.33, 0.9)).reshape(1, 1, 2, 2),
+    )
+    run: Run = lambda f, g: torch.ops.aten.grid_sampler_2d_backward(  # noqa: E731
+        torch.ones(1, 1, 1, 2), f, g, 1, 0, False, [True, True]
+    )[1]
+    _, reference, floor = floor_of(run, field, grid)
+    assert not reference.any()
+    assert not floor.any()
