@@ -24,8 +24,8 @@ from fuzzer.rounding.trace import Ref, Step, is_rounded
 # The causes of deafness, the first that holds.
 NOT_FINITE = "finite in one legal rounding and not in another"
 UNDERFLOWS = "so small that a factor of it may underflow"
-DECIDES = "a decision that rounding may flip"
-CANCELS = "a sum that cancels"
+DECIDES = "a decision that rounding may change"
+CANCELS = "cancellation"
 ZERO = "zero, and small beside its rounding"
 AMPLIFIED = "a function that is steep or rounds coarsely here"
 TOGETHER = "several steps together"

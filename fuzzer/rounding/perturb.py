@@ -384,7 +384,9 @@ class Rounder:
         if self.seed % 4 == 1:
             # subnormals become zero; with gradual underflow, numbers below half of the smallest
             gradual = self.gradual or dtype == torch.float16
-            value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), 0.0, value)
+            # a number is flushed to a zero of its sign (x86's MXCSR, PTX's .ftz); no sign of zero itself is promised
+            flushed = torch.where(size > 0, value * 0.0, 0.0)
+            value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), flushed, value)
         return value
 
 

@@ -78,7 +78,7 @@ def _swish_backward(e: Evaluation) -> list[torch.Tensor]:
 
 def _hardswish_backward(e: Evaluation) -> list[torch.Tensor]:
     """x / 3 + 1 / 2."""
-    return [e.args[0].abs() * (1 + e.args[1].abs())]
+    return [torch.where(e.args[1].abs() < 3, e.args[0].abs() * (1 + e.args[1].abs()), 0.0)]
 
 
 # exp, a difference and two products

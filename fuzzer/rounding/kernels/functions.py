@@ -86,10 +86,9 @@ def _approximation_of_erf(e: Evaluation) -> float:
     return 0.0 if any(r.dtype == torch.float64 for r in e.step.results) else 5.0 * epsilon(torch.float32)
 
 
-def _logit(e: Evaluation) -> float:
-    """log(z / (1 - z)) with z limited to 1 - eps."""
-    eps = e.step.args[1] if len(e.step.args) > 1 else None
-    return 2.0 * e.unit / eps if eps else 0.0
+def _logit(e: Evaluation) -> list[torch.Tensor]:
+    """log(z / (1 - z)): 1 / (1 - z), which is 1 + exp of the result, times the error of z."""
+    return [(2 * (1 + e.results[0].exp())).nan_to_num(0, 0, 0)]
 
 
 def _limit_is_one(step: Step) -> bool:
@@ -252,7 +251,7 @@ TABLE = (
     Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient
     # log and a product; half: the logarithm is rounded
     Kernel("xlogy", PRIMITIVE, units=(2.0, 3.5, 1.5), inexact=True),
-    Kernel("logit", cancels=_logit, domain=(0.0, 1.0), limited=_logit_of_one),
+    Kernel("logit", cancels=in_units(_logit), domain=(0.0, 1.0), limited=_logit_of_one),
     Kernel("logit_backward", kept=_ones, limited=_logit_backward_of_one),
     Kernel("linspace", cancels=_linspace),
     Kernel("addcmul", PRIMITIVE, intermediate=lambda args: args[1] * args[2], cancels=in_units(_added_product)),

@@ -16,6 +16,12 @@ def _reduced(step: Step) -> Kind:
     return EXACT if any(a in ("amax", "amin") for a in step.args if isinstance(a, str)) else ACCUMULATION
 
 
+def _met_along(step: Step) -> float:
+    """An element's own value, and one for each index along the dimension."""
+    index = step.args[2]
+    return float((index.shape[step.args[1]] if len(index.shape) > 1 else index.numel) + 1)
+
+
 def _met_by_indices(step: Step) -> float:
     """The most terms that one element may receive: one for each index."""
     return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
@@ -48,7 +54,7 @@ TABLE = (
         "scatter_reduce index_reduce",
         ACCUMULATION,
         kind_of=_reduced,
-        terms=_met_by_indices,
+        terms=_met_along,
         narrow=True,
         divides=True,
     ),
