@@ -8,20 +8,46 @@ from functools import partial
 
 import torch
 
-from fuzzer.judgement.comparison import TensorVerdict, as_float64, first_spread, within_storage
-from fuzzer.judgement.trial import RAN, Observation, Trial
+from fuzzer.judgement.comparison import TensorVerdict, as_float64, first_spread, judge_tensors, within_storage
+from fuzzer.judgement.trial import RAN, Trial
+from fuzzer.judgement.verdict import NARROWING
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.floors import FACTOR
 from fuzzer.rounding.narrowings import HALF, FusedChain, Nearest, fused_chains, nearest
 from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.trace import is_rounded
 
-NARROWING = "narrowing-sensitive"
 KEPT = ("inductor.emulate_precision_casts", True)  # every rounding that the program states takes place
 _STAGES = ("", "ir")  # of inductor, that drop roundings
 # Units of the result: a difference counts from here; from the smaller one where a decision flips.
 _MAGNIFIED, _FLIPPED = 64.0, 16.0
 _UNEXPLAINED = 1 / 16  # of a difference, that may have other reasons
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A tensor of both sides, in float64.
+
+    i  its place among the trial's targets.
+    """
+
+    i: int
+    name: str
+    eager: torch.Tensor
+    compiled: torch.Tensor
+
+    @property
+    def apart(self) -> torch.Tensor:
+        """The distance of the sides; 0 where one is not finite."""
+        return torch.nan_to_num((self.compiled - self.eager).abs(), nan=0.0, posinf=0.0)
+
+    def beyond(self, units: float, unit: float) -> torch.Tensor:
+        """Where the sides differ by more than so many units of the larger one."""
+        return self.apart > units * unit * torch.maximum(self.eager.abs(), self.compiled.abs())
+
+    def near(self, mask: torch.Tensor, value: torch.Tensor, other: torch.Tensor) -> bool:
+        """Whether a value differs from another one by no more than a small part of what both sides differ by."""
+        return bool(((value - other).abs() <= _UNEXPLAINED * self.apart)[mask].all())
 
 
 @dataclass(frozen=True)
@@ -32,6 +58,7 @@ class Narrowed:
     casts   the operations whose results are not rounded, with the dtype: the first that suffices, else all of them.
     """
 
+    difference: Difference
     judged: TensorVerdict
     casts: tuple[str, ...]
 
@@ -40,46 +67,28 @@ class Narrowed:
         return not bool((other.mask & ~self.judged.mask).any())
 
 
-@dataclass(frozen=True)
-class _Difference:
-    """A tensor of both sides, in float64; the place of its name among the targets; the distance of the sides, in all
-    and in units of the larger one."""
-
-    i: int
-    name: str
-    eager: torch.Tensor
-    compiled: torch.Tensor
-
-    @property
-    def apart(self) -> torch.Tensor:
-        return torch.nan_to_num((self.compiled - self.eager).abs(), nan=0.0, posinf=0.0)
-
-    def beyond(self, units: float, unit: float) -> torch.Tensor:
-        """Where the sides differ by more than so many units of the larger one."""
-        return self.apart > units * unit * torch.maximum(self.eager.abs(), self.compiled.abs())
-
-    def near(self, mask: torch.Tensor, value: torch.Tensor, other: torch.Tensor) -> bool:
-        """Whether a value differs from another one by no more than a small part of what both sides differ by."""
-        return not bool((((value - other).abs() > _UNEXPLAINED * self.apart) & mask).any())
-
-
 def narrowed(trial: Trial) -> dict[str, Narrowed]:
     """The tensors whose differences a dropped rounding explains, by name. Raises Unreplayable."""
     found: dict[str, Narrowed] = trial.once(("judged", "narrowed"), partial(_narrowed, trial))
     return found
 
 
-def kept_agrees(trial: Trial, found: Narrowed, kept: Observation) -> bool:
-    """Whether a compiled run under KEPT has eager's values where the other one has not."""
-    if kept.outcome != RAN:
-        return False
-    judged, other = found.judged, trial.named(kept)[found.judged.name]
-    if other is None or not within_storage(other):
-        return False
-    value = as_float64(other, judged.reference)
-    if value.shape != judged.eager.shape:
-        return False
-    return _Difference(0, judged.name, judged.eager, judged.compiled).near(judged.mask, value, judged.eager)
+def confirmed(trial: Trial) -> dict[str, Narrowed]:
+    """Those of `narrowed` where a compiled run that drops nothing (`Trial.kept`) has eager's values."""
+    if trial.kept is None or trial.kept.outcome != RAN:
+        return {}
+    kept = {d.name: d for d in _differences(trial.with_subject(trial.kept))}
+    return {
+        name: found
+        for name, found in narrowed(trial).items()
+        if name in kept and found.difference.near(found.judged.mask, kept[name].compiled, kept[name].eager)
+    }
+
+
+def unexplained(trial: Trial, names: list[str]) -> list[TensorVerdict]:
+    """What `judge_tensors` says of these tensors, without those whose every element there is `confirmed`."""
+    known = confirmed(trial)
+    return [j for j in judge_tensors(trial, names) if not (j.name in known and known[j.name].explains(j))]
 
 
 def _narrowed(trial: Trial) -> dict[str, Narrowed]:
@@ -102,7 +111,7 @@ def _narrowed(trial: Trial) -> dict[str, Narrowed]:
     return explained
 
 
-def _differences(trial: Trial) -> Iterator[_Difference]:
+def _differences(trial: Trial) -> Iterator[Difference]:
     """The tensors that both sides have in one shape and that depend on no operation unknown to the model."""
     mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
     for i, name in enumerate(trial.targets):
@@ -110,10 +119,10 @@ def _differences(trial: Trial) -> Iterator[_Difference]:
         if name in trial.unmodelled or a is None or b is None or a.shape != b.shape or not within_storage(b):
             continue
         like = trial.model.reference[i]
-        yield _Difference(i, name, as_float64(a, like), as_float64(b, like))
+        yield Difference(i, name, as_float64(a, like), as_float64(b, like))
 
 
-def _unit(trial: Trial, difference: _Difference) -> float:
+def _unit(trial: Trial, difference: Difference) -> float:
     ref = trial.targets[difference.name]
     return torch.finfo(ref.dtype.to_real()).eps if is_rounded(ref) else 0.0
 
@@ -135,11 +144,15 @@ class _Replays:
         return self.made[chain, dropped]
 
 
-def _explained(trial: Trial, chain: FusedChain, d: _Difference, replayed: _Replays) -> Narrowed | None:
+def _explained(trial: Trial, chain: FusedChain, d: Difference, replayed: _Replays) -> Narrowed | None:
     """The tensor's verdict if all that differs notably there differs since the chain's roundings were dropped."""
     as_eager, narrow = replayed(chain, frozenset())
     as_compiled, wide = replayed(chain, frozenset(chain.casts) | chain.moves)
-    flips = any(not torch.equal(a, b) for n in as_eager.decided for a, b in zip(as_eager.decided[n], as_compiled.decided[n], strict=True))
+    flips = any(
+        not torch.equal(a, b)
+        for n in as_eager.decided
+        for a, b in zip(as_eager.decided[n], as_compiled.decided[n], strict=True)
+    )
     mask = d.beyond(_FLIPPED if flips else _MAGNIFIED, _unit(trial, d))
     held = narrow[d.i].double()
     if not bool(mask.any()) or not d.near(mask, held, d.eager) or not d.near(mask, wide[d.i].double(), d.compiled):
@@ -150,7 +163,7 @@ def _explained(trial: Trial, chain: FusedChain, d: _Difference, replayed: _Repla
     def decides(cast: int) -> bool:
         return d.near(mask, replayed(chain, chain.moves | {cast})[1][d.i].double(), d.compiled)
 
-    return Narrowed(judged, tuple(_told(trial, n) for n in _deciding(chain, decides)))
+    return Narrowed(d, judged, tuple(_told(trial, n) for n in _deciding(chain, decides)))
 
 
 def _deciding(chain: FusedChain, decides: Callable[[int], bool]) -> tuple[int, ...]:

@@ -132,7 +132,9 @@ class Nearest:
             self.decided[number] = [value.clone() for value in values]
         if number in self.dropped:
             self.wide |= {ref.storage for ref in refs if ref.dtype in HALF}
-            return [nearest(v, torch.float32 if r.dtype in HALF else r.dtype) for r, v in zip(refs, values, strict=True)]
+            return [
+                nearest(v, torch.float32 if r.dtype in HALF else r.dtype) for r, v in zip(refs, values, strict=True)
+            ]
         return [nearest(value, ref.dtype) for ref, value in zip(refs, values, strict=True)]
 
 
