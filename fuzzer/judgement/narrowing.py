@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
@@ -63,8 +64,8 @@ class Narrowed:
     casts: tuple[str, ...]
 
     def explains(self, other: TensorVerdict) -> bool:
-        """Whether this is all that another verdict says of the tensor."""
-        return not bool((other.mask & ~self.judged.mask).any())
+        """Whether this is all that another verdict says against the compiled tensor."""
+        return other.verdict != "eager-suspect" and not bool((other.mask & ~self.judged.mask).any())
 
 
 def narrowed(trial: Trial) -> dict[str, Narrowed]:
@@ -104,6 +105,8 @@ def _narrowed(trial: Trial) -> dict[str, Narrowed]:
         return {}
     explained: dict[str, Narrowed] = {}
     rounded = _Replays(trial)
+    as_eager = rounded().targets
+    differing = [d for d in differing if d.near(d.beyond(_MAGNIFIED, _unit(trial, d)), as_eager[d.i], d.eager)]
     for chain in chains:
         for d in differing:
             if d.name not in explained and (found := _explained(trial, chain, d, rounded)) is not None:
@@ -127,41 +130,47 @@ def _unit(trial: Trial, difference: Difference) -> float:
     return torch.finfo(ref.dtype.to_real()).eps if is_rounded(ref) else 0.0
 
 
+class _Rounded(NamedTuple):
+    """The targets of a replay as they are stored, in float64, and the results of its steps that decide."""
+
+    targets: list[torch.Tensor]
+    decided: dict[int, list[torch.Tensor]]
+
+
 class _Replays:
     """The replays of a trial that round to the nearest numbers, each made once."""
 
     def __init__(self, trial: Trial):
         self.trial = trial
-        self.made: dict[tuple[FusedChain, frozenset[int]], tuple[Nearest, list[torch.Tensor]]] = {}
+        self.made: dict[tuple[FusedChain | None, frozenset[int]], _Rounded] = {}
 
-    def __call__(self, chain: FusedChain, dropped: frozenset[int]) -> tuple[Nearest, list[torch.Tensor]]:
-        """The replay without these steps' roundings, and its targets as they are stored."""
-        if (chain, dropped) not in self.made:
-            model, rounding = self.trial.model, Nearest(chain, dropped)
+    def __call__(self, chain: FusedChain | None = None, dropped: Set[int] = frozenset()) -> _Rounded:
+        """The replay without the roundings of these steps of a chain."""
+        key = chain, frozenset(dropped)
+        if key not in self.made:
+            model, rounding = self.trial.model, Nearest(*key)
             replay = Replay(model.trace, rounding, model.device).run()  # type: ignore[arg-type]
-            targets = [real_parts(nearest(replay.value(ref), ref.dtype)) for ref in model.targets]
-            self.made[chain, dropped] = rounding, targets
-        return self.made[chain, dropped]
+            targets = [real_parts(nearest(replay.value(ref), ref.dtype)).double() for ref in model.targets]
+            self.made[key] = _Rounded(targets, rounding.decided)
+        return self.made[key]
 
 
 def _explained(trial: Trial, chain: FusedChain, d: Difference, replayed: _Replays) -> Narrowed | None:
-    """The tensor's verdict if all that differs notably there differs since the chain's roundings were dropped."""
-    as_eager, narrow = replayed(chain, frozenset())
-    as_compiled, wide = replayed(chain, frozenset(chain.casts) | chain.moves)
-    flips = any(
-        not torch.equal(a, b)
-        for n in as_eager.decided
-        for a, b in zip(as_eager.decided[n], as_compiled.decided[n], strict=True)
-    )
-    mask = d.beyond(_FLIPPED if flips else _MAGNIFIED, _unit(trial, d))
-    held = narrow[d.i].double()
-    if not bool(mask.any()) or not d.near(mask, held, d.eager) or not d.near(mask, wide[d.i].double(), d.compiled):
+    """The tensor's verdict if dropping the chain's roundings changes the elements that differ notably, no other ones, and
+    by as much."""
+    narrow, wide = replayed(), replayed(chain, {*chain.casts, *chain.moves})
+    pairs = ((a, b) for n in narrow.decided for a, b in zip(narrow.decided[n], wide.decided[n], strict=True))
+    flips = not all(torch.equal(a, b) for a, b in pairs)
+    told = Difference(d.i, d.name, narrow.targets[d.i], wide.targets[d.i])
+    mask, expected = (one.beyond(_FLIPPED if flips else _MAGNIFIED, _unit(trial, d)) for one in (d, told))
+    fits = d.near(mask | expected, told.eager, d.eager) and d.near(mask | expected, told.compiled, d.compiled)
+    if not (bool(mask.any()) and fits):
         return None
     floor = first_spread(trial).floor(d.i, FACTOR)
     judged = TensorVerdict(d.name, NARROWING, mask, d.eager, d.compiled, trial.model.reference[d.i].double(), floor)
 
     def decides(cast: int) -> bool:
-        return d.near(mask, replayed(chain, chain.moves | {cast})[1][d.i].double(), d.compiled)
+        return d.near(mask, replayed(chain, chain.moves | {cast}).targets[d.i], d.compiled)
 
     return Narrowed(d, judged, tuple(_told(trial, n) for n in _deciding(chain, decides)))
 

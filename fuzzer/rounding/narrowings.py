@@ -95,12 +95,13 @@ class Nearest:
 
     chain    of which some results keep float32's precision for its own members; all other steps read them rounded.
     dropped  the steps that make them.
-    decided  the results of its members that are decisions, by their numbers: integers and flags, and those that jump.
+    wide     the storages that hold such results.
+    decided  by number, the results of the steps that decide: integers and flags, and functions that jump.
     """
 
     chain: FusedChain | None = None
     dropped: frozenset[int] = frozenset()
-    wide: set[int] = field(default_factory=set)  # the storages that hold such results
+    wide: set[int] = field(default_factory=set)
     decided: dict[int, list[torch.Tensor]] = field(default_factory=dict)
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
@@ -128,7 +129,7 @@ class Nearest:
     def results(
         self, number: int, step: Step, args: Any, refs: Sequence[Ref], values: list[torch.Tensor]
     ) -> list[torch.Tensor]:
-        if self.chain is not None and number in self.chain.members and _decides(step):
+        if _decides(step):
             self.decided[number] = [value.clone() for value in values]
         if number in self.dropped:
             self.wide |= {ref.storage for ref in refs if ref.dtype in HALF}
