@@ -156,7 +156,7 @@ class _Replays:
 
 
 def _explained(trial: Trial, chain: FusedChain, d: Difference, replayed: _Replays) -> Narrowed | None:
-    """The tensor's verdict if dropping the chain's roundings changes the elements that differ notably, no other ones, and
+    """The tensor's verdict if dropping the chain's roundings changes the elements that differ notably and no other, and
     by as much."""
     narrow, wide = replayed(), replayed(chain, {*chain.casts, *chain.moves})
     pairs = ((a, b) for n in narrow.decided for a, b in zip(narrow.decided[n], wide.decided[n], strict=True))
