@@ -17,7 +17,7 @@ import torch
 from fuzzer.rounding.arithmetic import is_exact
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.precision import by_parts
-from fuzzer.rounding.scalars import on_grid, round_to
+from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, once, refs_in, widened
 
 HALF = (torch.float16, torch.bfloat16)
@@ -140,7 +140,7 @@ class Nearest:
 
 
 def nearest(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The nearest numbers of a dtype to those of a replay; integers and flags as they are."""
+    """The numbers of a dtype to which those of a replay round, in its range too; integers and flags as they are."""
     if not (value.is_floating_point() or value.is_complex()) or dtype.to_real() == torch.float64:
         return value
-    return by_parts(value, lambda parts: on_grid(parts, dtype.to_real()))
+    return by_parts(value, lambda parts: parts.to(dtype.to_real()).double())
