@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzzer.judgement.verdict import CLASSES, FINDINGS
+from fuzzer.judgement.verdict import CLASSES, FINDINGS, parse_signature
 from fuzzer.workers.messages import Report
 
 
@@ -55,6 +55,13 @@ class Totals:
             self.stages[report.stage] += 1
         if report.built:
             self.built[report.built] += 1
+
+    def legal_by_pattern(self) -> dict[str, int]:
+        """Legal differences that were counted, by their patterns."""
+        found = Counter[str]()
+        for signature, count in self.legal.items():
+            found[parse_signature(signature).pattern] += count
+        return dict(found)
 
     def summary(self) -> dict[str, Any]:
         compared = max(self.programs, 1)
