@@ -21,8 +21,6 @@ from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, once, refs_in, widened
 
 HALF = (torch.float16, torch.bfloat16)
-# Functions that jump, whose results have the dtype of their operands.
-JUMPS = "ceil floor floor_divide fmod frac heaviside remainder round sgn sign trunc".split()
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ def _reduces(step: Step) -> bool:
 
 @once
 def _decides(step: Step) -> bool:
-    return step.name in JUMPS or not all(map(is_rounded, step.results))
+    return kernel(step).jumps or not all(map(is_rounded, step.results))
 
 
 def fused_chains(steps: Sequence[Step]) -> list[FusedChain]:

@@ -200,8 +200,8 @@ TABLE = (
         mended=_quotient,
         modulus_at=1,
     ),
-    Kernel("floor_divide", PRIMITIVE, cancels=_floored, decides=True, divides_first=_rounding_before),
-    Kernel("remainder", PRIMITIVE, cancels=_remainder, decides=True),
+    Kernel("floor_divide", PRIMITIVE, jumps=True, cancels=_floored, decides=True, divides_first=_rounding_before),
+    Kernel("remainder", PRIMITIVE, jumps=True, cancels=_remainder, decides=True),
     Kernel("reciprocal", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True, modulus_at=0),
     Kernel("sqrt", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True),
     Kernel("rsqrt", PRIMITIVE, units=(1.5, 2.5, 1.5), inexact=True),  # half: the root is rounded

@@ -83,6 +83,7 @@ class Kernel:
     decides         whether its result jumps at an operand: operands are then promoted as eager promotes them, and a
                     scalar is read as eager reads it (`scalars`), for a jump is no rounding. A function where that
                     depends on the call.
+    jumps           whether its result, in the dtype of its operands, is a step function of them, or has steps.
     divides_first   (step, whether a side divides approximately) -> the relative error of a quotient that is rounded
                     before it decides; one that is exact has none where division is exact.
     on_its_grid     whether its result is a neighbour on the grid of its tensors' dtype: it is replayed in that dtype.
@@ -154,6 +155,7 @@ class Kernel:
     calls_products: bool = False
     scalars_in_double: bool = False
     decides: bool | Callable[[Step], bool] = False
+    jumps: bool = False
     divides_first: Callable[[Step, bool], float] | None = None
     on_its_grid: bool = False
     domain: tuple[float, float] | None = None
