@@ -286,6 +286,11 @@ def function_body(program: Program) -> tuple[Statement, ...]:
     return program.body if between(program) is None else program.body[:-1]
 
 
+def has_gradient(program: Program) -> bool:
+    """Whether a backward runs: some leaf requires a gradient and some output has a cotangent."""
+    return any(x.requires_grad for x in program.leaves) and any(o.cotangent is not None for o in program.outputs)
+
+
 def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
     """The body with every node changed, or dropped where `change` returns None. Emptied regions go too."""
     found: list[Statement] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fuzzer.language.program import Program
+from fuzzer.language.program import Program, has_gradient
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, differentiated_outputs, gradient_leaves
 from fuzzer.language.routes.writing import Script, compiled_f, input_names, write_forward, write_results
 
@@ -14,13 +14,16 @@ def run(call: Call) -> Results:
     with call.ambient():
         outputs = call.compile(call.function)(*call.leaves.values())
     call.between(outputs)
-    call.phase("backward")
+    detached = tuple(out.detach() for out in outputs)
     names = gradient_leaves(call.program)
+    if not has_gradient(call.program):
+        return Results(detached, dict.fromkeys(names))
+    call.phase("backward")
     leaves = [call.leaves[name] for name in names]
     gradients = torch.autograd.grad(
         differentiated_outputs(call.program, outputs), leaves, list(call.cotangents), allow_unused=True
     )
-    return Results(tuple(out.detach() for out in outputs), dict(zip(names, gradients, strict=True)))
+    return Results(detached, dict(zip(names, gradients, strict=True)))
 
 
 def write(program: Program) -> list[str]:

@@ -5,10 +5,8 @@ The second backward needs the values that the first one read, and adds in place 
 
 from __future__ import annotations
 
-import torch
-
 from fuzzer.language.program import Attributes, Program
-from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward
 from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS, in_force
 
@@ -24,9 +22,7 @@ def run(call: Call) -> Results:
         call.between(outputs)
         call.phase("backward")
         for _ in range(2):
-            torch.autograd.backward(
-                differentiated_outputs(call.program, outputs), list(call.cotangents), retain_graph=True
-            )
+            backward(call, outputs, retain_graph=True)
     return accumulated(call, outputs)
 
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 
-import torch
-
 from fuzzer.language.private import compiled_backward, forget_graphs
 from fuzzer.language.program import Program
 from fuzzer.language.regions import CONTROL, REGIONS
-from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs, no_compile
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward, no_compile
 from fuzzer.language.routes.writing import Script, input_names, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
 
@@ -27,7 +25,7 @@ def run(call: Call) -> Results:
             outputs = (call.function if eager else call.compile(call.function))(*call.leaves.values())
         call.between(outputs)
         call.phase("backward")
-        torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
+        backward(call, outputs)
     return accumulated(call, outputs)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from fuzzer.language.program import BETWEEN, Program
+from fuzzer.language.program import BETWEEN, Program, has_gradient
 from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, gradient_leaves
 from fuzzer.language.routes.writing import input_names, write_results
@@ -28,12 +28,16 @@ def _with_own_code(function: _F) -> _F:
 
 
 def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
-    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients.
+    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients, of a program without a
+    gradient a None for each.
 
     Leaves that are parameters are not passed: the step is then a module that holds them.
     """
     names, order = gradient_leaves(call.program), list(call.leaves)
     positions = [i for i, o in enumerate(call.program.outputs) if o.cotangent is not None]
+
+    def forward(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
+        return call.function(*[given[name] for name in order]), (None,) * len(names)
 
     def step(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
         def primal(*chosen: torch.Tensor) -> Any:
@@ -50,7 +54,7 @@ def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
         if leaf.parameter
     }
     handed = {name: leaf.detach() for name, leaf in call.leaves.items() if name not in held}
-    own = _with_own_code(step)
+    own = _with_own_code(step if has_gradient(call.program) else forward)
     return (_module(own, held) if held else own), handed
 
 
