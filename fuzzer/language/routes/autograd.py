@@ -6,7 +6,7 @@ import torch
 
 from fuzzer.language.program import Program, has_gradient
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, differentiated_outputs, gradient_leaves
-from fuzzer.language.routes.writing import Script, compiled_f, input_names, write_forward, write_results
+from fuzzer.language.routes.writing import Script, compiled_f, input_names, runner, write_forward, write_results
 
 
 def run(call: Call) -> Results:
@@ -32,10 +32,10 @@ def write(program: Program) -> list[str]:
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
     text = [
-        f"def gradients({', '.join(['f', *names])}):",
+        f"def {runner(program)}({', '.join(['f', *names])}):",
         *write_forward(program),
     ]
-    if wanted and seeded:
+    if has_gradient(program):
         given = f"[{', '.join(seeded)}], [{', '.join(wanted)}], [{', '.join(names[len(leaves) :])}]"
         targets = ", ".join(f"g{i}" for i in range(len(wanted))) + ("," if len(wanted) == 1 else "")
         text.append(f"    {targets} = torch.autograd.grad({given}, allow_unused=True)")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fuzzer.language.program import Attributes, Program
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward
-from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
+from fuzzer.language.routes.writing import Script, compiled_f, runner, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS, in_force
 
 # torch refuses retain_graph where the backward may overwrite what the forward saved.
@@ -29,7 +29,7 @@ def run(call: Call) -> Results:
 def write(program: Program) -> list[str]:
     loop = ["    for _ in range(2):  # the second gradient is added to the first"]
     return write_into_grad(
-        program, "gradients", lambda call, pull: [*call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
+        program, runner(program), lambda call, pull: [*call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
     )
 
 

@@ -11,7 +11,7 @@ from fuzzer.language.private import compiled_backward, forget_graphs
 from fuzzer.language.program import Program
 from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward, no_compile
-from fuzzer.language.routes.writing import Script, input_names, write_into_grad
+from fuzzer.language.routes.writing import Script, input_names, runner, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
 
 
@@ -45,7 +45,7 @@ def write(program: Program) -> list[str]:
         *write_into_grad(program, "backward", lambda call, pull: [*call, pull]),
         "",
         "",
-        f"def gradients(compile, {given}):",
+        f"def {runner(program)}(compile, {given}):",
         "    if compile is None:",
         f"        return backward(f, {given})",
         f"    with {enabled}:  # compiles what autograd runs",
