@@ -1,7 +1,7 @@
 """CHECKS: the check in a finding's script, by oracle. An oracle without an entry gets a comparison of values.
 
-A check is a list of lines after the definition of the runner (`gradients`); they print the evidence and exit 1 while the fault
-exists.
+A check is a list of lines after the definition of the runner (`gradients`); they print the evidence and exit 1 while
+the fault exists.
 """
 
 from __future__ import annotations

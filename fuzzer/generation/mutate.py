@@ -33,6 +33,7 @@ from fuzzer.language.program import (
     Recipe,
     canonical,
     contiguous,
+    is_tracked,
     map_nodes,
     substitute_node,
     substitute_operands,
@@ -337,7 +338,7 @@ def mutate(
 
     def change() -> Program:
         made = rng.choice(mutators)(mutant, rng, material)
-        if not allowed(made):
+        if not allowed(made) or (is_tracked(program) and not is_tracked(made)):
             raise Rejected("not allowed")
         return made
 

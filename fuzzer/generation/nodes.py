@@ -117,7 +117,7 @@ def new_leaf(
     floating = dtype in DIFFERENTIABLE
     if written and not writable(TensorType(dtype, shape, stride)):
         stride = contiguous(shape)
-    tracked = floating and not fixed and not written and rng.random() < 0.88
+    tracked = floating and draft.gradient and not fixed and not written and rng.random() < 0.88
     leaf = Leaf(name, dtype, shape, stride, offset, tracked, recipe, rng.randrange(1000))
     taken = draft.written_memory() | ({draft.memory(draft.target)} if draft.target else set())
     bases = [
@@ -142,6 +142,18 @@ def new_leaf(
     if leaf.requires_grad:
         draft.tracked.add(name)
     return name
+
+
+def share_leaf(draft: Draft, name: str) -> None:
+    """Add a leaf of one dimension in the memory of another leaf: every element from some place on, or every second."""
+    rng = draft.rng
+    base = next(leaf for leaf in draft.leaves if leaf.name == name)
+    offset, step = rng.randint(0, 1), rng.randint(1, 2)
+    shape = ((extent(base.shape, base.stride, 0) - offset + step - 1) // step,)
+    leaf = Leaf(f"x{len(draft.leaves)}", base.dtype, shape, (step,), base.offset + offset, False, base=name)
+    draft.leaves.append(leaf)
+    draft.env[leaf.name] = torch.as_strided(draft.env[name], shape, leaf.stride, leaf.offset)
+    draft.types[leaf.name] = leaf.type
 
 
 def draw_node(draft: Draft, spec: OpSpec) -> Node:

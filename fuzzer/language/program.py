@@ -286,9 +286,14 @@ def function_body(program: Program) -> tuple[Statement, ...]:
     return program.body if between(program) is None else program.body[:-1]
 
 
+def is_tracked(program: Program) -> bool:
+    """Whether some leaf requires a gradient."""
+    return any(leaf.requires_grad for leaf in program.leaves)
+
+
 def has_gradient(program: Program) -> bool:
     """Whether a backward runs: some leaf requires a gradient and some output has a cotangent."""
-    return any(x.requires_grad for x in program.leaves) and any(o.cotangent is not None for o in program.outputs)
+    return is_tracked(program) and any(output.cotangent is not None for output in program.outputs)
 
 
 def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:

@@ -76,7 +76,9 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
             known = ", ".join(spec.options) or "none"
             raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {known}")
     if options.get("eager_forward") and not has_gradient(program):
-        raise UnknownRoute(f"route {program.route.name} with eager_forward compiles nothing of a program without gradient")
+        raise UnknownRoute(
+            f"route {program.route.name} with eager_forward compiles nothing of a program without gradient"
+        )
     held = [leaf.name for leaf in program.leaves if leaf.parameter]
     if held and not spec.module:
         raise UnknownRoute(f"route {program.route.name} has no module to hold the parameters {', '.join(held)}")

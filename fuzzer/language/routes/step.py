@@ -28,8 +28,8 @@ def _with_own_code(function: _F) -> _F:
 
 
 def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
-    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients, of a program without a
-    gradient a None for each.
+    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients; these are
+    None where the program has no gradient.
 
     Leaves that are parameters are not passed: the step is then a module that holds them.
     """
