@@ -17,7 +17,7 @@ from fuzzer.generation.add import KEPT, add_node, add_write, has_eager_gradient,
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
 from fuzzer.generation.enclose import draw_regions
-from fuzzer.generation.history import draw_between, draw_history
+from fuzzer.generation.history import LATE, draw_between, draw_history
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
 from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.generation.shapes import broadcast_strides, draw_layout, draw_shape
@@ -62,9 +62,9 @@ _WISHED = 4  # draws of a node that is asked for, until one stays, before it is 
 _INNER = 0.08  # the share of the values that are read within a program that it returns, too
 _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
 _ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
-_INTEGERS = 0.3  # the share of these whose values are integers
-_RETURNED = 0.5  # the share of their inner values that are returned too
-_WRITTEN_AFTER = 0.5  # the share of these that are written after the function has returned
+_RETURNED = 0.5  # the share of their inner values that are returned, too
+_WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
+_INTEGERS = 0.3  # the share of the others whose values are mostly integers
 HISTORIES = 0.06  # the share of programs that begin with a history of one value's memory (`history.py`)
 
 
@@ -93,6 +93,9 @@ def generate(
     """
     routes = routes if gradient else routes_forward(routes)
     aliased = not gradient and rng.random() < _ALIASED
+    late = aliased and rng.random() < _WRITTEN_AFTER
+    most = limits.max_nodes
+    limits = replace(limits, max_nodes=most - LATE) if late and most > LATE else limits  # leaves room for these writes
     groups: dict[str, list[OpSpec]] = {}
     for spec in drawable(ops, routes, portable).values():
         groups.setdefault(spec.family, []).append(spec)
@@ -103,7 +106,7 @@ def generate(
         for _ in range(_MAX_REDRAWS):
             asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "")
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-            if aliased and rng.random() < _INTEGERS:
+            if not gradient and not aliased and rng.random() < _INTEGERS:
                 dtype = rng.choice(("i64", "i32"))
             writing = any(ROUTES[name].writes_leaves for name in routes)
             fills = tuple(groups.get(FILLS, ()))
@@ -114,8 +117,8 @@ def generate(
             finished = _finish(draft, routes, device, fixed, _RETURNED if aliased else _INNER)
             if announce is not None:
                 announce(finished)
-            share = _WRITTEN_AFTER if aliased else REGIONS[BETWEEN].share
-            program = draw_between(draw_regions(finished, rng, portable), rng, groups, limits.max_nodes, share)
+            share = 1.0 if late else REGIONS[BETWEEN].share
+            program = draw_between(draw_regions(finished, rng, portable), rng, groups, most, share)
             if gradient and (has_detectable_gradient(program) or rng.random() < KEPT):
                 break
             if not gradient and (not aliased or any(map(writes, program.nodes))):

@@ -37,7 +37,7 @@ _INTO_A_LEAF = {True: 0.25, False: 0.75}
 _SHARED = 0.4  # the share of these leaves, in programs without a gradient, whose memory a second leaf has too
 _OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because a saved value was overwritten
 _MEETING = 0.4  # the share of reads that read two names, where two fit
-_LATE = 2  # most nodes of a write before the backward
+LATE = 2  # most nodes of a write before the backward
 _VIEWED = 0.5  # the share of these writes that go through a view
 VIEW, READ, WRITE = "view", "read", "write"
 # Families that make the value: ops that do not save it, and such that do where it may be overwritten.
@@ -151,7 +151,7 @@ def draw_between(
     """This share of programs with a leaf or an output written after the function has returned, before the backward if
     there is one; others unchanged."""
     admitted = BETWEEN in ROUTES[program.route.name].regions and ambient_region(program) is None
-    if not admitted or len(program.nodes) + _LATE > most_nodes or rng.random() >= share:
+    if not admitted or len(program.nodes) + LATE > most_nodes or rng.random() >= share:
         return program
     program = canonical(program)
     values = eager_values(program)
