@@ -64,7 +64,8 @@ _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
 _ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
 _RETURNED = 0.5  # the share of their inner values that are returned, too
 _WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
-_INTEGERS = 0.3  # the share of the others whose values are mostly integers
+_INTEGERS = 0.3  # the share of the others that compute with integers
+_COUNTED = ("i64", "i32")
 HISTORIES = 0.06  # the share of programs that begin with a history of one value's memory (`history.py`)
 
 
@@ -93,11 +94,14 @@ def generate(
     """
     routes = routes if gradient else routes_forward(routes)
     aliased = not gradient and rng.random() < _ALIASED
+    counted = not gradient and not aliased and rng.random() < _INTEGERS
     late = aliased and rng.random() < _WRITTEN_AFTER
     most = limits.max_nodes
     limits = replace(limits, max_nodes=most - LATE) if late and most > LATE else limits  # leaves room for these writes
     groups: dict[str, list[OpSpec]] = {}
     for spec in drawable(ops, routes, portable).values():
+        if counted and not _counts(spec):
+            continue
         groups.setdefault(spec.family, []).append(spec)
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     counting = tuple(known[name] for name in _COUNTING) if known.keys() >= set(_COUNTING) else ()
@@ -106,8 +110,7 @@ def generate(
         for _ in range(_MAX_REDRAWS):
             asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "")
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
-            if not gradient and not aliased and rng.random() < _INTEGERS:
-                dtype = rng.choice(("i64", "i32"))
+            dtype = rng.choice(_COUNTED) if counted else dtype
             writing = any(ROUTES[name].writes_leaves for name in routes)
             fills = tuple(groups.get(FILLS, ()))
             draft = Draft(rng, limits, dtype, writing, gradient, fills=fills, counting=counting, announce=announce)
@@ -130,6 +133,12 @@ def drawable(ops: dict[str, OpSpec], routes: Sequence[str], portable: bool) -> d
     """Those of these ops that may be drawn for these routes."""
     drawing = not portable and any(ROUTES[name].draws for name in routes)
     return {n: s for n, s in ops.items() if (drawing or not s.random) and (s.portable or not portable)}
+
+
+def _counts(spec: OpSpec) -> bool:
+    """Whether an op's first operand may be integers of any width."""
+    dtypes = spec.operands[0].dtypes if spec.operands else ()
+    return isinstance(dtypes, tuple) and set(_COUNTED) <= set(dtypes)
 
 
 def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish], histories: float) -> None:
