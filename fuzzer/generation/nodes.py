@@ -50,6 +50,7 @@ LINEAR = frozenset(
     """activation binary comparison constant copy dropout inplace layout normalisation pointwise reduction scan softmax
     sort ternary view""".split()
 )
+_SQUARE = ("diag", "diag_embed", "diagflat")  # of these families, but a result has the square of an operand's elements
 # Values beyond this overflow within a node or two: float16 ends at 65504.
 _SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6, "i64": 1e6, "i32": 1e6}
 
@@ -159,7 +160,7 @@ def share_leaf(draft: Draft, name: str) -> None:
 def draw_node(draft: Draft, spec: OpSpec) -> Node:
     """One node of this op, its parameters drawn in table order."""
     d, known = Draw(draft.rng, draft.limits if spec.takes_complex else draft.limits.real()), len(draft.leaves)
-    draft.linear = spec.family in LINEAR
+    draft.linear = spec.family in LINEAR and spec.name not in _SQUARE
     args: list[Argument] = []
     attrs: list[tuple[str, Any]] = []
     for parameter in spec.params:
