@@ -36,7 +36,7 @@ from fuzzer.language.program import INTEGERS
 from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITIONS, SPECIAL
 
 _ROUND = 20  # programs of one node in a round of lengths; 1/k as many have k nodes, as in a blind campaign
-_PLACED = 3  # one in so many recipes of an operand with edges or a domain has numbers there
+_PLACED = 2  # one in so many recipes of an operand with edges or a domain has numbers there
 _KEPT = 4096  # programs whose wishes are kept; for an earlier one all wishes are made again, in 0.2 ms each
 # Classes to request of an attribute whose classes the table does not name.
 _UNTOLD = {

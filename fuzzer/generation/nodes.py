@@ -398,6 +398,8 @@ def _put_boundary_values(draft: Draft, drawn: Iterable[tuple[Operand, Argument]]
 def _boundary_values(draft: Draft, operand: Operand, d: Draw, place: int) -> Recipe | None:
     """The numbers at the edges of an operand or at the ends of its domain, as wished, else by their shares."""
     wished = draft.wish.values if draft.wish else ""
+    if draft.wish is not None and operand.edges and draft.wish.decides():
+        wished = AROUND
     if operand.edges and (wished == AROUND or (not wished and draft.rng.random() < _EDGED)):
         edges = operand.edges(d)
         numbers = () if isinstance(edges, Recipe) else tuple(x for x in edges if isinstance(x, int | float))

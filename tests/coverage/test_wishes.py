@@ -64,7 +64,7 @@ def test_numbers_that_decide_are_asked_for_in_few_programs(asked: list[Wish]) ->
     rare = Counter(kind for wish in asked for a in REAL[wish.op].attributes
                    if (kind := wish.attributes.get(a.name, "")) in a.classes)  # fmt: skip
     assert set(rare) == {UNHELD, LARGE, BEYOND, ZERO}
-    assert placed.total() + rare.total() < 0.05 * len(asked)
+    assert placed.total() + rare.total() < 0.08 * len(asked)
 
 
 def test_later_nodes_are_asked_to_read_what_came_before(asked: list[Wish]) -> None:
