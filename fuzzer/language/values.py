@@ -261,10 +261,12 @@ def _real(recipe: Recipe, generator: str, dtype: str, shape: Shape) -> str:
         isinstance(a, int | float) and math.isfinite(a) for a in recipe.args or [""]
     ):
         raise UnknownRecipe(f"around{recipe.args}: it takes finite numbers, one or more")
-    if recipe.name == "ends" and not recipe.args[0] < recipe.args[1]:  # type: ignore[operator]
-        raise UnknownRecipe(f"ends{recipe.args}: it takes two numbers, the lesser first")
-    if recipe.name == "near" and not isinstance(recipe.args[0], int):
-        raise UnknownRecipe(f"near({recipe.args[0]}): it takes an integer")
+    if recipe.name == "ends":
+        low, high = (a if isinstance(a, int | float) else math.nan for a in recipe.args)
+        if not low < high:
+            raise UnknownRecipe(f"ends{recipe.args}: it takes two numbers, the lesser first")
+    if recipe.name == "near" and not (isinstance(recipe.args[0], int) and 8 <= recipe.args[0] < 2**63):
+        raise UnknownRecipe(f"near({recipe.args[0]}): it takes an integer from 8 to the end of int64")
     if recipe.name == "data":
         if len(recipe.args) != _numel(shape):
             raise UnknownRecipe(f"data holds {len(recipe.args)} numbers for {_numel(shape)} elements of {shape}")

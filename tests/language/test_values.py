@@ -253,6 +253,9 @@ WRONG = [
     (Recipe("data", (1.0,)), "1 numbers for 4"),
     (Recipe("around"), "it takes finite numbers, one or more"),
     (Recipe("around", ("relu",)), "it takes finite numbers, one or more"),
+    (Recipe("ends", (1.0, "relu")), "it takes two numbers, the lesser first"),
+    (Recipe("ends", (1.0, 1.0)), "it takes two numbers, the lesser first"),
+    (Recipe("near", (2**63,)), "it takes an integer from 8"),
 ]
 
 
