@@ -97,12 +97,13 @@ _UNMODELLED_FACTOR = 64.0
 
 
 def unmodelled_floor(trial: Trial, name: str, i: int) -> torch.Tensor:
-    """The floor of target number i, which depends on an operation unknown to the model: one number for all elements."""
+    """The floor of target number i, which depends on an operation unknown to the model: a multiple of `eagers_error`,
+    the same for all elements."""
     return torch.full_like(trial.model.reference[i].double(), _UNMODELLED_FACTOR * eagers_error(trial, name, i))
 
 
 def eagers_error(trial: Trial, name: str, i: int) -> float:
-    """The largest deviation from float64 of eager's target number i, or the unit of its largest number if larger."""
+    """The largest error of eager's target number i against float64, or a unit of its largest number if that is more."""
     r, mine = trial.model.reference[i].double(), trial.named(trial.reference)[name]
     return max(largest(as_float64(mine, r) - r), _unit(mine) * largest(r))
 

@@ -4,8 +4,8 @@ Each case (benches/library_cases.py) runs in two processes, each with an empty c
 compile and check one small function: the imports of torch's compiler and its facts about the machine are not timed, nor
 are the imports of the library and the making of its module. Then one process times `bare`: the call in eager with its
 backward, then a fresh torch.compile of the same callable with its backward. The other times `check` of the call. The
-ratio is one of CPU seconds, which other work on the machine changes little. `largest_error` of the summary is the
-largest error of a compiled tensor in units of eager's own: the fallback of `check` allows 64.
+ratio is one of CPU seconds, which other work on the machine changes little. The summary's `largest_error` is that of
+all compiled tensors (`relative_error`).
 
 The libraries are installed into a virtual environment of the bench's own, which sees the packages of the running
 Python; torch stays the one that is installed.
@@ -96,8 +96,7 @@ def _parameters(function: Any) -> list[torch.Tensor]:
 
 
 def checked(call: Call) -> dict[str, Any]:
-    """Seconds of the check, and what it said: a verdict, a refusal's sentence, or another exception. `error`: see
-    `relative_error`."""
+    """Seconds of the check, its verdict, the sentence of its refusal or another exception, and the `relative_error`."""
     trials: list[Trial] = []
 
     def judge(trial: Trial, log: Journal) -> Report:
@@ -122,8 +121,9 @@ def _said(call: Call) -> dict[str, Any]:
 
 
 def relative_error(trial: Trial) -> float:
-    """The largest error of a compiled tensor in units of eager's (`eagers_error`), which the factor of the fallback
-    must exceed by far. Only tensors whose operations the model knows count."""
+    """The largest error of a compiled tensor against float64, as a multiple of `eagers_error`: the factor of the
+    fallback in `judgement.comparison` must be larger. Tensors that depend on an operation unknown to the model are left
+    out."""
     found = [0.0]
     mine, theirs = trial.named(trial.reference), trial.named(trial.subject)
     for i, name in enumerate(trial.targets):
