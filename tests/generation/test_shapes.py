@@ -167,6 +167,7 @@ def covering() -> list[Program]:
     return chosen
 
 
+@pytest.mark.slow
 def test_a_program_of_each_class_comes_back_from_its_text() -> None:
     for program in covering():
         assert parse(show(program)) == program
@@ -179,6 +180,7 @@ def script(program: Program) -> str:
     return repro(Finding(Signature("gradients_agree", "wrong", "backward", "other"), "", text, text, place, 3, 3))
 
 
+@pytest.mark.slow
 def test_a_script_of_each_class_rebuilds_its_inputs_and_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
