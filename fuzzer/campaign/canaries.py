@@ -136,6 +136,9 @@ CANARIES: tuple[Canary, ...] = (
     Canary("eager_gradient_scaled", "sigmoid", "gradients_agree", "eager-suspect"),
     Canary("eager_gradient_scaled", "sigmoid", "gradients_are_derivatives", "eager-suspect"),
     Canary("product_not_rounded", "contraction", "outputs_agree", "rounding-sensitive", "forward"),
+    Canary(
+        "roundings_dropped", "narrowing", "narrowings_agree", "narrowing-sensitive", "forward", twin="roundings_kept"
+    ),
     Canary("relu_compile_error", "relu", "compile_does_not_raise", "raises", "forward"),
     # last, because on CUDA it costs its worker the context
     Canary("relu_runtime_error", "relu", "compile_does_not_raise", "raises", "forward"),

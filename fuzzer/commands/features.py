@@ -31,7 +31,8 @@ from fuzzer.trial.places import make_task
 def features(references: Sequence[str], device: str | None, workers: int | None, db: Path, as_json: bool) -> None:
     """Print the features of programs, in words.
 
-    A campaign counts features by family: operations, dtypes, graphs, generated code.
+    A campaign counts features by family: operations, dtypes, graphs, generated code. `deaf` names the kernels that make
+    elements of outputs and gradients deaf: rounding alone may change half of their value or more.
     """
     from fuzzer.trial.tasks import report_words
     from fuzzer.workers.capacity import default_workers

@@ -14,7 +14,8 @@ import torch
 
 from fuzzer.diagnosis.listings import shared, tidy_code, tidy_graph
 from fuzzer.diagnosis.side import side_of, who_raised
-from fuzzer.judgement.comparison import TensorVerdict, judge_tensors
+from fuzzer.judgement.comparison import TensorVerdict
+from fuzzer.judgement.narrowing import unexplained
 from fuzzer.judgement.pattern import elements, mask_text, ratio
 from fuzzer.judgement.trial import RAN, Trial
 from fuzzer.judgement.verdict import Signature, follows
@@ -52,7 +53,7 @@ def describe_difference(task: Task, text: str, decides: bool = False) -> Report:
     except Refused as error:
         return Report(text, rejected=str(error))
     with torch.no_grad():
-        found = list(judge_tensors(trial, list(trial.targets))) if trial.subject.outcome == RAN else []
+        found = unexplained(trial, list(trial.targets)) if trial.subject.outcome == RAN else []
     files |= {f"{j.name}.txt": mask_text(j.mask) for j in found}
     raised = trial.subject.raised
     outcome = dict[str, str]()

@@ -13,8 +13,9 @@ from dataclasses import replace
 import torch
 
 from fuzzer.diagnosis.memcheck import EAGER_CORRUPTS
-from fuzzer.judgement.comparison import TensorVerdict, judge_tensors, outside_floor, worst_element
+from fuzzer.judgement.comparison import TensorVerdict, outside_floor, worst_element
 from fuzzer.judgement.derivatives import DirectionalCheck, GradientCheck, Undecided, whole
+from fuzzer.judgement.narrowing import unexplained
 from fuzzer.judgement.trial import Raised, Trial
 from fuzzer.judgement.verdict import (
     BOTH,
@@ -143,7 +144,7 @@ def side_of(trial: Trial) -> str:
     """The wrong side of a trial that ran, and why."""
     try:
         with torch.no_grad():
-            found = list(judge_tensors(trial, list(trial.targets)))
+            found = unexplained(trial, list(trial.targets))
             return decide(trial, found) if found else "none: no tensor lies outside its floor"
     except Unreplayable as error:
         return f"{UNDECIDED}: the trace cannot be replayed: {error}"

@@ -22,7 +22,7 @@ from fuzzer.ledger.progress import Point
 # From Paul Tol's palettes (https://sronpersonalpages.nl/~pault), which colour-blind readers can tell apart.
 COLORS = {"crashes": "#332288", "hangs": "#aa4499", "wrong": "#cc3311", "raises": "#ee7733",
           "nondeterministic": "#009988", "eager-suspect": "#0077bb", "nonfinite-differs": "#882255",
-          "rounding-sensitive": "#33bbee", "signed-zero": "#117733",
+          "rounding-sensitive": "#33bbee", "narrowing-sensitive": "#bbbbbb", "signed-zero": "#117733",
           "costly": "#999933", "unsupported": "#999999"}  # fmt: skip
 _LINES = ("#0077bb", "#cc3311", "#009988", "#ee7733", "#332288", "#999933", "#aa4499", "#117733", "#33bbee", "#999999")
 _SIZE = 4.6, 2.7  # inches: the width of a phone's screen at a readable size of text

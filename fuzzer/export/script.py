@@ -114,6 +114,7 @@ _TITLES = {
     "eager-suspect": "eager's result is outside rounding",
     "nonfinite-differs": "result is finite on one side alone",
     "rounding-sensitive": "result differs beyond consistent rounding",
+    "narrowing-sensitive": "a rounding to half precision is dropped",
     "nondeterministic": "two runs on equal inputs differ",
     "signed-zero": "zeros of another sign than eager's",
 }

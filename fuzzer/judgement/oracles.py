@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzzer.judgement.comparison import (
+    TensorVerdict,
     as_float64,
     first_spread,
     infinite_for_nan,
@@ -26,6 +27,7 @@ from fuzzer.judgement.comparison import (
 )
 from fuzzer.judgement.derivatives import contradiction
 from fuzzer.judgement.edges import left_to_range, sees_zero_sign
+from fuzzer.judgement.narrowing import confirmed, narrowed, unexplained
 from fuzzer.judgement.promise import promised_error, why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Code, Observation, Trial
 from fuzzer.judgement.verdict import (
@@ -38,6 +40,7 @@ from fuzzer.judgement.verdict import (
     Verdict,
     strip_digits,
 )
+from fuzzer.rounding.deaf import deaf
 from fuzzer.rounding.floors import FACTOR
 from fuzzer.rounding.replay import Unreplayable
 from fuzzer.rounding.trace import is_rounded
@@ -49,6 +52,7 @@ class Oracle:
 
     claim  returns the verdict where the claim does not hold, else None.
     asked  whether it is checked only if a task names it (`Task.also`).
+    counts whether it is checked all the same, and its findings are then only counted: they are of class `agree`.
     share  the share of a campaign's programs, chosen by number, for which it is checked though no task named it.
     bare   whether it is about the program without its settings: that program then runs too (`Trial.bare`), and the
            oracle's finding is a finding of that program.
@@ -56,6 +60,7 @@ class Oracle:
 
     claim: Callable[[Trial], Verdict | None]
     asked: bool = False
+    counts: bool = False
     share: float = 0.0
     bare: bool = False
 
@@ -191,17 +196,22 @@ def _may_be_written(trial: Trial, name: str) -> bool:
 def _numeric(trial: Trial, oracle: str, direction: str, names: list[str], nonfinite: bool) -> Verdict | None:
     if trial.subject.outcome != RAN:
         return None
-    found = [j for j in judge_tensors(trial, names) if (pattern(j) == "nonfinite") == nonfinite]
+    found = [j for j in unexplained(trial, names) if (pattern(j) == "nonfinite") == nonfinite]
     if not found:
         return None
     found.sort(key=lambda j: CLASSES.index(j.verdict))
+    return _told(oracle, direction, found)
+
+
+def _told(oracle: str, direction: str, found: list[TensorVerdict], why: str = "") -> Verdict:
+    """The verdict about these tensors, the worst first."""
     worst = found[0]
     comparisons = tuple(worst_element(j) for j in found)
     shown = comparisons[0]
     detail = (
         f"{shown.name}{list(shown.index)}: compiled {shown.compiled:.9g}, eager {shown.eager:.9g}, "
         f"float64 {shown.float64:.9g}, floor {shown.floor:.3g}; {shown.wrong} of {shown.total} elements"
-        f"{ratio_text(worst)}"
+        f"{why or ratio_text(worst)}"
     )
     return Verdict(Signature(oracle, worst.verdict, direction, pattern(worst)), detail, comparisons)
 
@@ -409,6 +419,23 @@ def gradients_are_derivatives(trial: Trial) -> Verdict | None:
     return Verdict(Signature("gradients_are_derivatives", "eager-suspect", "backward", NO_DERIVATIVE), detail)
 
 
+def narrowings_agree(trial: Trial) -> Verdict | None:
+    """No rounding to float16 or bfloat16 that inductor drops inside a fused kernel flips a decision or is magnified.
+
+    Where nobody asks, what a dropped rounding explains is counted. Where somebody does, the program was compiled once
+    more without dropping any, and then agreed.
+    """
+    asked = "narrowings_agree" in trial.also
+    found = confirmed(trial) if asked else narrowed(trial)
+    for direction, names in (("forward", _outputs(trial)), ("backward", _gradients(trial))):
+        if shown := [found[name] for name in names if name in found]:
+            why = f"; decided by a rounding that was dropped: {' and '.join(shown[0].casts)}"
+            verdict = _told("narrowings_agree", direction, [one.judged for one in shown], why)
+            said = replace(verdict.signature, pattern="dropped rounding")
+            return replace(verdict, signature=said if asked else replace(said, verdict="agree"))
+    return None
+
+
 def zero_signs_agree(trial: Trial) -> Verdict | None:
     """A zero has the same sign as eager's, where no rounding could change it."""
     return next((verdict for _, verdict in _other_zero_signs(trial, "zero_signs_agree")), None)
@@ -447,6 +474,7 @@ ORACLES: tuple[Oracle, ...] = (
     # a compile costs as much as the rest of a trial, and none of the first 224 findings came from this oracle
     Oracle(settings_agree, asked=True, share=1 / 64, bare=True),
     Oracle(gradients_are_derivatives, asked=True, share=1 / 16),  # 0.04 to 0.3 CPU seconds; it tests eager alone
+    Oracle(narrowings_agree, asked=True, counts=True),  # legal by the compiler's word, and a surprise
     Oracle(zero_signs_agree, asked=True),  # torch promises no sign of zero
 )
 ASKED = tuple(oracle.name for oracle in ORACLES if oracle.asked)
@@ -465,7 +493,7 @@ def about_bare(names: Collection[str]) -> bool:
 
 def verdicts(trial: Trial) -> list[Verdict]:
     """The verdicts of all oracles, worst class first."""
-    wanted = (oracle for oracle in ORACLES if not oracle.asked or oracle.name in trial.also)
+    wanted = (oracle for oracle in ORACLES if not oracle.asked or oracle.counts or oracle.name in trial.also)
     found = [v for oracle in wanted if (v := oracle.claim(trial)) is not None]
     return sorted((_promised(trial, v) for v in found), key=lambda v: CLASSES.index(v.signature.verdict))
 
@@ -480,16 +508,25 @@ def _promised(trial: Trial, verdict: Verdict) -> Verdict:
 
 def detectable(trial: Trial) -> tuple[int, int]:
     """(elements, of all) of the compared gradients whose finite reference exceeds 10 times its floor."""
-    order = list(trial.targets)
-    compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
-    floors = first_spread(trial).floors(FACTOR)
     seen = total = 0
-    for name in _gradients(trial):
-        if compared[name] is None:
-            continue
-        i = order.index(name)
-        r = trial.model.reference[i].double()
-        floor = unmodelled_floor(trial, name, i) if name in trial.unmodelled else floors[i]
+    for r, floor in _compared_gradients(trial):
         total += r.numel()
         seen += int((torch.isfinite(r) & (r.abs() > 10 * floor)).sum())
     return seen, total
+
+
+def deaf_elements(trial: Trial) -> int:
+    """Elements of the compared gradients whose floor is infinite or more than half of the value (`rounding.deaf`)."""
+    return sum(int(deaf(r, floor).sum()) for r, floor in _compared_gradients(trial))
+
+
+def _compared_gradients(trial: Trial) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Reference and floor of each gradient that both sides have; before the subject has run, of all."""
+    order = list(trial.targets)
+    compared = trial.named(trial.subject) if trial.subject.outcome == RAN else trial.targets
+    shown = first_spread(trial)
+    for name in _gradients(trial):
+        if compared[name] is not None:
+            i = order.index(name)
+            floor = unmodelled_floor(trial, name, i) if name in trial.unmodelled else shown.floor(i, FACTOR)
+            yield trial.model.reference[i].double(), floor

@@ -168,6 +168,7 @@ class Trial:
     final      whether a verdict must survive the rounding model's final look, or the second is enough (a suspect).
     also       names of oracles that are checked only on request (`oracles.ASKED`).
     bare       the observation of a compiled run without the program's settings, for a requested oracle that needs it.
+    kept       that of a compiled run that drops no rounding to half precision, likewise (`narrowing.KEPT`).
     unmodelled  by the name of a target, the operations on which it depends and whose rounding the model does not know.
     """
 
@@ -180,6 +181,7 @@ class Trial:
     final: bool = True
     also: tuple[str, ...] = ()
     bare: Observation | None = None
+    kept: Observation | None = None
     unmodelled: dict[str, tuple[str, ...]] = field(default_factory=dict)
     known: dict[Any, Any] = field(default_factory=dict)
 

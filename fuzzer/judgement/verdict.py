@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 
 # Worst first: a trial's class is the first of these among its verdicts.
 CLASSES = ("crashes", "hangs", "wrong", "raises", "nondeterministic", "eager-suspect", "nonfinite-differs",
-           "rounding-sensitive", "signed-zero", "costly", "unmodelled", "unsupported", "agree", "rejected")  # fmt: skip
+           "rounding-sensitive", "narrowing-sensitive", "signed-zero", "costly", "unmodelled", "unsupported", "agree",
+           "rejected")  # fmt: skip
+NARROWING = "narrowing-sensitive"  # a rounding to half precision was dropped (`narrowing`)
 UNSUPPORTED = "unsupported"  # torch makes no promise (`promise`): listed apart, and not minimized by a campaign
 # The classes that are stored as findings once verified.
 FINDINGS = CLASSES[: CLASSES.index("agree")]
@@ -39,7 +41,7 @@ def side_by_class(signature: Signature) -> str:
         return EAGER
     if signature.verdict in _SIDES:
         return _SIDES[signature.verdict]
-    if signature.verdict in ("nonfinite-differs", "signed-zero") or signature.pattern in VALUES:
+    if signature.verdict in ("nonfinite-differs", "signed-zero", NARROWING) or signature.pattern in VALUES:
         return ""
     return RAISES if signature.verdict == UNSUPPORTED else DIFFERS
 
@@ -230,7 +232,7 @@ class Finding:
         said = told.partition(":")[0]
         if said not in ("", "none", "not run"):
             return said
-        legal = NEITHER if self.signature.verdict == "rounding-sensitive" else ""
+        legal = NEITHER if self.signature.verdict in ("rounding-sensitive", NARROWING) else ""
         return side_by_class(self.signature) or legal or (UNDECIDED if told else UNASKED)
 
     @property

@@ -61,8 +61,8 @@ def ties(step: Step) -> bool:
 def handed_on(step: Step) -> bool:
     """Whether the operation uses its operands unperturbed, in every replica."""
     row = kernel(step)
-    contracted = row.contracts or row.rereads is not None
-    return (rounds_once(step) or is_exact(step)) and not contracted and not ties(step)
+    moved = row.contracts or row.rereads is not None or row.divides_first is not None
+    return (rounds_once(step) or is_exact(step)) and not moved and not ties(step)
 
 
 def accumulation_length(step: Step) -> float:
@@ -127,6 +127,13 @@ def inner_unit(step: Step, growth: float) -> float:
             return unit + adding * growth
         return min(unit, epsilon(torch.float32)) * (1 + growth)
     return 2 * unit + adding * growth if row.inner is None else row.inner(step, unit, adding, growth)
+
+
+@once
+def decides(step: Step) -> bool:
+    """Whether the step's result jumps at an operand."""
+    rule = kernel(step).decides
+    return rule(step) if callable(rule) else rule
 
 
 @once

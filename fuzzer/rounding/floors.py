@@ -4,6 +4,7 @@ replicas."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -93,7 +94,7 @@ class Spread:
         factor to it that is then scaled up, by at most 1 / eps before the result would be better rounded than that.
         """
         dev = self.deviation[i]
-        floor = torch.where(dev > 0, (dev * factor).clamp_min(_drowned(self.dtypes[i])), dev)
+        floor = torch.where(dev > 0, (dev * factor).clamp_min(drowned(self.dtypes[i])), dev)
         return torch.where(self.unstable[i], math.inf, floor)
 
 
@@ -120,19 +121,23 @@ class Model:
         self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
 
     def replica(self, seed: int, consistent: bool, scale: float, absolute: bool = True) -> list[torch.Tensor]:
-        """The targets with random roundings; `absolute`: see `Rounder`.
+        """The targets with random roundings; see `rounder`."""
+        rounder = self.rounder(seed, consistent, scale, absolute)
+        replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
+        return [real_parts(replay.value(ref)) for ref in self.targets]
+
+    def rounder(self, seed: int, consistent: bool, scale: float, absolute: bool = True) -> Rounder:
+        """The perturbation of a replica; `absolute`: see `Rounder`.
 
         Every fourth independent replica is also consistent: real kernels round equal operands equally, and where many
         equal summands have the same error, independent ones would cancel.
         """
         consistent = consistent or seed % 4 == 3
-        rounder = Rounder(seed, self.found, self.device, consistent, scale, self.approximate, absolute)
-        replay = Replay(self.trace, rounder, self.device).run()  # type: ignore[arg-type]
-        return [real_parts(replay.value(ref)) for ref in self.targets]
+        return Rounder(seed, self.found, self.device, consistent, scale, self.approximate, absolute)
 
     def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
         """Largest deviation over replicas `start` .. `start + replicas`."""
-        found, coherent = self._still(), self._still()
+        found, coherent = (still(self.reference, self.targets) for _ in range(2))
         found.coherent = coherent
         for seed in range(start, start + replicas):
             values = self.replica(seed, consistent, scale)
@@ -141,14 +146,16 @@ class Model:
                 coherent.add(values)
         return found
 
-    def _still(self) -> Spread:
-        """The spread without any replica."""
-        deviation = [torch.zeros_like(r, dtype=torch.float64) for r in self.reference]
-        unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in self.reference]
-        return Spread(self.reference, deviation, unstable, [ref.dtype.to_real() for ref in self.targets])
+
+def still(reference: list[torch.Tensor], refs: Sequence[Ref]) -> Spread:
+    """The spread, without any replica, of these tensors with these values."""
+    deviation = [torch.zeros_like(r, dtype=torch.float64) for r in reference]
+    unstable = [torch.zeros(r.shape, dtype=torch.bool, device=r.device) for r in reference]
+    return Spread(reference, deviation, unstable, [ref.dtype.to_real() for ref in refs])
 
 
-def _drowned(dtype: torch.dtype) -> float:
+def drowned(dtype: torch.dtype) -> float:
+    """The smallest floor of an element that deviates (`Spread.floor`)."""
     if not dtype.is_floating_point or dtype == torch.float16:
         return 0.0
     info = torch.finfo(dtype)

@@ -30,6 +30,7 @@ import torch
 from fuzzer.rounding.accumulations import Accumulations
 from fuzzer.rounding.arithmetic import (
     accumulator,
+    decides,
     handed_on,
     inner_unit,
     is_exact,
@@ -103,15 +104,21 @@ class Rounder:
             args = self._contracted(step, args)
         if row.rereads is not None and not self.consistent:
             self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
+        if row.divides_first is not None:
+            args = self._divided_first(row.divides_first(step, self.approximate), step, args)
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
-        given = args
+        given: Any = args
+        if step.writes and (row.domain is not None or row.kept is not None):  # its operand moves in its own memory
+            given = mapped(args, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
         if row.rounds_first is not None:
             args = row.rounds_first(step, args, self.noise, self.scale)
         unit = self.scale * self._inner_unit(number, step)
         written = {id_of(ref) for ref in step.writes}
         kept = frozenset() if row.compared_at is None else {id_of(step.args[row.compared_at])}
         moved: Any = self._moved((args, kwargs), (step.args, step.kwargs), unit, kept, written, row.factorises)
+        if row.domain is not None:
+            _stay_inside(row.domain, given[0], moved[0][0])
         return moved[0] if row.kept is None else row.kept(step, given, moved[0]), moved[1]
 
     def _one_of_many(self, number: int, step: Step, args: Any) -> Any:
@@ -121,6 +128,15 @@ class Rounder:
             return args
         kept = {id_of(ref) for place, ref in enumerate(step.args) if place not in chain.terms[number]}
         return self._moved(args, step.args, self.scale * chain.unit, kept, {id_of(ref) for ref in step.writes})
+
+    def _divided_first(self, unit: float, step: Step, args: Any) -> Any:
+        """A dividend that gives a quotient rounded by up to a unit."""
+        if not unit:
+            return args
+        moved = args[0] * (1 + self.noise(args[0]) * self.scale * unit)
+        exact = representable(args[0] / args[1], step.results[0].dtype)
+        moved = moved if self.approximate else torch.where(exact, args[0], moved)
+        return (args[0].copy_(moved) if step.writes else moved, *args[1:])
 
     def _contracted(self, step: Step, args: Any) -> Any:
         """Operands of a sum as a fused multiply-add or a recomputation has them: rounded otherwise than elsewhere."""
@@ -185,6 +201,11 @@ class Rounder:
         moves = [is_rounded(ref) and row.flags_at != at for at, ref in enumerate(refs)]
         if ties(step):
             values = [tied(value, ref.dtype) for ref, value in zip(refs, values, strict=True)]
+        if row.copies_at is not None:
+            values = [
+                self._cast(args[0][row.copies_at], value)  # type: ignore[index]
+                for value in values
+            ]
         if is_exact(step):
             return [
                 self._ranged_parts(value, ref.dtype.to_real()) if moving else value
@@ -204,6 +225,15 @@ class Rounder:
                 value = self._spilled(number, step, value, inside, next(sizes, None))
             moved.append(value)
         return moved
+
+    def _cast(self, operand: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        """Floating numbers that an integer dtype cannot hold: the result of such a cast is not defined."""
+        whole = not (value.is_floating_point() or value.is_complex() or value.dtype == torch.bool)
+        if not whole or not operand.is_floating_point():
+            return value
+        info = torch.iinfo(value.dtype)
+        held = (operand.trunc() >= float(info.min)) & (operand < float(info.max + 1))
+        return torch.where(held, value, (info.min, 0, info.max)[self.seed % 3])
 
     def _beyond(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """Results that an overflowing intermediate, or a weight of 0, may have made infinite or NaN."""
@@ -324,9 +354,9 @@ class Rounder:
         elif hidden == 0:
             kept |= value == 0
         row = kernel(step)
-        inexact = row.inexact or (self.approximate and row.approximated)
+        inexact = row.inexact or (self.approximate and row.approximated and not decides(step))
         if alone and not inexact and not rescales(step):
-            kept |= representable(value, ref.dtype)
+            kept |= representable(value, ref.dtype) & (torch.as_tensor(hidden, device=value.device) == 0)
         return kept
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
@@ -354,7 +384,9 @@ class Rounder:
         if self.seed % 4 == 1:
             # subnormals become zero; with gradual underflow, numbers below half of the smallest
             gradual = self.gradual or dtype == torch.float16
-            value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), 0.0, value)
+            # a number is flushed to a zero of its sign (x86's MXCSR, PTX's .ftz); no sign of zero itself is promised
+            flushed = torch.where(size > 0, value * 0.0, 0.0)
+            value = torch.where(size < info.smallest_normal * (info.eps / 2 if gradual else 1.0), flushed, value)
         return value
 
 
@@ -377,6 +409,14 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
     if value.stride() == operand.stride() or operand.numel() > places:
         return value
     return torch.empty_strided(operand.shape, operand.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _stay_inside(domain: tuple[float, float], given: torch.Tensor, moved: torch.Tensor) -> None:
+    """Put those moved operands back that reached an end of their domain."""
+    low, high = domain
+    reached = (given > low) & (given < high) & ((moved <= low) | (moved >= high))
+    if bool(reached.any()):
+        moved.copy_(torch.where(reached, given, moved))
 
 
 def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:

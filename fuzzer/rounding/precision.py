@@ -98,4 +98,4 @@ def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]
 
 def modulus(parts: torch.Tensor) -> torch.Tensor:
     """The modulus of complex numbers, once for each of their parts."""
-    return torch.linalg.vector_norm(parts, dim=-1, keepdim=True).expand_as(parts)
+    return torch.hypot(parts[..., :1], parts[..., 1:]).expand_as(parts)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from fuzzer.language.private import negated
+from fuzzer.rounding.arithmetic import decides
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.perturb import laid_like
 from fuzzer.rounding.scalars import eager_reading, round_to
@@ -61,6 +62,28 @@ def spelt_out(step: Step) -> tuple[Any, ...]:
     return step.args if rule is None else rule(step, scalar_precision(step))
 
 
+@once
+def promotion(step: Step) -> torch.dtype | None:
+    """The dtype to which the step promotes operands of different dtypes, as torch does; None where all have one."""
+    refs = [ref for ref in step.args if isinstance(ref, Ref)]
+    if len({ref.dtype for ref in refs}) < 2:
+        return None
+    first, *others = [torch.empty((1,) * len(ref.shape), dtype=ref.dtype, device="meta") for ref in refs]
+    dtype = torch.result_type(first, others[0])
+    return dtype if len(others) == 1 and dtype.is_floating_point else None
+
+
+def promoted(step: Step, args: Any) -> Any:
+    """The operands rounded to the dtype in which the step compares or divides them."""
+    dtype = promotion(step)
+    if dtype is None:
+        return args
+    return tuple(
+        leaf.to(dtype).double() if isinstance(ref, Ref) and ref.dtype != dtype and ref not in step.writes else leaf
+        for ref, leaf in zip(step.args, args, strict=True)
+    )
+
+
 class Replay:
     """One float64 evaluation of a trace. After `run`, `value(ref)` gives any tensor of the trace."""
 
@@ -73,16 +96,28 @@ class Replay:
 
     def run(self) -> Replay:
         """Evaluate every step. Raises Unreplayable."""
+        for _ in self.walk():
+            pass
+        return self
+
+    def walk(self) -> Iterator[tuple[int, Step]]:
+        """Evaluate one step after the other; yields each, with its number, once its results are there. Raises
+        Unreplayable."""
         written = {ref.storage for step in self.trace.steps for ref in step.writes}
         for number in written & set(self.buffers):
             self.buffers[number] = self.buffers[number].clone()
-        with torch.no_grad():
-            for number, step in enumerate(self.trace.steps):
-                try:
+        for number, step in enumerate(self.trace.steps):
+            try:
+                with torch.no_grad():
                     self.step(number, step)
-                except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-                    raise Unreplayable(f"{step.op}: {str(error).splitlines()[0]}") from None
-        return self
+            except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+                raise Unreplayable(f"{step.op}: {str(error).splitlines()[0]}") from None
+            yield number, step
+
+    def replace(self, ref: Ref, value: torch.Tensor) -> None:
+        """Let all later steps read this value, of the dtype and shape of `value(ref)`, in place of the tensor's own."""
+        self.buffers[ref.storage] = self.buffers[ref.storage].clone()
+        self.value(ref).copy_(value)
 
     def value(self, ref: Ref) -> torch.Tensor:
         """The tensor of a Ref: float64 where eager had a float, else eager's dtype."""
@@ -102,8 +137,13 @@ class Replay:
             return
         precision = scalar_precision(step)
         args, kwargs = mapped((spelt_out(step), step.kwargs), lambda leaf: self._argument(step, leaf, precision))
+        if decides(step):
+            args = promoted(step, args)
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)
+        given = args, kwargs
+        if step.writes and row.cancels is not None:  # the call overwrites operands on which its error depends
+            given = mapped(given, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
         out = self._called(step, args, kwargs)
         pairs = [(ref, self.value(ref)) for ref in step.writes]
         pairs += [(ref, value) for ref, value in _paired(step.returned, out) if ref.storage not in step.written]
@@ -114,7 +154,7 @@ class Replay:
             values = [value.zero_() for value in values]  # so that no replay depends on old contents of memory
         changed = values
         if self.perturbation is not None:
-            changed = self.perturbation.results(number, step, (args, kwargs), refs, values)
+            changed = self.perturbation.results(number, step, given, refs, values)
         for ref, value, moved in zip(refs, values, changed, strict=True):
             if ref.storage not in step.written:
                 self._store(ref, moved)
@@ -125,7 +165,9 @@ class Replay:
         """What the kernel returns. One that the model does not know runs in eager's dtypes if it refuses float64."""
         rule = kernel(step).mended
         if rule is not None:
-            return rule(step.op, args, kwargs)
+            return rule(step, args, kwargs)
+        if kernel(step).on_its_grid:
+            return self._called_as_in_eager(step, args, kwargs)
         if not unmodelled(step):
             return step.op(*args, **kwargs)
         before = [self.value(ref).clone() for ref in step.writes]
@@ -210,7 +252,7 @@ class Replay:
     def _scalar(self, step: Step, value: float, dtype: torch.dtype) -> float:
         """A scalar as the kernel reads it: in the precision in which it computes; as eager does where it decides a
         jump."""
-        own = eager_reading(step, value, dtype, self.trace.devices) if kernel(step).decides else None
+        own = eager_reading(step, value, dtype, self.trace.devices) if decides(step) else None
         if own is not None:
             return round_to(value, own)
         return round_to(value, torch.float32) if self.perturbation is None else self.perturbation.scalar(value, dtype)

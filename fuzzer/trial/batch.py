@@ -32,7 +32,7 @@ from fuzzer.trial.draw import Drawn, program_task
 from fuzzer.trial.exercise import Exercise
 from fuzzer.trial.kernel_units import Kernel, NotBuilt, Units, seconds_of
 from fuzzer.trial.origin import DRAWN, Origin, draw_from, record
-from fuzzer.trial.pipeline import REFUSED, compile_subject, conclude, refusal, rerun_reference
+from fuzzer.trial.pipeline import REFUSED, compile_kept, compile_subject, conclude, refusal, rerun_reference
 from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.usage import cpu_seconds
@@ -199,6 +199,7 @@ class Member:
         trial, built = self.drawn.trial, sum(kernel.share for kernel in self.kernels)
         seen.seconds, seen.cpu_seconds = seen.seconds + built, seen.cpu_seconds + built
         trial.also, trial.subject = self.task.also, self.compiled.explain(seen, trial)
+        trial.kept = compile_kept(trial, self.task, self.log)
         return trial
 
 

@@ -343,5 +343,7 @@ def _told(report: Report) -> Verdict:
     detail = report.rejected or (
         f"outputs and {report.gradients} gradient(s); an error would show in {report.detectable} of "
         f"{report.elements} elements of gradients"
+        + f"; in {report.deaf} legal rounding may change half of the value or more"
+        * (report.deaf > 0)
     )
     return Verdict(Signature("", report.verdict, "", ""), detail)

@@ -16,7 +16,8 @@ import torch
 from fuzzer.coverage.features import Words, feature_ids
 from fuzzer.generation.draft import Rejected
 from fuzzer.judgement.comparison import judge_tensors
-from fuzzer.judgement.oracles import about_bare, detectable, errors_agree, verdicts
+from fuzzer.judgement.narrowing import KEPT, narrowed
+from fuzzer.judgement.oracles import about_bare, deaf_elements, detectable, errors_agree, narrowings_agree, verdicts
 from fuzzer.judgement.planted import planted
 from fuzzer.judgement.promise import promised_error
 from fuzzer.judgement.trial import PENDING, RAN, UNCOMPILED, Code, Observation, Trial
@@ -125,6 +126,7 @@ def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
     """The trial with the side on trial run too; where the task asks for that, also without the program's settings."""
     trial.also = task.also
     trial.subject = Compiled(trial.code, task, journal).run(trial)
+    trial.kept = compile_kept(trial, task, journal)
     if not about_bare(task.also):
         return trial
     bare = without_settings(trial.program)
@@ -134,6 +136,20 @@ def compile_subject(trial: Trial, task: Task, journal: Journal) -> Trial:
         reset_compiler()
         trial.bare = Compiled(bare, task, journal).run(trial)
     return trial
+
+
+def compile_kept(trial: Trial, task: Task, journal: Journal) -> Observation | None:
+    """The run that drops no rounding to half precision, where the task asks for it and a dropped one explains
+    something; else None."""
+    if narrowings_agree.__name__ not in task.also:
+        return None
+    with torch.no_grad():
+        if not narrowed(trial):
+            return None
+    code = replace(trial.program, settings=tuple(sorted({**dict(trial.program.settings), **dict([KEPT])}.items())))
+    journal.begin(show(code))
+    reset_compiler()
+    return Compiled(code, task, journal).run(trial)
 
 
 def without_settings(program: Program) -> Program:
@@ -159,10 +175,11 @@ def judge_trial(trial: Trial, journal: Journal) -> Report:
     started = cpu_seconds()
     with torch.no_grad():
         found = tuple(verdicts(trial))
-        seen, total = detectable(trial) if trial.subject.outcome == RAN else (0, 0)
+        ran = trial.subject.outcome == RAN
+        seen, total, deaf = (*detectable(trial), deaf_elements(trial)) if ran else (0, 0, 0)
     seconds = {"reference": trial.reference.seconds, "subject": trial.subject.seconds}
     seconds["judge"] = cpu_seconds() - started
-    told = Report(text_of(trial.code), found, detectable=seen, elements=total, seconds=seconds)
+    told = Report(text_of(trial.code), found, detectable=seen, elements=total, deaf=deaf, seconds=seconds)
     subject = trial.subject
     stage = "" if subject.built else trial.place.subject.stage
     return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, stage=stage, built=subject.built)

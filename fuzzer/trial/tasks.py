@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
+
+from fuzzer.judgement.comparison import first_spread
 from fuzzer.judgement.trial import Trial
 from fuzzer.language import interpret
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
+from fuzzer.rounding.deaf import deafening
 from fuzzer.trial.draw import draw_detectable, program_task, report_drawn, write_down
 from fuzzer.trial.pipeline import (
     REFUSED,
@@ -48,14 +52,17 @@ def examine(task: Task, text: str) -> Report:
 
 
 def report_words(task: Task, text: str) -> Report:
-    """The words that this program exercises: the Report's `files` hold them by family, one word a line. Raises
-    ParseError."""
+    """The words that this program exercises: the Report's `files` hold them by family, one word a line, and as `deaf`
+    the kernels that make elements of it deaf. Raises ParseError."""
     try:
         trial = record_reference(parse(text), task, journal())
     except REFUSED as error:
         return refusal(text, error)
     told, words = report_and_words(trial, replace(task, features=True), journal())
-    return replace(told, files={family: "\n".join(sorted(found)) for family, found in words.items()})
+    files = {family: "\n".join(sorted(found)) for family, found in words.items()}
+    with torch.no_grad():
+        makers = [] if told.rejected else deafening(trial.model, first_spread(trial))
+    return replace(told, files={**files, "deaf": "\n".join(map(str, makers))})
 
 
 def run_trial(task: Task, program: Program) -> Trial:

@@ -40,7 +40,8 @@ class Report:
     text       the program; "" where none was drawn (reason says why).
     verdicts   what the oracles said, worst first; none means agree.
     rejected   why torch or the generator refused the program; "" where it ran.
-    detectable, elements   gradient elements in which an error would exceed the floor, of all compared.
+    detectable, elements   gradient elements in which an error would exceed the floor, of all compared;  deaf   those
+               whose floor is infinite or more than half of the value.
     gradients  that were compared and are not zero everywhere.
     seconds    by phase: generate, reference, subject; of judge those of the CPU, as of build, its share of what was
                built for several at once; cpu: the CPU's of all together.
@@ -61,6 +62,7 @@ class Report:
     rejected: str = ""
     detectable: int = 0
     elements: int = 0
+    deaf: int = 0
     gradients: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     stderr: str = ""

@@ -8,6 +8,7 @@ import click
 
 from benches.agreement import agreement_command
 from benches.arms import faults_command, time_to_fault_command
+from benches.deaf import deaf_command
 from benches.derivatives import derivatives_command
 from benches.diagnosis import diagnosis_command
 from benches.first_look import first_look_command
@@ -28,6 +29,7 @@ from fuzzer.language.errors import NoMachine, UsageError
 
 BENCHES = (
     agreement_command,
+    deaf_command,
     derivatives_command,
     diagnosis_command,
     faults_command,

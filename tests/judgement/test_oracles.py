@@ -18,6 +18,7 @@ from fuzzer.judgement.oracles import (
     COMPILE_SECONDS,
     MEMORY_BYTES,
     ORACLES,
+    deaf_elements,
     detectable,
     differing_tensors,
     verdicts,
@@ -291,6 +292,12 @@ def test_an_error_can_be_seen_in_almost_every_element_of_a_plain_program() -> No
     seen, total = detectable(trial(ROUNDED))
     assert total == 192
     assert seen > 0.98 * total
+
+
+def test_an_element_beside_which_its_floor_is_large_is_deaf() -> None:
+    steep = 'x0 = leaf(f32[8], seed=1)\nv0 = mul_scalar(x0, other=1e9)\nv1 = sin(v0)\nbackward(v1, cotangent(f32[8]))\n'
+    assert deaf_elements(trial(steep)) == 8
+    assert deaf_elements(trial(ROUNDED)) == 0
 
 
 def test_an_input_that_only_the_compiled_side_writes_to_is_told() -> None:

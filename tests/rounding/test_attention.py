@@ -13,6 +13,7 @@ import torch
 from fuzzer.rounding.floors import Model
 from fuzzer.rounding.kernels import named
 from fuzzer.rounding.record import Recorder
+from fuzzer.rounding.trace import Step
 from tests.rounding.modelled import FIRST_FACTOR, FIRST_REPLICAS, SECOND_REPLICAS, modelled, normal
 
 KERNELS = (
@@ -29,7 +30,8 @@ def called(name: str, given: dict[str, Any]) -> list[torch.Tensor]:
     taken = [argument.name for argument in op._schema.arguments]
     rule = named(name).mended
     assert rule is not None
-    return rule(op, (), {name: value for name, value in given.items() if name in taken})  # type: ignore[no-any-return]
+    step = Step(op, (), {name: value for name, value in given.items() if name in taken}, None, ())
+    return rule(step, step.args, step.kwargs)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", KERNELS)

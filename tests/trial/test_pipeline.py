@@ -35,6 +35,28 @@ def test_at_a_stage_settings_that_act_in_code_alone_are_not_left_out() -> None:
     assert trial(settings='settings({"functorch.cse": False})\n', task=asked).bare is not None
 
 
+FLOORED = """x0 = leaf(f16[4], requires_grad=False, values=data([0.01, 0.002, 0.005, 1.0]))
+x1 = leaf(f16[4], seed=2)
+v0 = cos(x0)
+v1 = floor(v0)
+v2 = mul(v1, x1)
+backward(v2, cotangent(f16[4], values="ones"))
+"""
+
+
+def test_a_program_whose_roundings_are_dropped_is_compiled_without_that_too_where_it_is_asked() -> None:
+    at_ir = replace(LIGHT, place=Place(Subject("eager"), Subject("inductor:ir")))
+    asked = replace(at_ir, also=("narrowings_agree",))
+    [told] = verdicts(trial(body=FLOORED, task=asked))
+    assert str(told.signature) == "narrowings_agree/narrowing-sensitive/forward/dropped rounding"
+    assert told.detail.endswith("decided by a rounding that was dropped: cos to float16")
+    casts = 'settings({"inductor.emulate_precision_casts": True})\n'
+    for settings, task in (("", at_ir), (casts, asked)):
+        made = trial(settings=settings, body=FLOORED, task=task)
+        assert made.kept is None
+        assert [v for v in verdicts(made) if not v.agrees] == []
+
+
 @pytest.mark.gpu
 def test_results_are_judged_on_the_cpu_unless_they_cannot_be_read() -> None:
     if not torch.cuda.is_available():

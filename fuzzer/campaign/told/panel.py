@@ -119,6 +119,8 @@ class CampaignPanel:
         judged = ", ".join(f"{totals.classes[c]} {c}" for c in CLASSES if totals.classes[c])
         seen = f"; {totals.detectable / totals.programs:.0%} detectable" if totals.programs else ""
         yield "verdicts", f"{judged or 'none yet: programs come in batches'}{seen}"
+        if legal := totals.legal_by_pattern():
+            yield "", "legal, counted: " + ", ".join(f"{n} {pattern}" for pattern, n in legal.items())
         yield from self._curves(bars)
 
     def _faults(self) -> Text:

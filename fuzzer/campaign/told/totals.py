@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzzer.judgement.verdict import CLASSES, FINDINGS
+from fuzzer.judgement.verdict import CLASSES, FINDINGS, parse_signature
 from fuzzer.workers.messages import Report
 
 
@@ -22,6 +22,7 @@ class Totals:
     detectable: int = 0
     elements: int = 0
     elements_seen: int = 0
+    elements_deaf: int = 0
     new: Counter[str] = field(default_factory=Counter)  # faults, by class
     variants: Counter[str] = field(default_factory=Counter)  # new findings of faults that were known, by class
     known: Counter[str] = field(default_factory=Counter)  # suspects that ended at what was known, by class
@@ -47,12 +48,20 @@ class Totals:
         self.redrawn += report.redrawn
         self.detectable += report.detectable > 0
         self.elements_seen += report.detectable
+        self.elements_deaf += report.deaf
         self.elements += report.elements
         self.phases.update(report.seconds)
         if report.stage:
             self.stages[report.stage] += 1
         if report.built:
             self.built[report.built] += 1
+
+    def legal_by_pattern(self) -> dict[str, int]:
+        """Legal differences that were counted, by their patterns."""
+        found = Counter[str]()
+        for signature, count in self.legal.items():
+            found[parse_signature(signature).pattern] += count
+        return dict(found)
 
     def summary(self) -> dict[str, Any]:
         compared = max(self.programs, 1)
@@ -62,6 +71,7 @@ class Totals:
             "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
             "detectable_share": round(self.detectable / compared, 4),
             "detectable_elements_share": round(self.elements_seen / max(self.elements, 1), 4),
+            "deaf_elements_share": round(self.elements_deaf / max(self.elements, 1), 4),
             "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),
             "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
             "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},

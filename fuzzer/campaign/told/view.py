@@ -127,11 +127,14 @@ def _summary_text(totals: Totals) -> str:
     """The summary for people."""
     s = totals.summary()
     found, variants = (", ".join(f"{of[c]} {c}" for c in FINDINGS if of[c]) for of in (totals.new, totals.variants))
+    counted = ", ".join(f"{n} {pattern}" for pattern, n in totals.legal_by_pattern().items())
+    legal = f"legal differences: {counted}\n" if counted else ""
     return (
         f"{s['programs']} programs in {s['seconds']} s ({s['programs_per_s']}/s); "
-        f"detectable {s['detectable_share']:.1%} of programs, {s['detectable_elements_share']:.1%} of elements; "
+        f"detectable {s['detectable_share']:.1%} of programs, {s['detectable_elements_share']:.1%} of elements, "
+        f"{s['deaf_elements_share']:.1%} deaf; "
         f"rejected {s['rejected_share']:.1%}\n"
-        f"new faults: {found or 'none'}{f'; new variants of known ones: {variants}' if variants else ''}; "
+        f"{legal}new faults: {found or 'none'}{f'; new variants of known ones: {variants}' if variants else ''}; "
         f"`backfuzz faults` shows them all\n"
         f"suspects: {_recognised_text(totals)}, {totals.minimized} minimized"
     )

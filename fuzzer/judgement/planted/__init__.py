@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 import torch
 
+from fuzzer.judgement.narrowing import KEPT
 from fuzzer.judgement.planted import gradients, observations, passes
 from fuzzer.judgement.planted.fault import Fault, Tamper, combined, unchanged
 from fuzzer.judgement.planted.gradients import decomposed
@@ -28,6 +29,7 @@ from fuzzer.judgement.planted.runtime import (
     refusing,
 )
 from fuzzer.language.private import graph_pass
+from fuzzer.language.settings import in_force
 
 aten = torch.ops.aten
 
@@ -102,6 +104,8 @@ FAULTS: dict[str, Fault] = {
     "hardtanh_gradient_at_its_own_limits": decomposed(
         aten.hardtanh_backward.default, gradients.hardtanh_at_its_own_limits
     ),
+    "roundings_dropped": Fault(),  # inductor's own way
+    "roundings_kept": Fault(lambda: in_force((KEPT,))),
     "eager_gradient_scaled": observations.changed_gradients(observations.scaled_in_place, side="reference"),
 }
 # Several faults for one compile, each for another oracle, where seconds count.

@@ -8,6 +8,7 @@ import torch
 
 from fuzzer.rounding.kernels.bounds import in_units
 from fuzzer.rounding.kernels.row import PRIMITIVE, Evaluation, Kernel, each
+from fuzzer.rounding.precision import underflow
 
 
 def _gelu(e: Evaluation) -> list[torch.Tensor]:
@@ -34,6 +35,35 @@ def _elu_backward(e: Evaluation) -> list[torch.Tensor]:
     return [2 * e.args[0].abs() * math.prod(scalars[:3])]
 
 
+def _celu(e: Evaluation) -> list[torch.Tensor]:
+    """exp(x / alpha) - 1 where the power is small, times alpha; x / alpha is rounded."""
+    alpha = abs(e.args[1]) if len(e.args) > 1 else 1.0
+    return [torch.where(e.args[0] < 0, 3.0 * alpha, 0.0)]
+
+
+def _tanh_backward(e: Evaluation) -> list[torch.Tensor]:
+    """1 - y y where the square is rounded."""
+    return [(e.args[0] * e.args[1] * e.args[1]).abs().nan_to_num(0, 0, 0)]
+
+
+def _silu(e: Evaluation) -> torch.Tensor:
+    """The sigmoid may underflow though its product with x does not."""
+    return (e.args[0].abs() * underflow(e.step.results[0].dtype)).nan_to_num(0, 0, 0)
+
+
+def _softplus(e: Evaluation) -> list[torch.Tensor]:
+    """exp magnifies the rounding of beta x, by as much as that is."""
+    at = 1 if e.step.name.endswith("backward") else 0
+    beta = e.args[at + 1] if len(e.args) > at + 1 else 1.0
+    return [(e.results[0] * e.args[at] * beta).abs().nan_to_num(0, 0, 0)]
+
+
+def _hardswish(e: Evaluation) -> list[torch.Tensor]:
+    """x (x + 3) / 6 beside -3, where the sum cancels."""
+    x = e.args[0]
+    return [torch.where(x.abs() < 3, x.abs(), 0.0)]
+
+
 def _glu_backward(e: Evaluation) -> list[torch.Tensor]:
     """1 - sigmoid(b) in the second half."""
     gradient, x = e.args[0], e.args[1]
@@ -48,7 +78,7 @@ def _swish_backward(e: Evaluation) -> list[torch.Tensor]:
 
 def _hardswish_backward(e: Evaluation) -> list[torch.Tensor]:
     """x / 3 + 1 / 2."""
-    return [e.args[0].abs() * (1 + e.args[1].abs())]
+    return [torch.where(e.args[1].abs() < 3, e.args[0].abs() * (1 + e.args[1].abs()), 0.0)]
 
 
 # exp, a difference and two products
@@ -57,16 +87,35 @@ _ELU = (2.5, 3.5, 2.0)
 TABLE = (
     Kernel("elu", PRIMITIVE, units=_ELU, inexact=True, wide=True, cancels=in_units(_elu)),
     Kernel("elu_backward", PRIMITIVE, units=_ELU, inexact=True, wide=True, cancels=in_units(_elu_backward)),
-    Kernel("gelu", wide=True, cancels=in_units(_gelu)),
-    Kernel("gelu_backward", wide=True, cancels=in_units(_gelu_backward)),
-    Kernel("glu_backward", cancels=in_units(_glu_backward)),
-    *each("silu_backward mish_backward", wide=True, cancels=in_units(_swish_backward)),
-    Kernel("hardswish_backward", wide=True, cancels=in_units(_hardswish_backward), compared_at=1),
-    Kernel("hardsigmoid_backward", wide=True, compared_at=1),
-    *each("silu mish softplus softplus_backward hardswish hardsigmoid", wide=True),
+    Kernel("gelu", PRIMITIVE, inexact=True, wide=True, cancels=in_units(_gelu)),
+    Kernel("gelu_backward", PRIMITIVE, inexact=True, wide=True, cancels=in_units(_gelu_backward)),
+    Kernel("glu_backward", PRIMITIVE, units=(6.5, 9.0, 2.5), inexact=True, cancels=in_units(_glu_backward)),
+    *each("silu_backward mish_backward", PRIMITIVE, inexact=True, wide=True, cancels=in_units(_swish_backward)),
+    # a sum, two products and a quotient by 6
+    Kernel("hardswish", PRIMITIVE, units=(4.5, 5.5, 0.5), inexact=True, wide=True, cancels=in_units(_hardswish)),
+    Kernel("hardswish_backward", PRIMITIVE, inexact=True, wide=True, cancels=in_units(_hardswish_backward)),
+    Kernel("hardsigmoid", PRIMITIVE, units=(3.5, 4.5, 0.5), inexact=True, wide=True),
+    Kernel("hardsigmoid_backward", PRIMITIVE, units=(1.5, 2.5, 0.5), inexact=True, wide=True),
+    # sigmoid and a product
+    Kernel("silu", PRIMITIVE, units=(3.5, 6.0, 0.5), inexact=True, wide=True, cancels=_silu),
+    # two products, exp, log1p or a sum, and a quotient
     *each(
-        """
-        celu glu sigmoid_backward tanh_backward log_sigmoid_backward rrelu_with_noise_backward native_dropout_backward
-        """
+        "softplus softplus_backward",
+        PRIMITIVE,
+        units=(7.0, 9.0, 0.5),
+        inexact=True,
+        wide=True,
+        cancels=in_units(_softplus),
     ),
+    Kernel("mish", wide=True),
+    Kernel("celu", PRIMITIVE, units=_ELU, inexact=True, cancels=in_units(_celu)),
+    # sigmoid and a product
+    Kernel("glu", PRIMITIVE, units=(3.5, 6.0, 1.0), inexact=True),
+    # two products and 1 - y, which is rounded once
+    Kernel("sigmoid_backward", PRIMITIVE, units=(3.0, 3.0, 1.5), inexact=True),
+    Kernel("tanh_backward", PRIMITIVE, units=(2.0, 2.0, 1.0), inexact=True, cancels=in_units(_tanh_backward)),
+    # exp, a quotient, a sum, a difference and a product; half: each is rounded
+    Kernel("log_sigmoid_backward", PRIMITIVE, units=(6.5, 8.0, 3.0), inexact=True),
+    # the slope, or the factor 1 / (1 - p), and a product
+    *each("rrelu_with_noise_backward native_dropout_backward", PRIMITIVE, units=(3.0, 3.0, 1.0), inexact=True),
 )

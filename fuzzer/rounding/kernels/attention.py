@@ -46,26 +46,26 @@ def _scale_of(given: dict[str, Any]) -> float:
     return 1 / math.sqrt(given["query"].shape[-1]) if own is None else own
 
 
-def _forward(op: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+def _forward(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """softmax(query @ key.mT * scale + bias) @ value. A GPU kernel's other results are left empty: only its own
     backward reads them, and the one below does not. Shapes: query (..., queries, features), key (..., keys, features),
     value (..., keys, n)."""
-    given = {argument.name: value for argument, value in bound(op, args, kwargs)}
+    given = {argument.name: value for argument, value in bound(step.op, args, kwargs)}
     output = _probabilities(given, _scale_of(given)) @ given["value"]
-    return [output, *(output.new_zeros(0) for _ in op._schema.returns[1:])]
+    return [output, *(output.new_zeros(0) for _ in step.op._schema.returns[1:])]
 
 
-def _backward(op: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+def _backward(step: Step, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """Gradients of query, key, value and bias, as many as the kernel returns, from the rounded output: with p the
     probabilities, p * (d_out @ value.mT - sum(d_out * out)) is the gradient of the scores."""
-    given = {argument.name: value for argument, value in bound(op, args, kwargs)}
+    given = {argument.name: value for argument, value in bound(step.op, args, kwargs)}
     scale = _scale_of(given)
     probabilities = _probabilities(given, scale)
     cotangent = given["grad_out"] if "grad_out" in given else given["grad_out_"]
     weighed = cotangent @ given["value"].mT - (cotangent * given["out"]).sum(-1, keepdim=True)
     scores = probabilities * weighed
     found = [scores @ given["key"] * scale, scores.mT @ given["query"] * scale, probabilities.mT @ cotangent, scores]
-    return found[: len(op._schema.returns)]
+    return found[: len(step.op._schema.returns)]
 
 
 TABLE = (

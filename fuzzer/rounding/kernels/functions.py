@@ -13,9 +13,9 @@ import torch
 
 from fuzzer.rounding.kernels.bounds import in_units
 from fuzzer.rounding.kernels.row import COMPOUND, PRIMITIVE, Evaluation, Kernel, Kind, each
-from fuzzer.rounding.precision import epsilon
+from fuzzer.rounding.precision import epsilon, real_dtypes, representable
 from fuzzer.rounding.scalars import round_to
-from fuzzer.rounding.trace import Ref, Step
+from fuzzer.rounding.trace import Ref, Step, is_rounded
 
 
 def _unscaled(step: Step) -> Kind:
@@ -23,9 +23,55 @@ def _unscaled(step: Step) -> Kind:
     return COMPOUND if step.kwargs.get("alpha", 1) != 1 or len(step.args) > 2 else PRIMITIVE
 
 
-def _quotient(step: Step) -> Kind:
-    """A quotient is rounded inside and then decides a jump."""
-    return COMPOUND if step.kwargs.get("rounding_mode") is not None else PRIMITIVE
+def _is_rounded_off(step: Step) -> bool:
+    """Whether a quotient is rounded to an integer, which is a jump."""
+    return step.name == "floor_divide" or step.kwargs.get("rounding_mode") is not None
+
+
+def _is_truncated(step: Step) -> bool:
+    return step.kwargs.get("rounding_mode") == "trunc" and is_rounded(step.results[0])
+
+
+def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
+    """A truncated quotient is rounded before it is truncated (`div_trunc_kernel`, ATen/native/cpu/BinaryOpsKernel.cpp).
+    A floored one is exact: it comes from the exact remainder (`div_floor_floating`, c10/util/generic_math.h)."""
+    if not _is_truncated(step):
+        return step.op(*args, **kwargs)
+    found = args[0] / args[1]
+    if step.results[0].dtype != torch.float64:
+        found = found.to(torch.float32).double()
+    return args[0].copy_(found.trunc()) if step.writes else found.trunc()
+
+
+def _rounding_before(step: Step, approximate: bool) -> float:
+    """The error of a quotient before it becomes an integer, relative to it. A CPU's scalar kernels round quotients of
+    half-precision tensors, and the divisor's multiple before that, to the dtype; vectors and compiled code keep
+    them in float32. Before it truncates, an accelerator may invert the divisor (1 unit of float32) or divide
+    approximately (2), and multiply."""
+    if not _is_rounded_off(step) or not is_rounded(step.results[0]):
+        return 0.0
+    unit = epsilon(step.results[0].dtype)
+    if unit > epsilon(torch.float32):
+        return unit
+    return 3 * epsilon(torch.float32) if approximate and _is_truncated(step) else 0.0
+
+
+def _floored(e: Evaluation) -> float | torch.Tensor:
+    """A unit of a floored quotient of 1 / eps and more: beyond that a dtype does not hold the quotient's fraction."""
+    (result,) = e.step.results
+    if not _is_rounded_off(e.step) or _is_truncated(e.step) or epsilon(result.dtype) > epsilon(torch.float32):
+        return 0.0
+    unit, size = epsilon(result.dtype), e.results[0].abs()
+    return torch.where(torch.isfinite(size) & (size >= 1 / unit), unit * size, 0.0)
+
+
+def _remainder(e: Evaluation) -> float | torch.Tensor:
+    """a - floor(a / b) b, as torch documents it: a unit of a, unless the product is a number of the dtype. The
+    quotient is exact."""
+    a, b = e.args
+    multiple = torch.floor_divide(torch.as_tensor(a, dtype=torch.float64), b) * b
+    exact = representable(multiple, e.step.results[0].dtype) & (a - multiple == e.results[0])
+    return torch.where(exact, 0.0, e.unit * abs(a)).nan_to_num(0, 0, 0)
 
 
 def _by_what_float32_rounds(step: Step) -> bool:
@@ -40,10 +86,9 @@ def _approximation_of_erf(e: Evaluation) -> float:
     return 0.0 if any(r.dtype == torch.float64 for r in e.step.results) else 5.0 * epsilon(torch.float32)
 
 
-def _logit(e: Evaluation) -> float:
-    """log(z / (1 - z)) with z limited to 1 - eps."""
-    eps = e.step.args[1] if len(e.step.args) > 1 else None
-    return 2.0 * e.unit / eps if eps else 0.0
+def _logit(e: Evaluation) -> list[torch.Tensor]:
+    """log(z / (1 - z)): 1 / (1 - z), which is 1 + exp of the result, times the error of z."""
+    return [(2 * (1 + e.results[0].exp())).nan_to_num(0, 0, 0)]
 
 
 def _limit_is_one(step: Step) -> bool:
@@ -88,6 +133,55 @@ def _beside_poles(e: Evaluation) -> list[torch.Tensor]:
     return [(differences * torch.digamma(differences)).abs().nan_to_num(0, 0, 0).sum(-1)]
 
 
+def _poles(step: Step, given: Any, moved: Any) -> Any:
+    """A pole is a whole number, and is read as it is."""
+    x = given[0]
+    pole = (x <= 0) & (x == x.floor())
+    if bool(pole.any()):
+        moved[0].copy_(torch.where(pole, x, moved[0]))
+    return moved
+
+
+def _sinc(e: Evaluation) -> list[torch.Tensor]:
+    """sin(pi x) / (pi x): the rounding of pi x, a share of it, moves the sine by that."""
+    return [2 * torch.ones_like(e.results[0])]
+
+
+def _log_of_two(e: Evaluation) -> list[torch.Tensor]:
+    """The larger operand, and the logarithm of 1 + exp(-|a - b|), which may cancel it."""
+    larger = torch.maximum(*e.args[:2])
+    return [(1 + larger.abs()).nan_to_num(0, 0, 0)]
+
+
+def _log_ndtr(e: Evaluation) -> list[torch.Tensor]:
+    """Beside 1 and -1 two terms cancel; further on, erfc(x / sqrt(2)) magnifies the rounding of its argument."""
+    x, result = e.args[0], e.results[0].abs()
+    found = 2 * result * torch.where(x > 0, x * x, 1.0) + torch.where(x.abs() < 1.5, 1.5, 0.0)
+    return [found.nan_to_num(0, 0, 0)]
+
+
+def _between(e: Evaluation) -> list[torch.Tensor]:
+    """start + weight (end - start), or the same from the end; exact at both ends and where these are equal."""
+    start, end, weight = e.args[0], e.args[1], torch.as_tensor(e.args[2], dtype=torch.float64)
+    size = start.abs() + end.abs() + (weight * (end - start)).abs()
+    return [torch.where((start == end) | (weight == 0) | (weight == 1), 0.0, size).nan_to_num(0, 0, 0)]
+
+
+def _added_product(e: Evaluation) -> list[torch.Tensor]:
+    """a + value b c: the sum's first operand, and both roundings of the products."""
+    added, *factors = e.args
+    product = e.kwargs.get("value", 1) * factors[0] * factors[1]
+    exact = representable(product, max(real_dtypes((*e.step.inputs, *e.step.results)), key=epsilon))
+    return [torch.where(exact, 0.0, added.abs() + 2 * product.abs()).nan_to_num(0, 0, 0)]
+
+
+def _added_quotient(e: Evaluation) -> list[torch.Tensor]:
+    """a + value b / c: the sum's first operand, and the roundings of the product and the quotient."""
+    added, over, under = e.args
+    quotient = e.kwargs.get("value", 1) * over / under
+    return [(added.abs() + 3 * quotient.abs()).nan_to_num(0, 0, 0)]
+
+
 TABLE = (
     Kernel("add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True),
     *each("sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
@@ -97,12 +191,17 @@ TABLE = (
     Kernel(
         "div",
         PRIMITIVE,
-        kind_of=_quotient,
         units=(1.5, 2.5, 0.5),
         approximated=True,
         rescales=_by_what_float32_rounds,
+        cancels=_floored,
+        decides=_is_rounded_off,
+        divides_first=_rounding_before,
+        mended=_quotient,
         modulus_at=1,
     ),
+    Kernel("floor_divide", PRIMITIVE, jumps=True, cancels=_floored, decides=True, divides_first=_rounding_before),
+    Kernel("remainder", PRIMITIVE, jumps=True, cancels=_remainder, decides=True),
     Kernel("reciprocal", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True, modulus_at=0),
     Kernel("sqrt", PRIMITIVE, units=(1.0, 1.5, 0.5), approximated=True),
     Kernel("rsqrt", PRIMITIVE, units=(1.5, 2.5, 1.5), inexact=True),  # half: the root is rounded
@@ -128,24 +227,35 @@ TABLE = (
     Kernel("atanh", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("erf", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True, cancels=_approximation_of_erf),
     Kernel("erfc", PRIMITIVE, units=(5.0, 4.5, 0.5), inexact=True, cancels=_approximation_of_erf),
-    Kernel("lgamma", units=(4.5, 7.0, 0.5)),  # its zeros cancel
+    Kernel("erfinv", PRIMITIVE, units=(5.5, 2.5, 0.5), inexact=True),
+    Kernel("lgamma", units=(4.5, 7.0, 0.5), kept=_poles),  # its zeros cancel
     Kernel("mvlgamma", cancels=in_units(_beside_poles)),
-    *each(
-        """
-        angle digamma polygamma erfinv floor_divide frexp i0 lerp logaddexp logaddexp2 nextafter polar remainder sinc
-        special_entr special_erfcx special_i0e special_i1 special_i1e special_log_ndtr special_ndtri special_xlog1py
-        """
-    ),
+    *each("digamma", kept=_poles),
+    *each("polygamma special_erfcx"),
+    Kernel("special_ndtri", domain=(0.0, 1.0)),
+    Kernel("angle", PRIMITIVE, by_parts=True, units=(3.0, 3.5, 0.5), inexact=True),
+    Kernel("polar", PRIMITIVE, units=(3.0, 4.5, 0.5), inexact=True),
+    # Cephes' largest relative errors (i0.c, i0f.c, i1.c, i1f.c), in units of numbers just below a power of two
+    Kernel("i0", PRIMITIVE, units=(5.5, 7.0, 0.5), inexact=True),
+    Kernel("special_i0e", PRIMITIVE, units=(5.0, 6.5, 8.0), inexact=True),  # the CPU's kernel adds up in half precision
+    *each("special_i1 special_i1e", PRIMITIVE, units=(18.0, 26.0, 1.0), inexact=True),
+    # a logarithm and a product; half: the logarithm is rounded
+    Kernel("special_entr", PRIMITIVE, units=(2.5, 4.0, 1.5), inexact=True),
+    Kernel("special_xlog1py", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True),
+    Kernel("special_log_ndtr", PRIMITIVE, units=(7.5, 7.5, 4.0), inexact=True, cancels=in_units(_log_ndtr)),
+    Kernel("sinc", PRIMITIVE, units=(4.5, 7.0, 2.0), inexact=True, cancels=in_units(_sinc)),
+    *each("logaddexp logaddexp2", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True, cancels=in_units(_log_of_two)),
+    Kernel("lerp", PRIMITIVE, cancels=in_units(_between)),
     Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded
     Kernel("hypot", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("sigmoid", PRIMITIVE, units=(2.5, 5.0, 0.5), inexact=True),  # exp, a sum and a quotient
     # log and a product; half: the logarithm is rounded
     Kernel("xlogy", PRIMITIVE, units=(2.0, 3.5, 1.5), inexact=True),
-    Kernel("logit", cancels=_logit, limited=_logit_of_one),
+    Kernel("logit", cancels=in_units(_logit), domain=(0.0, 1.0), limited=_logit_of_one),
     Kernel("logit_backward", kept=_ones, limited=_logit_backward_of_one),
     Kernel("linspace", cancels=_linspace),
-    Kernel("addcmul", intermediate=lambda args: args[1] * args[2]),
-    Kernel("addcdiv", intermediate=lambda args: args[1] / args[2]),
+    Kernel("addcmul", PRIMITIVE, intermediate=lambda args: args[1] * args[2], cancels=in_units(_added_product)),
+    Kernel("addcdiv", PRIMITIVE, intermediate=lambda args: args[1] / args[2], cancels=in_units(_added_quotient)),
     Kernel(
         "native_dropout",
         PRIMITIVE,

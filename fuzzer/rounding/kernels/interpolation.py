@@ -58,6 +58,7 @@ _BACKWARD: dict[str, Any] = _FORWARD | {"reached": _reached_backward}
 # Modes are numbered. The cubic's coefficients ((a x - 5a) x + 8a) x - 4a with a = -3/4 pass through numbers up to 8 *
 # 3/4 before they end below 1 (Keys 1981). Padding by reflection also divides.
 _BICUBIC, _CUBIC_INNER = 2, 6.0
+_NEAREST = 1  # GridSamplerInterpolation
 _REFLECTION = 2
 
 
@@ -99,6 +100,8 @@ def _interpolated_backward(e: Evaluation) -> Hidden:
     """The grid's gradient sums, over channels and taps, a cotangent times differences of the input, times half of the
     input's size for a step of 1 in the grid; partial sums are as large as the root of the sum of squares."""
     unit, largest = _coordinate_unit(e.step), _largest(e)
+    if e.step.args[3] == _NEAREST:  # the grid's gradient is 0
+        return [2 * unit * largest[0], 0.0]
     cotangent, field = list(float_tensors(e.args))[:2]
     along = torch.tensor([size / 2 for size in reversed(field.shape[2:])], dtype=cotangent.dtype).to(cotangent.device)
     sums = cotangent.nan_to_num(0, 0, 0).square().sum(1).sqrt()[..., None] * along

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from fuzzer.rounding.kernels.bounds import by_largest_operands, per_largest_result
-from fuzzer.rounding.kernels.row import Kernel, each
+from fuzzer.rounding.kernels.bounds import by_largest_operands, in_units, per_largest_result
+from fuzzer.rounding.kernels.row import PRIMITIVE, Evaluation, Kernel, each
 from fuzzer.rounding.trace import Step, is_rounded
 
 
@@ -34,13 +34,18 @@ def _of_these_distances(step: Step, given: Any, moved: Any) -> Any:
     return (moved[0], *points, p, found)
 
 
-def _of_probabilities(op: Any, args: Any, kwargs: Any) -> Any:
+def _of_probabilities(step: Step, args: Any, kwargs: Any) -> Any:
     """Limit probabilities that a replica rounds beyond 1, since the kernel refuses such numbers."""
-    return op(args[0].clamp(0, 1), *args[1:], **kwargs)
+    return step.op(args[0].clamp(0, 1), *args[1:], **kwargs)
+
+
+def _margin(e: Evaluation) -> list[torch.Tensor]:
+    """exp magnifies the rounding of t x by as much as that is."""
+    return [(e.results[0] * e.args[1] * e.args[2]).abs().nan_to_num(0, 0, 0)]
 
 
 TABLE = (
-    Kernel("binary_cross_entropy", mended=_of_probabilities),
+    Kernel("binary_cross_entropy", domain=(0.0, 1.0), mended=_of_probabilities),
     Kernel("mse_loss", intermediate=lambda args: (args[0] - args[1]).square()),
     # a logit's log(1 + exp(x)) - t x
     Kernel("binary_cross_entropy_with_logits", cancels=by_largest_operands),
@@ -48,13 +53,16 @@ TABLE = (
     Kernel("multilabel_margin_loss_forward", terms=per_largest_result, flags_at=1),
     Kernel("multilabel_margin_loss_backward", terms=partial(_per_label, 2), compared_at=4),
     *each("nll_loss_forward nll_loss2d_forward log_sigmoid_forward", terms=per_largest_result),
-    *each(
-        """
-        binary_cross_entropy_backward mse_loss_backward huber_loss huber_loss_backward smooth_l1_loss
-        smooth_l1_loss_backward soft_margin_loss soft_margin_loss_backward multi_margin_loss nll_loss_backward
-        nll_loss2d_backward _euclidean_dist
-        """
-    ),
+    # a difference, a factor that is rounded, and products with both
+    *each("mse_loss_backward huber_loss_backward", PRIMITIVE, units=(4.0, 5.0, 2.0), inexact=True),
+    Kernel("smooth_l1_loss_backward", PRIMITIVE, units=(5.0, 7.0, 2.5), inexact=True),  # and a quotient by beta
+    # x - t over (1 - x) x, and products with the weight, the gradient and 1 / n
+    Kernel("binary_cross_entropy_backward", PRIMITIVE, units=(8.0, 10.0, 4.0), inexact=True),
+    # exp, a sum, a quotient, and products
+    Kernel("soft_margin_loss_backward", PRIMITIVE, units=(8.0, 10.0, 4.0), inexact=True, cancels=in_units(_margin)),
+    # the weight over the sum of weights, and a product
+    *each("nll_loss_backward nll_loss2d_backward", PRIMITIVE, units=(3.5, 4.5, 1.5), inexact=True),
+    *each("huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss _euclidean_dist"),
     *each("_cdist_forward _pdist_forward", terms=_per_distance),
     *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True, kept=_of_these_distances),
 )

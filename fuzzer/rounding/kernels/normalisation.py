@@ -99,7 +99,7 @@ def _layer_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Te
     ]
     of_input, of_weight = _gradients(*flat)  # type: ignore[arg-type]
     sums = of_weight.norm(dim=0).reshape(shape)
-    return _wanted([of_input.reshape(x.shape), sums, 0 * sums], mask)
+    return _wanted([of_input.reshape(x.shape), sums, torch.zeros_like(sums)], mask)
 
 
 def _rms_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -115,7 +115,7 @@ def _group_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Te
     rows = [None if t is None else t.reshape(batch * groups, -1) for t in (gradient, spread, x, rstd)]
     of_input, of_weight = _gradients(*rows)  # type: ignore[arg-type]
     sums = of_weight.reshape(shown).norm(dim=(0, 2))
-    return _wanted([of_input.reshape(x.shape), sums, 0 * sums], mask)
+    return _wanted([of_input.reshape(x.shape), sums, torch.zeros_like(sums)], mask)
 
 
 def _batch_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -125,7 +125,7 @@ def _batch_norm_backward(args: Any, values: list[torch.Tensor]) -> list[torch.Te
     of_input, of_weight = _gradients(_by_channel(gradient), column, _by_channel(x), scale[:, None])
     result = of_input.reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
     sums = of_weight.norm(dim=1)
-    return _wanted([result, sums, 0 * sums], mask)
+    return _wanted([result, sums, torch.zeros_like(sums)], mask)
 
 
 def _wanted(sizes: list[torch.Tensor], mask: list[bool]) -> list[torch.Tensor]:

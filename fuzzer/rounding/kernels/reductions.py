@@ -38,6 +38,11 @@ def _distance(step: Step) -> Kind:
     return PRIMITIVE if _is_maximum(step) else COMPOUND
 
 
+def _segments(step: Step) -> Kind:
+    """The largest or smallest element of a segment is selected."""
+    return EXACT if step.args[1] in ("max", "min") else COMPOUND
+
+
 def _along_dim(step: Step) -> float:
     """The size of the dimension that the step names: its first integer."""
     dims = [a for a in step.args if isinstance(a, int) and not isinstance(a, bool)]
@@ -85,7 +90,7 @@ TABLE = (
     Kernel("prod", narrow=True, is_tree=True, cancels=_underflown, intermediate=_largest_product),
     Kernel("logcumsumexp", terms=_along_dim, narrow=True, is_tree=True),
     *each("cummax cummin", EXACT, terms=_along_dim),
-    Kernel("segment_reduce", narrow=True),
+    Kernel("segment_reduce", kind_of=_segments, narrow=True),
     *each("logsumexp _safe_softmax _segment_reduce_backward"),
     Kernel(
         "_softmax",

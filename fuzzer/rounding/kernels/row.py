@@ -80,8 +80,15 @@ class Kernel:
     calls_products  whether it calls matrix products, which autocast casts inside it too.
     scalars_in_double   whether it keeps scalar operands in double; others read them in the precision in which they
                         compute.
-    decides         whether its result jumps at a scalar operand: that is then read as eager reads it (`scalars`), for a
-                    jump is no rounding.
+    decides         whether its result jumps at an operand: operands are then promoted as eager promotes them, and a
+                    scalar is read as eager reads it (`scalars`), for a jump is no rounding. A function where that
+                    depends on the call.
+    jumps           whether its result, in the dtype of its operands, is a step function of them, or has steps.
+    divides_first   (step, whether a side divides approximately) -> the relative error of a quotient that is rounded
+                    before it decides; one that is exact has none where division is exact.
+    on_its_grid     whether its result is a neighbour on the grid of its tensors' dtype: it is replayed in that dtype.
+    domain          the interval that holds the first operand of every finite result: an operand that is moved stays in
+                    it.
 
     Accumulation:
     terms           number of terms that one result element may sum, at least 1; an upper bound where the step does not
@@ -129,8 +136,8 @@ class Kernel:
     draws_nothing   whether a call of it is deterministic although torch tags it as random, by its named arguments.
     masked          for a kernel that draws and also depends on an operand: the drawn tensor and the factor beside it.
     spelt_out       (step, precision in which it reads scalars) -> arguments that mean in float64 what its own meant.
-    mended          (op, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong or not
-                    at all.
+    mended          (step, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong or not
+                    at all, or where the kernel rounds before it decides.
     uninitialised   whether its results are uninitialised memory.
     """
 
@@ -147,7 +154,11 @@ class Kernel:
     inner: Callable[[Step, float, float, float], float] | None = None
     calls_products: bool = False
     scalars_in_double: bool = False
-    decides: bool = False
+    decides: bool | Callable[[Step], bool] = False
+    jumps: bool = False
+    divides_first: Callable[[Step, bool], float] | None = None
+    on_its_grid: bool = False
+    domain: tuple[float, float] | None = None
 
     terms: Callable[[Step], float] | None = None
     divides: bool = False
@@ -184,7 +195,7 @@ class Kernel:
     draws_nothing: Callable[[dict[str, Any]], bool] | None = None
     masked: Callable[[Step], tuple[Ref, float]] | None = None
     spelt_out: Callable[[Step, torch.dtype | None], tuple[Any, ...]] | None = None
-    mended: Callable[[Any, Any, Any], Any] | None = None
+    mended: Callable[[Step, Any, Any], Any] | None = None
     uninitialised: bool = False
 
 

@@ -16,20 +16,26 @@ def _reduced(step: Step) -> Kind:
     return EXACT if any(a in ("amax", "amin") for a in step.args if isinstance(a, str)) else ACCUMULATION
 
 
+def _met_along(step: Step) -> float:
+    """An element's own value, and one for each index along the dimension."""
+    index = step.args[2]
+    return float((index.shape[step.args[1]] if len(index.shape) > 1 else index.numel) + 1)
+
+
 def _met_by_indices(step: Step) -> float:
     """The most terms that one element may receive: one for each index."""
     return float(max((ref.numel for ref in step.inputs if not is_rounded(ref)), default=1) or 1)
 
 
-def _scaled_by_frequency(op: Any, args: Any, kwargs: Any) -> Any:
+def _scaled_by_frequency(step: Step, args: Any, kwargs: Any) -> Any:
     """embedding_bag's gradient, each row divided by the number of its index' occurrences. The CPU's kernel uses another
     index' count (pytorch #190063, up to 2.13 at least), CUDA's does not. args: as in the schema; autograd gives all of
     them."""
     rows, scaled, mode = args[6:9]
     if not scaled or mode == 2:  # for a maximum neither kernel scales
-        return op(*args, **kwargs)
+        return step.op(*args, **kwargs)
     counts = torch.bincount(args[1].flatten(), minlength=rows).clamp_min(1)
-    return op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
+    return step.op(*args[:7], False, *args[8:], **kwargs) / counts[:, None]
 
 
 def _sampled(step: Step, args: Any, noise: Noise, scale: float) -> Any:
@@ -48,7 +54,7 @@ TABLE = (
         "scatter_reduce index_reduce",
         ACCUMULATION,
         kind_of=_reduced,
-        terms=_met_by_indices,
+        terms=_met_along,
         narrow=True,
         divides=True,
     ),

@@ -10,13 +10,14 @@ from tests.campaign.fakes import PROGRAM, wrong
 def test_shares_are_of_what_ran_and_of_what_was_drawn() -> None:
     totals = Totals(seconds=2.0)
     silent, refused = Report(PROGRAM), Report("", rejected="torch: no")
-    for report in (wrong(), Report(PROGRAM, detectable=1, elements=4), refused, silent):
+    for report in (wrong(), Report(PROGRAM, detectable=1, elements=4, deaf=2), refused, silent):
         totals.count(report)
     summary = totals.summary()
     assert summary["programs"] == 3
     assert summary["programs_per_s"] == 1.5
     assert summary["detectable_share"] == round(2 / 3, 4)
     assert summary["detectable_elements_share"] == 0.5
+    assert summary["deaf_elements_share"] == 0.25
     assert summary["rejected_share"] == 0.25
 
 
