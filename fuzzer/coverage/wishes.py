@@ -26,14 +26,17 @@ from fuzzer.language.classes import (
     LAST,
     LAYOUTS,
     NEGATIVE,
+    main_operand,
     possible_classes,
     possible_dtypes,
     possible_layouts,
 )
-from fuzzer.language.ops.spec import REQUIRED, Attribute, Limits, OpSpec
-from fuzzer.language.values import GENERAL, SPECIAL
+from fuzzer.language.ops.spec import NEAR_ENDS, REQUIRED, Attribute, Limits, OpSpec
+from fuzzer.language.program import INTEGERS
+from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITIONS, SPECIAL
 
 _ROUND = 20  # programs of one node in a round of lengths; 1/k as many have k nodes, as in a blind campaign
+_PLACED = 2  # one in so many recipes of an operand with edges or a domain has numbers there
 _KEPT = 4096  # programs whose wishes are kept; for an earlier one all wishes are made again, in 0.2 ms each
 # Classes to request of an attribute whose classes the table does not name.
 _UNTOLD = {
@@ -103,12 +106,13 @@ class Wishes:
         dtypes = possible_dtypes(spec, self.limits)
         if first is not None and first.dtype in dtypes:  # the dtype of the value that it reads
             dtypes = (first.dtype,)
+        dtype = self._least(*((spec.name, "dtype", t) for t in dtypes))[2]
         attributes = {
             a.name: self._least(*((spec.name, "attribute", a.name, kind) for kind in classes))[3]
             for a in spec.attributes
-            if (classes := self._classes(a, spec))
+            if (classes := self._classes(a, spec, dtype))
         }
-        wish = Wish(spec.name, self._least(*((spec.name, "dtype", t) for t in dtypes))[2], attributes)
+        wish = Wish(spec.name, dtype, attributes)
         free = [place for place, operand in enumerate(spec.operands) if operand.recipe is None]
         if first is not None and free and (len(free) > 1 or not self._waits(spec, free)):
             links = [(spec.name, "link", link, str(place)) for link in (AFTER, BESIDE) for place in free]
@@ -119,9 +123,17 @@ class Wishes:
         if not layouts:
             return wish
         *_, place, kind = self._least(*layouts)
-        suited = ("", *spec.operands[int(place)].values, *GENERAL, *SPECIAL)
-        recipe = self._least(*((spec.name, "values", place, name) for name in suited))[3]
+        recipe = self._least(*((spec.name, "values", place, name) for name in self._suited(spec, int(place), dtype)))[3]
         return replace(wish, operand=int(place), layout=kind, values=recipe)
+
+    def _suited(self, spec: OpSpec, place: int, dtype: str) -> tuple[str, ...]:
+        """The recipes that may be requested of an operand now; every so often those at edges and ends, else "", too."""
+        if place == main_operand(spec) and dtype in INTEGERS:
+            return ("", ARANGE, *(NEAR,) * (dtype in NEAR_ENDS), *(POSITIONS,) * (dtype == "i64"))
+        operand, turn = spec.operands[place], (spec.name, "turn", str(place))
+        placed = (AROUND,) * (operand.edges is not None) + (ENDS,) * (operand.domain is not None)
+        self.asked[turn] += bool(placed)
+        return placed if placed and self.asked[turn] % _PLACED == 0 else ("", *operand.values, *GENERAL, *SPECIAL)
 
     def _waits(self, spec: OpSpec, places: Sequence[int]) -> bool:
         """Whether some layout of these operands was not requested yet."""
@@ -135,14 +147,16 @@ class Wishes:
             for kind in possible_layouts(spec.operands[place]) or LAYOUTS
         ]
 
-    def _classes(self, attribute: Attribute, spec: OpSpec) -> tuple[str, ...]:
-        """The classes that may be requested of an attribute."""
+    def _classes(self, attribute: Attribute, spec: OpSpec, dtype: str) -> tuple[str, ...]:
+        """The classes that may be requested of an attribute, beside a main operand of this dtype."""
+        if attribute.corners is not None and attribute.classes and dtype in INTEGERS:
+            return attribute.classes
         known = possible_classes(attribute, spec)
         if known is not None:
             return known
         usual = () if attribute.default is REQUIRED else (DEFAULT,)
         untold = self.limits.dtypes if attribute.kind == "dtype" else _UNTOLD.get(attribute.kind, ())
-        return (*usual, *(kind for kind in untold if kind != str(attribute.default)))
+        return (*usual, *(kind for kind in untold if kind != str(attribute.default)), *attribute.classes)
 
 
 def asked_cells(wish: Wish, spec: OpSpec) -> set[tuple[str, str]]:

@@ -42,6 +42,8 @@ class Draft:
     given   values that the node being drawn shall read, where they fit.
     long    whether a long leaf is still to be drawn;  linear: whether the node being drawn may read one.
     fills   the ops that make tensors of one number everywhere, in place of new leaves.
+    counting  the ops that make positions together, of a new tensor of ones their running sum; empty where they are not
+              to be drawn.
     wish    the request for the node being drawn;  linked: the values, one of which the wish wants it to read.
     announce  called with a part of the program before it runs in eager.
     """
@@ -65,6 +67,7 @@ class Draft:
     long: bool = False
     linear: bool = False
     fills: tuple[OpSpec, ...] = ()
+    counting: tuple[OpSpec, ...] = ()
     wish: Wish | None = None
     linked: tuple[str, ...] = ()
     announce: Announce | None = None

@@ -51,6 +51,7 @@ _MAX_REDRAWS = 8
 # Ops that end a program, by the layout that their backward hands on: broadcast, permuted, or zeros around a part.
 # A real loss ends in a reduction; sum's backward is a bare expand (stride 0), mean's divides, and is dense again.
 CLOSING = {"sum": 6.0, "mean": 1.0, "permute": 1.0, "transpose": 1.0, "select": 0.5, "narrow": 0.5}
+_COUNTING = ("new_ones", "cumsum")  # the ops that make positions
 _LONG = 0.08  # the share of programs in which one leaf may be long: enough for a reduction to be split
 _REJOINED = 0.15  # the share of nodes in which two values that were made of one meet again, where there are two; of
 # programs that are asked for cells the share that ends in such a node
@@ -82,6 +83,8 @@ def generate(
     groups: dict[str, list[OpSpec]] = {}
     for spec in drawable(ops, routes, portable).values():
         groups.setdefault(spec.family, []).append(spec)
+    known = {spec.name: spec for specs in groups.values() for spec in specs}
+    counting = tuple(known[name] for name in _COUNTING) if known.keys() >= set(_COUNTING) else ()
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)
         for _ in range(_MAX_REDRAWS):
@@ -89,7 +92,7 @@ def generate(
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
             writing = any(ROUTES[name].writes_leaves for name in routes)
             fills = tuple(groups.get(FILLS, ()))
-            draft = Draft(rng, limits, dtype, writing, fills=fills, announce=announce)
+            draft = Draft(rng, limits, dtype, writing, fills=fills, counting=counting, announce=announce)
             draft.long = limits.long > 1 and rng.random() < _LONG
             _draw_body(draft, groups, wishes, histories)
             _close_loose_results(draft, ops)
@@ -159,22 +162,23 @@ def _draw_one(draft: Draft, groups: dict[str, list[OpSpec]], spec: OpSpec, wish:
 
 
 def _draw_wishes(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish]) -> None:
-    """Draw a node for each wish, and for integer positions, which have no gradient, a node that reads them."""
+    """Draw a node for each wish, and for integers, which have no gradient, a node that reads them."""
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     for wish in (wish for wish in wishes if wish.op in known):
         before = draft.nodes[-1:]
         linked = [name for node in before for name in (node.uses if wish.link == BESIDE else node.outs)]
         made = _draw_wish(draft, groups, known[wish.op], wish, linked)
-        if made is not None and all(draft.types[name].dtype == "i64" for name in made.outs):
-            readers = [(name, at) for name, spec in known.items() for at in _takes_positions(spec)]
+        dtype = draft.types[made.outs[0]].dtype if made is not None else ""
+        if made is not None and dtype in ("i64", "i32") and all(draft.types[n].dtype == dtype for n in made.outs):
+            readers = [(name, at) for name, spec in known.items() for at in _takes_integers(spec, dtype)]
             if readers:
                 name, at = draft.rng.choice(readers)
                 _draw_wish(draft, groups, known[name], Wish(name, link=AFTER, reads=at), made.outs)
 
 
-def _takes_positions(spec: OpSpec) -> list[int]:
-    """The places of those of an op's operands, except the first, that may be computed integers."""
-    return [i for i, o in enumerate(spec.operands) if i and o.recipe is None and "i64" in o.dtypes]
+def _takes_integers(spec: OpSpec, dtype: str) -> list[int]:
+    """The places of those of an op's operands, except the first, that may be computed integers of this dtype."""
+    return [i for i, o in enumerate(spec.operands) if i and o.recipe is None and dtype in o.dtypes]
 
 
 def _draw_wish(

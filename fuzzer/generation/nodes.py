@@ -16,7 +16,7 @@ from fuzzer.language.classes import main_operand
 from fuzzer.language.infer import type_of
 from fuzzer.language.interpret import apply, strided
 from fuzzer.language.ops import OPS
-from fuzzer.language.ops.spec import Attribute, Draw, Limits, Operand, OpSpec, writable
+from fuzzer.language.ops.spec import LEAST_LARGE, NEAR_ENDS, Attribute, Draw, Limits, Operand, OpSpec, writable
 from fuzzer.language.program import (
     DIFFERENTIABLE,
     FLOATS,
@@ -33,21 +33,25 @@ from fuzzer.language.program import (
     extent,
     writes,
 )
-from fuzzer.language.values import GENERAL, SPECIAL, fill
+from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITIONS, SPECIAL, fill
 
 _SPECIAL = 0.04  # the share of floating leaves that hold infinities, NaN, zeros of either sign, huge numbers
 _MATRICES = frozenset(("separated", "definite", "near_singular"))  # torch refuses infinities and NaN in these
 _CONSTANT = 0.04  # the share of new floating operands that are constants made in the graph
+_LATER = ("", AROUND, ENDS, NEAR, POSITIONS)  # wishes that are no recipe, or one whose arguments are not known yet
 _USUAL_DTYPE = 0.85  # the share of operands that have the program's own dtype, where they may have it
 _REUSED = 0.6  # the share of operands that are values drawn before where one fits; others are new leaves
 _EDGED = 0.7  # the share of suitable leaves that hold the numbers at which their op changes its rule
+_ENDED = 0.1  # the share of suitable leaves that hold the ends of their op's domain
+_NEAR = 0.1  # the share of new integers near the ends of a type, and of those that count 1, 2, 3, ...
+_POSITIONS = 0.1  # the share of new operands of int64 that are positions, counted in the graph
 # Families whose ops take time and memory in proportion to their operands: they may read a long one.
 LINEAR = frozenset(
     """activation binary comparison constant copy dropout inplace layout normalisation pointwise reduction scan softmax
     sort ternary view""".split()
 )
 # Values beyond this overflow within a node or two: float16 ends at 65504.
-_SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6}
+_SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6, "i64": 1e6, "i32": 1e6}
 
 
 def weighted(rng: random.Random, weights: dict[str, float]) -> str:
@@ -73,10 +77,20 @@ def draw_values(rng: random.Random, dtype: str, suited: Sequence[str], divisor: 
 
 
 def _draw_integers(rng: random.Random, dtype: str, divisor: bool) -> Recipe:
-    """Small integers, mostly of both signs; else 1 to 100, or -100 to -1. divisor: never 0."""
+    """Small integers, mostly of both signs; else 1 to 100, -100 to -1, 1, 2, 3, ... or near the end of a type. divisor:
+    never 0."""
+    if dtype in NEAR_ENDS and rng.random() < _NEAR:
+        return _near(rng, dtype)
+    if not divisor and rng.random() < _NEAR:  # a narrow type wraps
+        return Recipe(ARANGE)
     if rng.random() < 0.6 and not divisor:
         return Recipe("below", (5,)) if dtype == "u8" else Recipe("integers")
     return Recipe("between", (1, 100) if dtype == "u8" or rng.random() < 0.5 else (-100, -1))
+
+
+def _near(rng: random.Random, dtype: str) -> Recipe:
+    """Integers near the end of this type or of a narrower one."""
+    return Recipe(NEAR, (rng.choice(NEAR_ENDS[dtype]),))
 
 
 def new_leaf(
@@ -151,6 +165,8 @@ def draw_node(draft: Draft, spec: OpSpec) -> Node:
             args.append(draft.target)
         else:
             args.append(_draw_argument(draft, parameter, d, first=not args))
+        read = args[-1] if isinstance(args[-1], tuple) else (args[-1],)
+        d.tracked |= any(name in draft.tracked for name in read)
     draft.target = ""
     _put_boundary_values(draft, zip(spec.operands, args, strict=True), d, known)
     while args and args[-1] is None:
@@ -182,7 +198,7 @@ def _draw_argument(draft: Draft, parameter: Operand, d: Draw, first: bool) -> Ar
 
 def _take_given(draft: Draft, operand: Operand, d: Draw) -> str:
     """The first of the values that the node shall read that fits this operand; "" where none fits."""
-    fitting = [n for n in draft.given if operand.recipe is None and operand.admits(d, draft.types[n], None)]
+    fitting = [n for n in draft.given if operand.recipe is None and _admits(draft, operand, d, n, None)]
     draft.given = tuple(name for name in draft.given if name not in fitting[:1])
     return fitting[0] if fitting else ""
 
@@ -194,7 +210,8 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
         return ""
     if wish.link and place == wish.reads:
         for shape in [operand.shape(d) for _ in range(TRIES)] if operand.shape is not None else [None]:
-            fitting = [name for name, t in draft.readable() if name in draft.linked and operand.admits(d, t, shape)]
+            linked = [name for name, _ in draft.readable() if name in draft.linked]
+            fitting = [name for name in linked if _admits(draft, operand, d, name, shape)]
             if fitting:
                 return rng.choice(fitting)
     layout, recipe = wish.layout_at(place), wish.values_at(place)
@@ -205,13 +222,33 @@ def _draw_wished(draft: Draft, operand: Operand, d: Draw, place: int) -> str:
         return ""
     dtype = dtype or _operand_dtype(draft, operand, d)
     if operand.shape is None and not (layout or recipe or alike) and rng.random() < _REUSED:
-        known = [name for name, t in draft.readable() if t.dtype == dtype and operand.admits(d, t, None)]
+        known = [n for n, t in draft.readable() if t.dtype == dtype and _admits(draft, operand, d, n, None)]
         if known:
             return rng.choices(known, [_preference(draft, name) for name in known])[0]
     shape = _wished_shape(draft, operand, d, TensorType(dtype, alike, contiguous(alike)) if alike else None, layout)
-    wished = Recipe(recipe) if recipe and dtype in DIFFERENTIABLE else None
-    values = wished or draw_values(rng, dtype, operand.values, operand.divisor)
-    return new_leaf(draft, dtype, shape, values, layout=layout)
+    if recipe == POSITIONS and (positions := _draw_positions(draft, shape)):
+        return positions
+    values = _wished_values(rng, dtype, recipe) or draw_values(rng, dtype, operand.values, operand.divisor)
+    return new_leaf(draft, dtype, shape, values, fixed=_untracked(draft, operand), layout=layout)
+
+
+def _wished_values(rng: random.Random, dtype: str, recipe: str) -> Recipe | None:
+    """The wished recipe, where one of this dtype can be drawn before the other parameters are."""
+    if recipe == NEAR and dtype in NEAR_ENDS:
+        return _near(rng, dtype)
+    if recipe == ARANGE and dtype in INTEGERS:
+        return Recipe(recipe)
+    return Recipe(recipe) if dtype in DIFFERENTIABLE and recipe not in _LATER else None
+
+
+def _admits(draft: Draft, operand: Operand, d: Draw, name: str, shape: Shape | None) -> bool:
+    """Whether a value may be this operand; `shape` is the exact shape drawn for it, if any."""
+    return operand.admits(d, draft.types[name], shape) and not (name in draft.tracked and _untracked(draft, operand))
+
+
+def _untracked(draft: Draft, operand: Operand) -> bool:
+    """Whether an operand may not depend on a leaf that requires grad."""
+    return operand.fixed or (draft.wish is not None and draft.wish.wants_no_elements())
 
 
 def _wished_shape(draft: Draft, operand: Operand, d: Draw, alike: TensorType | None, layout: str) -> Shape:
@@ -235,7 +272,7 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
     shape = operand.shape(d) if operand.shape is not None else None
     if shape is None and draft.given:  # operands before the values that are to meet have their sizes
         shape = draft.types[draft.given[0]].shape
-    if first and draft.anchor and operand.admits(d, draft.types[draft.anchor], shape):
+    if first and draft.anchor and _admits(draft, operand, d, draft.anchor, shape):
         return draft.anchor
     dtype = _operand_dtype(draft, operand, d)
     if operand.recipe is not None:
@@ -243,16 +280,35 @@ def _draw_operand(draft: Draft, operand: Operand, d: Draw, first: bool) -> str:
         # plain: an index repeated by a stride of 0 would make plain scatters ambiguous
         return new_leaf(draft, dtype, shape, operand.recipe(d), plain=True, fixed=operand.fixed)
     most = draft.limits.max_numel * (draft.limits.long if draft.linear else 1)
-    candidates = [n for n, t in draft.readable() if operand.admits(d, t, shape) and t.numel <= most]
+    candidates = [n for n, t in draft.readable() if _admits(draft, operand, d, n, shape) and t.numel <= most]
     if operand.divisor:
         candidates = [n for n in candidates if draft.types[n].differentiable or bool(draft.env[n].all())]
     if candidates and rng.random() < _REUSED:
         return rng.choices(candidates, [_preference(draft, name) for name in candidates])[0]
     if shape is None:
         shape = _fresh_shape(draft, operand, d, dtype)
+    if dtype == "i64" and rng.random() < _POSITIONS and (positions := _draw_positions(draft, shape)):
+        return positions
     if constant := _draw_constant(draft, dtype, shape):
         return constant
-    return new_leaf(draft, dtype, shape, draw_values(rng, dtype, operand.values, operand.divisor))
+    values = draw_values(rng, dtype, operand.values, operand.divisor)
+    return new_leaf(draft, dtype, shape, values, fixed=_untracked(draft, operand))
+
+
+def _draw_positions(draft: Draft, shape: Shape) -> str:
+    """The name of new positions 1, 2, 3, ... along a dimension, the running sum of a tensor of ones; "" where they have
+    no room."""
+    if not (draft.counting and shape and len(draft.nodes) + len(draft.counting) < draft.limits.max_nodes):
+        return ""
+    sources = [leaf.name for leaf in draft.leaves if leaf.name not in draft.dead]
+    sources = sources or [new_leaf(draft, draft.dtype, shape, NORMAL)]
+    ones, running_sum = draft.counting
+    count = sum(len(node.outs) for node in draft.nodes)
+    made, sums = f"v{count}", f"v{count + 1}"
+    attrs = (("size", shape), ("dtype", Dtype("i64")))
+    run_node(draft, Node((made,), ones.name, (draft.rng.choice(sources),), attrs), ones)
+    run_node(draft, Node((sums,), running_sum.name, (made,), (("dim", draft.rng.randrange(len(shape))),)), running_sum)
+    return sums
 
 
 def _draw_constant(draft: Draft, dtype: str, shape: Shape) -> str:
@@ -322,18 +378,37 @@ def _fresh_shape(draft: Draft, operand: Operand, d: Draw, dtype: str) -> Shape:
 
 
 def _put_boundary_values(draft: Draft, drawn: Iterable[tuple[Operand, Argument]], d: Draw, known: int) -> None:
-    """Put the numbers at which the op changes its formula into most leaves that were drawn for it, from `known` on."""
-    for operand, name in drawn:
-        edges = [x for x in operand.edges(d) if isinstance(x, int | float)] if operand.edges else []
+    """Put the numbers at which the op changes its formula into most leaves that were drawn for it, from `known` on, and
+    the ends of its domain into some."""
+    for place, (operand, name) in enumerate(drawn):
         at = next((i for i, leaf in enumerate(draft.leaves) if i >= known and leaf.name == name), None)
-        if not edges or at is None or draft.rng.random() >= _EDGED or (draft.wish and draft.wish.values):
+        if at is None or not draft.leaves[at].type.differentiable:
             continue
-        leaf = replace(draft.leaves[at], values=Recipe("around", tuple(edges)))
+        recipe = _boundary_values(draft, operand, d, place)
+        if recipe is None:
+            continue
+        leaf = replace(draft.leaves[at], values=recipe)
         if leaf.base is None and all(other.base != leaf.name for other in draft.leaves):
             draft.leaves[at] = leaf
             draft.env[leaf.name] = strided(
                 fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape), leaf.stride, leaf.offset
             )
+
+
+def _boundary_values(draft: Draft, operand: Operand, d: Draw, place: int) -> Recipe | None:
+    """The numbers at the edges of an operand or at the ends of its domain, as wished, else by their shares."""
+    wished = draft.wish.values if draft.wish else ""
+    if draft.wish is not None and operand.edges and draft.wish.decides():
+        wished = AROUND
+    if operand.edges and (wished == AROUND or (not wished and draft.rng.random() < _EDGED)):
+        edges = operand.edges(d)
+        numbers = () if isinstance(edges, Recipe) else tuple(x for x in edges if isinstance(x, int | float))
+        if isinstance(edges, Recipe) or numbers:
+            return edges if isinstance(edges, Recipe) else Recipe(AROUND, numbers)
+    asked = draft.wish is not None and draft.wish.values_at(place) == ENDS
+    if operand.domain and (asked or (not wished and draft.rng.random() < _ENDED)):
+        return Recipe(ENDS, operand.domain(d) if callable(operand.domain) else operand.domain)
+    return None
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -373,11 +448,15 @@ def _results_requiring_grad(draft: Draft, node: Node) -> Sequence[str]:
 def has_useful_values(draft: Draft, node: Node) -> bool:
     """Whether the node's floating results are finite, of usual size and not all zero.
 
-    If an operand is not, three of four result elements need not be either. Where one factor is zero, the product may
-    be.
+    If an operand or an attribute is not, or lies at the ends of a domain, three of four result elements need not be
+    either. Where one factor is zero, the product may be.
     """
+    if draft.wish is not None and draft.wish.wants_no_elements():
+        return True
     recipes = {leaf.values.name for leaf in draft.leaves if leaf.name in node.uses}
-    passed_on = any(_extreme(draft.env[u], draft.types[u]) for u in node.uses)
+    numbers = [value for _, value in node.attrs if isinstance(value, int | float)]
+    passed_on = ENDS in recipes or any(abs(n) >= LEAST_LARGE for n in numbers)
+    passed_on |= any(_extreme(draft.env[u], draft.types[u]) for u in node.uses)
     shown = [name for out in node.outs for name in draft.sharing(out)] if writes(node) else node.outs
     # a write through a view changes its base
     for name in [name for name in shown if name not in node.outs] or node.outs:
@@ -392,8 +471,8 @@ def has_useful_values(draft: Draft, node: Node) -> bool:
 
 
 def _extreme(value: torch.Tensor, t: TensorType) -> bool:
-    """Whether a floating element is not finite, or so large that it overflows within a node or two."""
-    return t.differentiable and bool(value.numel()) and not float(value.abs().max()) <= _SANE[t.dtype]
+    """Whether an element is not finite, or so large that it overflows within a node or two."""
+    return t.dtype in _SANE and bool(value.numel()) and not float(value.abs().max()) <= _SANE[t.dtype]
 
 
 def within_limits(leaf: Leaf, limits: Limits) -> bool:

@@ -17,7 +17,7 @@ from fuzzer.language.classes import (
     SIZE_ONE,
     attribute_class,
 )
-from fuzzer.language.ops.spec import Attribute, Draw
+from fuzzer.language.ops.spec import UNHELD, ZERO, Attribute, Draw
 from fuzzer.language.program import Shape, Value
 
 TRIES = 40  # draws of an attribute's or a shape's own rule, which takes microseconds
@@ -65,6 +65,15 @@ class Wish:
     def asks_for(self, place: int) -> bool:
         """Whether the wish names an optional operand."""
         return bool(self.layout_at(place) or self.values_at(place) or (self.link and place == self.reads))
+
+    def decides(self) -> bool:
+        """Whether the wish is for a number that half precision rounds: beside it lie the operands for which that
+        decides."""
+        return UNHELD in self.attributes.values()
+
+    def wants_no_elements(self) -> bool:
+        """Whether the wish is for windows without elements, of which torch has no gradient, and maxima are infinite."""
+        return self.attributes.get("kernel_size") == ZERO
 
     def relaxed(self, step: int) -> Wish:
         """The wish with one more requirement dropped at each step: the recipe, the layout, the link, all but the op."""

@@ -5,7 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from fuzzer.language.ops.spec import REQUIRED, Attribute, Bound, Draw, Limits, Operand, OpSpec, writable
+from fuzzer.language.ops.spec import (
+    BEYOND,
+    LARGE,
+    LEAST_LARGE,
+    REQUIRED,
+    UNHELD,
+    UNHELD_NUMBERS,
+    Attribute,
+    Bound,
+    Draw,
+    Limits,
+    Operand,
+    OpSpec,
+    writable,
+)
 from fuzzer.language.program import DIFFERENTIABLE, Attributes, Dtype, Shape, TensorType, Value, contiguous, extent
 
 # Of a layout: the order of its elements in memory, one of ORDERS; also AT_OFFSET, where the storage offset is not 0,
@@ -17,7 +31,7 @@ AT_OFFSET, SIZE_ONE = "at offset", "size 1"
 LAYOUTS = (*ORDERS, AT_OFFSET, SIZE_ONE)
 
 DEFAULT, OTHER = "default", "other"
-LOWEST, HIGHEST, INSIDE, BEYOND = "lowest", "highest", "inside", "beyond"
+LOWEST, HIGHEST, INSIDE = "lowest", "highest", "inside"
 FIRST, LAST, INNER, NEGATIVE, ONLY = "first", "last", "inner", "negative", "only"
 
 
@@ -72,8 +86,8 @@ def attribute_class(attribute: Attribute, value: Value, d: Draw) -> str:
     """The class of an attribute's value, for a node with the operands and attributes of `d`.
 
     DEFAULT for the default. A choice, a flag and a dtype are classes of their own. An integer of the row is at one end
-    of its range, INSIDE or BEYOND; a real at one of its corners or not; a dimension is named by its place; other
-    numbers are compared with 0, 1 and the sizes of the first operand.
+    of its range, INSIDE or BEYOND; a real at one of its corners, of a further class of its row, or INSIDE; a dimension
+    is named by its place; other numbers are compared with 0, 1 and the sizes of the first operand.
     """
     if type(value) is type(attribute.default) and value == attribute.default:
         return DEFAULT
@@ -87,10 +101,17 @@ def attribute_class(attribute: Attribute, value: Value, d: Draw) -> str:
         if attribute.bounds is not None and isinstance(value, int):
             return _in_range(value, attribute.bounds, d)
         if attribute.kind == "real":
-            return f"corner {value}" if value in (attribute.corners or ()) else INSIDE
+            return f"corner {value}" if value in (attribute.corners or ()) else _beside_corners(attribute, value)
         return _beside_sizes(value, d.x.shape)
     except (LookupError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return OTHER  # a rule of the row that does not apply to this node
+
+
+def _beside_corners(attribute: Attribute, value: Value) -> str:
+    """The class of a real that is no corner."""
+    if UNHELD in attribute.classes and value in UNHELD_NUMBERS:
+        return UNHELD
+    return LARGE if LARGE in attribute.classes and abs(float(value)) >= LEAST_LARGE else INSIDE  # type: ignore[arg-type]
 
 
 def _in_range(value: int, bounds: tuple[Bound, Bound], d: Draw) -> str:
@@ -193,12 +214,13 @@ def possible_classes(attribute: Attribute, spec: OpSpec) -> tuple[str, ...] | No
     if attribute.options:
         return tuple(dict.fromkeys(DEFAULT if _is(o, default) else str(o) for o in attribute.options))
     if attribute.corners is not None:
-        return (*(DEFAULT if _is(c, default) else f"corner {c}" for c in attribute.corners), INSIDE)
+        return (*(DEFAULT if _is(c, default) else f"corner {c}" for c in attribute.corners), INSIDE, *attribute.classes)
     if attribute.bounds is None:
         return None
     if attribute.kind == "dim":
         return _place_classes(spec.operands[0].rank, default)
-    return _range_classes(attribute.bounds, default)
+    classes = _range_classes(attribute.bounds, default)
+    return None if classes is None else (*classes, *attribute.classes)
 
 
 def _is(a: Value, b: object) -> bool:

@@ -60,6 +60,9 @@ RECIPES: dict[str, tuple[str, str]] = {
     ),
     "integers": ("integers in -4..4", "(u[0] % 9 - 4).double()"),
     "signs": ("-1 or 1", "(u[0] % 2 * 2 - 1).double()"),
+    # Quotients of these are integers in decimal, and but for one unit in binary: 1 / 0.1, 0.6 / 0.2.
+    "tenths": ("multiples of 0.1 in -10..10", "(u[0] % 201 - 100).double() / 10"),
+    "few_tenths": ("0.1, 0.2, ... 2.0, of either sign", "(u[0] % 20 + 1) * (u[1] % 2 * 2 - 1).double() / 10"),
     "nonnegative": ("uniform in 0..4, a third of it exactly zero", "4 * (u[0].double() / 2**24) * (u[1] % 3 != 0)"),
     "lone_zero": (
         "-1 or 1, one element exactly zero",
@@ -125,6 +128,25 @@ def _around(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dtype: t
     return _among([x for a in args for x in neighbours(float(a), dtype)], shape, draw)  # type: ignore[arg-type]
 
 
+def _ends(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dtype: torch.dtype) -> str:
+    """Half of the elements at an end of a domain, a unit beside it on either side, or a power of two of the way inside;
+    at an infinite end the greatest numbers of the dtype. The others lie well inside."""
+    low, high = (float(a) for a in args)  # type: ignore[arg-type]
+    bounded, info = math.isfinite(high - low), torch.finfo(dtype)
+    steps = [(high - low if bounded else 1.0) * 2.0**-k for k in (4, 10, 20, 40)]
+    numbers: list[float] = []
+    for end, inward in ((low, 1), (high, -1)):
+        if math.isinf(end):
+            numbers += neighbours(math.copysign(info.max, end), dtype)[:2]
+        else:
+            near = [end + inward * step for step in steps]
+            numbers += [*neighbours(end, dtype), *(x for x in near if abs(x) >= info.smallest_normal)]
+    first = low if math.isfinite(low) else high - 4 if math.isfinite(high) else -2.0
+    span = high - low if bounded else 4.0
+    inside = f"({first + span / 20} + {span * 0.9} * (u[2].double() / 2**24))"
+    return _among(numbers, shape, draw, inside)
+
+
 def _overflowing(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dtype: torch.dtype) -> str:
     """Numbers whose double, square, exp or exp2 is just inside the dtype's range, and just outside; and the end of the
     range."""
@@ -134,10 +156,10 @@ def _overflowing(args: tuple[Value, ...], shape: Shape, draw: _DrawIntegers, dty
     return _among([sign * x for x in (*edges, top) for sign in (1, -1)], shape, draw)
 
 
-def _among(numbers: Sequence[float], shape: Shape, draw: _DrawIntegers) -> str:
-    """Normal numbers, half of the elements replaced by some of these."""
+def _among(numbers: Sequence[float], shape: Shape, draw: _DrawIntegers, others: str = _N) -> str:
+    """Normal or other numbers, half of the elements replaced by some of these."""
     table = f"torch.tensor([{', '.join(map(_number, numbers))}], dtype=torch.float64)"
-    chosen = f"torch.where(u[0] % 2 == 0, {_N}, {table}[u[1] % {len(numbers)}])"
+    chosen = f"torch.where(u[0] % 2 == 0, {others}, {table}[u[1] % {len(numbers)}])"
     return f"(lambda u: {chosen})({draw((3, *shape))})"
 
 
@@ -160,6 +182,12 @@ RECIPES_WITH_ARGUMENTS: dict[str, RecipeWithArguments] = {
         "1, 2, 3, ... in row-major order", 0, lambda a, s, draw, t: f"torch.arange(1, 1 + {_numel(s)}).reshape({s})"
     ),
     "around": RecipeWithArguments("normal, half of it at one of the numbers given or at its neighbours", None, _around),
+    "ends": RecipeWithArguments("inside a..b, half of it at the ends and at their neighbours", 2, _ends),
+    "near": RecipeWithArguments(
+        "integers n - 8..n, of either sign",
+        1,
+        lambda a, s, draw, t: f"(lambda u: ({a[0]} - u[0] % 9) * (u[1] % 2 * 2 - 1))({draw((2, *s))})",
+    ),
     "overflow": RecipeWithArguments("normal, half of it where functions leave the dtype's range", 0, _overflowing),
     "data": RecipeWithArguments(
         "the numbers given", None, lambda a, s, draw, t: f"torch.tensor({list(a)!r}).reshape({s})"
@@ -167,6 +195,11 @@ RECIPES_WITH_ARGUMENTS: dict[str, RecipeWithArguments] = {
 }
 
 GENERAL = ("normal", "ties", "zeros", "corners", "integers", "large", "tiny", "subnormal")
+# Recipes whose arguments follow from an op's row, attributes and dtype: where the op changes its formula, at the ends
+# of its domain, where integers leave a type.
+AROUND, ENDS, NEAR = "around", "ends", "near"
+# Of integers: 1, 2, 3, ... as a leaf, and the same counted in the graph, which is no recipe of a leaf.
+ARANGE, POSITIONS = "arange", "positions"
 # Values that no model computes with on purpose, and for which every function has a rule.
 SPECIAL = ("signed_zeros", "nonfinite", "huge")
 
@@ -228,6 +261,12 @@ def _real(recipe: Recipe, generator: str, dtype: str, shape: Shape) -> str:
         isinstance(a, int | float) and math.isfinite(a) for a in recipe.args or [""]
     ):
         raise UnknownRecipe(f"around{recipe.args}: it takes finite numbers, one or more")
+    if recipe.name == "ends":
+        low, high = (a if isinstance(a, int | float) else math.nan for a in recipe.args)
+        if not low < high:
+            raise UnknownRecipe(f"ends{recipe.args}: it takes two numbers, the lesser first")
+    if recipe.name == "near" and not (isinstance(recipe.args[0], int) and 8 <= recipe.args[0] < 2**63):
+        raise UnknownRecipe(f"near({recipe.args[0]}): it takes an integer from 8 to the end of int64")
     if recipe.name == "data":
         if len(recipe.args) != _numel(shape):
             raise UnknownRecipe(f"data holds {len(recipe.args)} numbers for {_numel(shape)} elements of {shape}")

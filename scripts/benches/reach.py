@@ -12,7 +12,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import click
 
 from benches.options import json_option, seed_option, task_on
 from benches.stream import stream
-from benches.triggers import TRIGGERS, triggered
+from benches.triggers import HEARING, TRIGGERS, triggered
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
@@ -82,17 +82,18 @@ def measure_reach(task: Task, draws: int, workers: int) -> dict[str, Any]:
         alone = [range(n, n + 1) for batch, report in reports if not isinstance(report, Tally) for n in batch]
         reports += stream(pool, tally, task, alone)
     found = [report for _, report in reports if isinstance(report, Tally)]
-    told = {"died": sum(not isinstance(report, Tally) and len(batch) == 1 for batch, report in reports)}
+    told: dict[str, Any] = {"died": sum(not isinstance(report, Tally) and len(batch) == 1 for batch, report in reports)}
+    told["hearing"] = reach_summary(found, draws, HEARING)["rows"]
     return reach_summary(found, draws) | told | {"seconds": round(time.perf_counter() - started, 1)}
 
 
-def reach_summary(found: list[Tally], draws: int) -> dict[str, Any]:
-    """The figures of these tallies of so many draws.
+def reach_summary(found: list[Tally], draws: int, triggers: Collection[str] = tuple(TRIGGERS)) -> dict[str, Any]:
+    """The figures of these triggers in tallies of so many draws.
 
     median   draws until one meets the trigger in half of all campaigns, if draws meet it at the rate that was seen.
     """
     rows = {}
-    for name in TRIGGERS:
+    for name in triggers:
         met = sorted(index for tally in found for index in tally.met.get(name, ()))
         median = round(math.log(2) * draws / len(met)) if met else None
         first = met[0] + 1 if met else None
@@ -130,12 +131,14 @@ def _said(report: Report) -> str:
 
 
 def _table(figures: dict[str, Any]) -> list[str]:
-    lines = [f"{key}: {value}" for key, value in figures.items() if key != "rows"]
-    return lines + [f"    {name}: {row}" for name, row in figures["rows"].items()]
+    tables = ("rows", "hearing")
+    lines = [f"{key}: {value}" for key, value in figures.items() if key not in tables]
+    return lines + [f"    {name}: {row}" for table in tables for name, row in figures.get(table, {}).items()]
 
 
 @click.command("reach")
 @click.option("--draws", default=SOON, show_default=True, type=click.IntRange(1), help="How many programs to draw.")
+@click.option("--by-cells", is_flag=True, help="Draw as campaigns do: each program is asked for cells. Slower.")
 @click.option("--hear", "heard", is_flag=True, help="Instead: run each program of corpus/reach on this torch.")
 @click.option("--only", multiple=True, type=int, metavar="NUMBER", help="With --hear: the programs of these threads.")
 @seed_option
@@ -143,12 +146,20 @@ def _table(figures: dict[str, Any]) -> list[str]:
 @click.option("--workers", type=click.IntRange(1), default=None, help="Processes. Default: about one a core.")
 @json_option
 def reach_command(
-    draws: int, heard: bool, only: tuple[int, ...], seed: int, device: str, workers: int | None, as_json: bool
+    draws: int,
+    by_cells: bool,
+    heard: bool,
+    only: tuple[int, ...],
+    seed: int,
+    device: str,
+    workers: int | None,
+    as_json: bool,
 ) -> None:
     """After how many draws does a program come that could show each reported fault of docs/reach.md?
 
     Nothing is compiled, unless with --hear.
     """
     many = workers or default_workers([device if heard else "cpu"])
-    figures = hear(device, many, only) if heard else measure_reach(task_on(device, seed=seed), draws, many)
+    task = replace(task_on(device, seed=seed), cells=by_cells)
+    figures = hear(device, many, only) if heard else measure_reach(task, draws, many)
     print(json.dumps(figures) if as_json else "\n".join(_table(figures)))

@@ -10,7 +10,7 @@ import pytest
 from benches import reach
 from benches.__main__ import main
 from benches.reach import Tally, reach_summary, tally
-from benches.triggers import TRIGGERS, triggered
+from benches.triggers import HEARING, TRIGGERS, triggered
 from click.testing import CliRunner
 
 from fuzzer.judgement.verdict import Signature, Verdict
@@ -22,6 +22,7 @@ from fuzzer.workers.messages import Report, Task
 from tests.benches.here import Here
 
 TEXTS = {path.stem: path.read_text() for path in sorted(reach.CORPUS.glob("*.prog"))}
+HEARING_TEXTS = {path.stem: path.read_text() for path in sorted(reach.CORPUS.with_name("hearing").glob("*.prog"))}
 THREADS = json.loads((reach.CORPUS / "threads.json").read_text())
 PAGE = (Path(__file__).parents[2] / "docs" / "reach.md").read_text()
 
@@ -123,6 +124,25 @@ WITHOUT = {
     94960: ("v0 = select(x0, dim=2, index=0)", "v0 = select(x0, dim=1, index=0)"),
     101009: ("v3 = relu(x0)", "v3 = neg(x0)"),
 }  # fmt: skip
+WITHOUT_HEARING = {
+    "186875": ("other=1.7", "other=1.75"),
+    "186875_fmod": ("bf16", "f32"),
+    "183083": ("other=3.14", "other=3.0"),
+    "197895": ("data([1.0, 0.5, 6.0, 7.0])", "data([1.0, 0.5, 6.5, 6.0])", "data([0.1, 0.1, 0.2, 0.7])",
+               "data([0.5, 0.25, 0.5, 1.5])"),
+    "197895_div": ('rounding_mode="floor"', 'rounding_mode="trunc"'),
+    "198133": ("0.9999999999999999, 0.99999999999999, 0.999999999", "0.9, 0.99, 0.999"),
+    "187340": ("bf16", "f32"),
+    "145466": ("data([0.01, 0.002, 0.005, 1.0])", "data([0.5, 0.25, 0.75, 1.0])"),
+    "173793": ("e+37", "e+35"),
+    "183901": ("other=1500000000", "other=1500000"),
+    "195422": ("p=0.0", "p=0.5"),
+    "197829": ("v1 = clone(v0)", "v1 = neg(v0)"),
+    "190421": ("dtype=i32", "dtype=f64"),
+    "190421_alias": ("v0 = zeros_like(x0)", "v0 = ones_like(x0)"),
+    "104505": ("v0 = diagonal(x0)", "v0 = neg(x0)"),
+    "188218": ("kernel_size=(0, 0)", "kernel_size=(1, 1)"),
+}  # fmt: skip
 
 
 def test_there_is_a_canonical_program_for_every_trigger_and_no_other() -> None:
@@ -146,6 +166,22 @@ def test_without_what_is_decisive_a_program_does_not_meet_its_trigger(number: in
         assert old in text
         text = text.replace(old, new)
     assert name not in triggered(parse(text))
+
+
+@pytest.mark.parametrize("key", WITHOUT_HEARING)
+def test_a_program_of_hearing_meets_its_trigger_only_with_what_is_decisive(key: str) -> None:
+    name, changes = f"pytorch_{key}", WITHOUT_HEARING[key]
+    text = HEARING_TEXTS[name]
+    assert show(parse(text)) == text
+    assert name in triggered(parse(text))
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    assert name not in triggered(parse(text))
+
+
+def test_every_trigger_of_hearing_has_a_program() -> None:
+    assert set(HEARING_TEXTS) == set(HEARING) == {f"pytorch_{key}" for key in WITHOUT_HEARING}
 
 
 def test_every_trigger_is_tried_without_what_is_decisive() -> None:

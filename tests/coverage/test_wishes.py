@@ -13,7 +13,8 @@ from fuzzer.generation.sets import SETS
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.generation.wish import Wish
 from fuzzer.language.ops import REAL
-from fuzzer.language.ops.spec import Limits
+from fuzzer.language.ops.spec import BEYOND, LARGE, UNHELD, ZERO, Limits
+from fuzzer.language.values import ARANGE, AROUND, ENDS, NEAR, POSITIONS
 
 LIMITS = Limits()
 NUMBERS = range(4000)
@@ -55,6 +56,15 @@ def test_most_cells_that_can_be_are_asked_for(asked: list[Wish]) -> None:
         found = {words for asked_family, words in named if asked_family == family}
         assert found <= possible.known, family
         assert len(found) > 0.8 * len(possible.known), family
+
+
+def test_numbers_that_decide_are_asked_for_in_few_programs(asked: list[Wish]) -> None:
+    placed = Counter(wish.values for wish in asked if wish.values in (AROUND, ENDS, NEAR, ARANGE, POSITIONS))
+    assert min(placed[name] for name in (AROUND, ENDS, NEAR, ARANGE, POSITIONS)) > 5
+    rare = Counter(kind for wish in asked for a in REAL[wish.op].attributes
+                   if (kind := wish.attributes.get(a.name, "")) in a.classes)  # fmt: skip
+    assert set(rare) == {UNHELD, LARGE, BEYOND, ZERO}
+    assert placed.total() + rare.total() < 0.08 * len(asked)
 
 
 def test_later_nodes_are_asked_to_read_what_came_before(asked: list[Wish]) -> None:

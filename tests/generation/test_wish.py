@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from fuzzer.generation.generate import generate
 from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish, can_lie
 from fuzzer.language.classes import LAYOUTS, layout_classes
+from fuzzer.language.ops.spec import BEYOND, LARGE, UNHELD, UNHELD_NUMBERS, ZERO
 from fuzzer.language.program import Node, Program, Shape
+from fuzzer.language.values import AROUND, ENDS, NEAR, POSITIONS
 from tests.drawn import drawn
 
 Holds = Callable[[Program, Node], bool]
@@ -58,6 +61,46 @@ def test_a_dtype_a_recipe_and_an_attribute_are_kept() -> None:
         return inner and leaf is not None and (leaf.dtype, leaf.values.name) == ("f16", "ties")
 
     assert share((wish,), holds) >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("wish", "recipe", "least"),
+    [
+        (Wish("erfinv", "f64", values=ENDS), ENDS, 0.9),
+        (Wish("mvlgamma", "f32", values=ENDS), ENDS, 0.8),
+        (Wish("hardtanh", "bf16", values=AROUND), AROUND, 0.9),
+        (Wish("remainder", "f32", values=AROUND), "few_tenths", 0.6),
+        (Wish("floor_divide", "f16", values="tenths"), "few_tenths", 0.3),
+        (Wish("mul", "i64", values=NEAR), NEAR, 0.5),
+    ],
+)
+def test_numbers_lie_where_they_are_asked_to(wish: Wish, recipe: str, least: float) -> None:
+    def holds(program: Program, node: Node) -> bool:
+        return any(leaf.name in node.uses and leaf.values.name == recipe for leaf in program.leaves)
+
+    assert share((wish,), holds) >= least
+
+
+@pytest.mark.parametrize(
+    ("wish", "holds"),
+    [
+        (Wish("remainder_scalar", "bf16", {"other": UNHELD}), lambda a: a["other"] in UNHELD_NUMBERS),
+        (Wish("mul_scalar", "f16", {"other": LARGE}), lambda a: a["other"] >= 65504),
+        (Wish("mul_scalar", "i64", {"other": LARGE}), lambda a: abs(a["other"]) >= 2**15),
+        (Wish("fractional_max_pool2d", attributes={"kernel_size": ZERO}), lambda a: a["kernel_size"] == (0, 0)),
+        (Wish("unfold", attributes={"size": BEYOND}), lambda a: a["size"] == 0),
+        (Wish("dropout", attributes={"training": "False"}), lambda a: a.get("training") is False),
+    ],
+)
+def test_numbers_and_sizes_are_of_the_class_that_they_are_asked_for(
+    wish: Wish, holds: Callable[[dict[str, Any]], bool]
+) -> None:
+    assert share((wish,), lambda program, node: holds(dict(node.attrs))) >= 0.3
+
+
+def test_positions_are_counted_in_the_graph() -> None:
+    made = share((Wish("mul_scalar", "i64", values=POSITIONS),), lambda p, n: any(m.op == "cumsum" for m in p.nodes))
+    assert made >= 0.3
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -70,6 +70,11 @@ def test_a_layout_has_one_order_and_remarks(shape: Shape, stride: Shape, offset:
         ("layer_norm", (4, 3), "normalized_shape", (3,), "a size"),
         ("leaky_relu", (4,), "negative_slope", 0.01, DEFAULT),
         ("leaky_relu", (4,), "negative_slope", 0.37, INSIDE),
+        ("mul_scalar", (4,), "other", 1.7, "unheld"),
+        ("mul_scalar", (4,), "other", 65504.0, "large"),
+        ("mul_scalar", (4,), "other", -(2**31), "large"),
+        ("mul_scalar", (4,), "other", 1.25, INSIDE),
+        ("fractional_max_pool2d", (1, 2, 8, 8), "kernel_size", (0, 0), "0"),
         ("narrow", (4, 3), "start", 0, LOWEST),
         ("avg_pool2d", (1, 2, 8, 8), "kernel_size", 8, "a size"),
         ("avg_pool2d", (1, 2, 8, 8), "kernel_size", (1, 3), "mixed"),
@@ -115,6 +120,7 @@ def test_classes_of_attributes_are_those_that_the_row_draws_and_unknown_where_it
 
     assert classes("layer_norm", "eps") == (DEFAULT, "0.001", "0.1")
     assert classes("layer_norm", "normalized_shape") is None
+    assert classes("remainder_scalar", "other")[-3:] == (INSIDE, "unheld", "large")
     assert classes("avg_pool2d", "ceil_mode") == (DEFAULT, "True")
     assert set(classes("softmax", "dim") or ()) == {"negative", "first", "last", "inner", "only"}
     assert set(classes("narrow", "start") or ()) == {LOWEST, HIGHEST}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from fuzzer.language.values import (
     UnknownRecipe,
     expression,
     fill,
+    neighbours,
 )
 
 SHAPE = (7, 300)
@@ -33,7 +35,10 @@ ARGUMENTS = {
     "data": (1.5, -0.0, 3.25),
     "around": (0.7, -4.0),
     "overflow": (),
+    "ends": (-1.0, 1.0),
+    "near": (2000,),
 }
+NEWER = ("tenths", "few_tenths", "ends", "near")
 ALL = [Recipe(name) for name in RECIPES] + [Recipe(name, args) for name, args in ARGUMENTS.items()]
 
 
@@ -50,7 +55,7 @@ def digest(dtypes: Sequence[str], recipes: Sequence[Recipe]) -> str:
     told = hashlib.sha256()
     for recipe in recipes:
         for dtype in dtypes:
-            if dtype in DIFFERENTIABLE or recipe.name in ("below", "between", "coins", "integers"):
+            if dtype in DIFFERENTIABLE or recipe.name in ("below", "between", "coins", "integers", "near"):
                 twice = recipe.name == "data" and dtype in COMPLEX  # its parts in turn
                 given = replace(recipe, args=recipe.args * 2) if twice else recipe
                 told.update(bits(fill(given, 11, dtype, shape_of(recipe))))
@@ -66,12 +71,15 @@ def test_every_recipe_has_been_listed_here() -> None:
 
 def test_the_bits_are_the_same_on_every_torch_and_machine() -> None:
     # a change of this number changes what every stored program means
-    usual = [recipe for recipe in ALL if recipe.name not in SPECIAL]
+    usual = [recipe for recipe in ALL if recipe.name not in (*SPECIAL, *NEWER)]
     assert digest([dtype for dtype in DTYPES if dtype not in COMPLEX], usual) == "8a1eaf6426af15c1"
     assert digest(COMPLEX, usual) == "b25680ac80690874"
     special = [recipe for recipe in ALL if recipe.name in SPECIAL]
     assert digest(FLOATS, special) == "c91d86ee65d21394"
     assert digest(COMPLEX, special) == "a1888c154b87bc65"
+    newer = [recipe for recipe in ALL if recipe.name in NEWER]
+    assert digest([dtype for dtype in DTYPES if dtype not in COMPLEX], newer) == "a0ae3841df25e92e"
+    assert digest(COMPLEX, newer) == "9a6ce37279375d78"
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=lambda r: r.name)
@@ -113,6 +121,10 @@ RANGES = {
     "lone_zero": (-1, 1),
     "near_singular": (-0.012, 8.012),
     "around": (-4, 3),
+    "tenths": (-10, 10),
+    "few_tenths": (-2, 2),
+    "ends": (-1, 1),
+    "near": (-2000, 2000),
     "ones": (1, 1),
     "coins": (0, 1),
     "below": (0, 6),
@@ -133,6 +145,26 @@ def test_a_recipe_stays_in_its_range_and_nearly_fills_it(recipe: Recipe, dtype: 
     assert float(drawn.min()) >= low - slack
     assert float(drawn.max()) <= high + slack
     assert float(drawn.max() - drawn.min()) >= 0.8 * (high - low)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, math.inf), (1.0, math.inf), (-math.inf, math.inf)])
+def test_ends_are_held_with_their_neighbours(low: float, high: float, dtype: str) -> None:
+    drawn = set(fill(Recipe("ends", (low, high)), 3, dtype, SHAPE).double().flatten().tolist())
+    finite = {end for end in (low, high) if math.isfinite(end)}
+    assert {number for end in finite for number in neighbours(end, TORCH_DTYPES[dtype])} <= drawn
+    top = torch.finfo(TORCH_DTYPES[dtype]).max
+    assert (top in drawn, -top in drawn) == (math.isinf(high), math.isinf(low))
+    assert sum(not low <= number <= high for number in drawn) == len(finite)
+    assert sum(low < number < high for number in drawn) > 20
+
+
+def test_integers_lie_near_one_and_tenths_have_whole_quotients_but_for_a_unit() -> None:
+    near = fill(Recipe("near", (2**62,)), 3, "i64", SHAPE)
+    assert set(near.abs().flatten().tolist()) == set(range(2**62 - 8, 2**62 + 1))
+    a, b = (fill(Recipe(name), 3, "f32", SHAPE) for name in ("tenths", "few_tenths"))
+    off = ((a / b).frac() == 0) & (torch.fmod(a, b) != 0)
+    assert 0.02 < float(off.double().mean()) < 0.5
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -221,6 +253,9 @@ WRONG = [
     (Recipe("data", (1.0,)), "1 numbers for 4"),
     (Recipe("around"), "it takes finite numbers, one or more"),
     (Recipe("around", ("relu",)), "it takes finite numbers, one or more"),
+    (Recipe("ends", (1.0, "relu")), "it takes two numbers, the lesser first"),
+    (Recipe("ends", (1.0, 1.0)), "it takes two numbers, the lesser first"),
+    (Recipe("near", (2**63,)), "it takes an integer from 8"),
 ]
 
 

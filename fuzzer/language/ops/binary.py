@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 from fuzzer.language.ops.spec import (
@@ -10,6 +11,9 @@ from fuzzer.language.ops.spec import (
     NUMBERS,
     SAME,
     Attribute,
+    Domain,
+    Draw,
+    Edges,
     Operand,
     OpSpec,
     broadcast,
@@ -17,7 +21,7 @@ from fuzzer.language.ops.spec import (
     nonempty,
     real,
 )
-from fuzzer.language.program import FLOATS, Recipe
+from fuzzer.language.program import FLOATS, INTEGERS, Recipe, Value
 
 FAMILY = "binary"
 
@@ -28,6 +32,9 @@ def _binary(
     source: str = "",
     values: tuple[str, ...] = (),
     others: tuple[str, ...] = (),
+    edges: tuple[Edges, Edges] = (None, None),
+    domain: Domain = None,
+    others_domain: Domain = None,
     dtypes: tuple[str, ...] = FLOATS,
     promotes: tuple[str, ...] | str = SAME,
     differentiable: bool = True,
@@ -35,26 +42,47 @@ def _binary(
     since: str = "",
     divides: bool = False,
 ) -> OpSpec:
-    """`values` and `others`: recipes that suit the first and the second operand; `promotes`: dtypes of the second."""
-    other = Operand("other", promotes, shape=broadcast, values=others, divisor=divides)
-    operands = (Operand(dtypes=dtypes, values=values), other)
+    """`values` and `others`: recipes that suit the first and the second operand, as with edges and domains; `promotes`:
+    dtypes of the second."""
+    other = Operand(
+        "other", promotes, shape=broadcast, values=others, edges=edges[1], domain=others_domain, divisor=divides
+    )
+    operands = (Operand(dtypes=dtypes, values=values, edges=edges[0], domain=domain), other)
     source = source or f"torch.{name}"
     params: tuple[Operand | Attribute, ...] = (*operands, *attributes)
     return OpSpec(name, FAMILY, source, params, differentiable=differentiable, entries=entries, since=since)
 
 
+def _whole(recipe: str) -> Edges:
+    """Numbers with quotients that are integers but for one unit, where the op rounds its quotient to an integer."""
+
+    def edges(d: Draw) -> Sequence[Value] | Recipe:
+        return Recipe(recipe) if d.attrs.get("rounding_mode", "floor") else ()
+
+    return edges
+
+
+_QUOTIENT = (_whole("tenths"), _whole("few_tenths"))
+
+
+def _divisors(d: Draw) -> Recipe:
+    return Recipe("between", d.rng.choice(((1, 5), (-5, -1)))) if d.x.dtype in INTEGERS else Recipe("few_tenths")
+
+
 _EXTREMES = ("normal", "overflow", "subnormal")
+_POSITIVE = (0.0, inf)
 _ALPHA = real("alpha", -2, 2, (1.0, 0.0, 0.5, -1.0), 1.0)
 
 TABLE = (
     _binary("add", _ALPHA, values=_EXTREMES, promotes=FLOATS),
     _binary("sub", _ALPHA, promotes=FLOATS),
-    _binary("mul", values=_EXTREMES, dtypes=NUMBERS, promotes=(*FLOATS, "i64", "bool")),
+    _binary("mul", values=_EXTREMES, dtypes=NUMBERS, promotes=(*FLOATS, "i64", "i32", "bool")),
     _binary(
         "div",
         choice("rounding_mode", None, None, "floor", "trunc", default=None),
         values=("normal", "zeros", "subnormal"),
         others=("positive", "corners"),
+        edges=_QUOTIENT,
         dtypes=NUMBERS,
         divides=True,
         entries=(*(f"div.{mode}" for mode in ("no_rounding_mode", "floor_rounding", "trunc_rounding")), "true_divide"),
@@ -63,11 +91,17 @@ TABLE = (
         "pow",
         values=("positive", "nonnegative", "overflow"),
         others=("zeros", "integers", "normal"),
+        domain=_POSITIVE,
         promotes=(*FLOATS, "i64"),
     ),
-    _binary("float_power", values=("positive", "nonnegative"), others=("zeros", "integers", "normal")),
-    _binary("remainder", others=("positive", "corners")),
-    _binary("fmod", others=("positive", "corners")),
+    _binary(
+        "float_power",
+        values=("positive", "nonnegative"),
+        others=("zeros", "integers", "normal"),
+        domain=_POSITIVE,
+    ),
+    _binary("remainder", others=("positive", "corners"), edges=_QUOTIENT),
+    _binary("fmod", others=("positive", "corners"), edges=_QUOTIENT),
     _binary(
         "maximum",
         values=("ties", "integers", "signed_zeros"),
@@ -103,18 +137,22 @@ TABLE = (
     _binary("copysign", others=("signs", "zeros", "signed_zeros")),
     _binary("logaddexp", values=("ties", "normal"), others=("ties", "normal")),
     _binary("logaddexp2"),
-    _binary("xlogy", values=("zeros",), others=("positive", "nonnegative")),
-    _binary("xlog1py", source="torch.special.xlog1py", values=("zeros",), others=("positive", "unit")),
+    _binary("xlogy", values=("zeros",), others=("positive", "nonnegative"), others_domain=_POSITIVE),
+    _binary(
+        "xlog1py",
+        source="torch.special.xlog1py",
+        values=("zeros",),
+        others=("positive", "unit"),
+        others_domain=(-1.0, inf),
+    ),
     OpSpec(
         "floor_divide",
         FAMILY,
         "torch.floor_divide",
-        # on integers only: on floats its backward raises, and div(rounding_mode="floor") computes the same
+        # its backward raises
         (
-            Operand(dtypes=("i64", "i32")),
-            Operand(
-                "other", SAME, shape=broadcast, recipe=lambda d: Recipe("between", d.rng.choice(((1, 5), (-5, -1))))
-            ),
+            Operand(dtypes=("i64", "i32", *FLOATS), fixed=True, values=("tenths",)),
+            Operand("other", SAME, shape=broadcast, recipe=_divisors, fixed=True),
         ),
         differentiable=False,
     ),

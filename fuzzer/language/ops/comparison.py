@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzzer.language.ops.spec import BOOL, SAME, Operand, OpSpec, broadcast, choice
+from fuzzer.language.ops.spec import BOOL, SAME, Operand, OpSpec, at, broadcast, number
 from fuzzer.language.program import FLOATS
 
 FAMILY = "comparison"
@@ -15,8 +15,9 @@ def _comparison(name: str) -> OpSpec:
 
 
 def _with_scalar(name: str) -> OpSpec:
-    attribute = choice("other", 0, 0.0, 1.0, -0.5, 2)
-    return OpSpec(f"{name}_scalar", FAMILY, f"torch.{name}", (Operand(), attribute), differentiable=False)
+    attribute = number("other", -2, 2, (0, 1.0, -0.5, 2))
+    operand = Operand(edges=at("other"))
+    return OpSpec(f"{name}_scalar", FAMILY, f"torch.{name}", (operand, attribute), differentiable=False)
 
 
 def _logical(name: str) -> OpSpec:

@@ -17,7 +17,8 @@ from fuzzer.language.program import FLOATS
 FAMILY = "dropout"
 
 _CHANCE = real("p", 0.1, 0.9, (0.5, 0.0), 0.5)
-_TRAINING = choice("training", True, default=False)  # their default is False
+_TRAINING = choice("training", True, False, default=False)  # their default is False
+_TRAINED = flag("training", True)
 _FEATURES = "nn.functional.feature_alpha_dropout"
 
 
@@ -38,10 +39,10 @@ def _random(
 
 
 TABLE = (
-    _random("dropout", _CHANCE),
-    _random("dropout1d", _CHANCE, rank=(2, 3)),
-    _random("dropout2d", _CHANCE, rank=(4, 4)),
-    _random("dropout3d", _CHANCE, rank=(5, 5)),
+    _random("dropout", _CHANCE, _TRAINED),
+    _random("dropout1d", _CHANCE, _TRAINED, rank=(2, 3)),
+    _random("dropout2d", _CHANCE, _TRAINED, rank=(4, 4)),
+    _random("dropout3d", _CHANCE, _TRAINED, rank=(5, 5)),
     _random("alpha_dropout", _CHANCE, _TRAINING),
     _random("feature_alpha_dropout", _CHANCE, _TRAINING, rank=(2, 5), entries=(f"{_FEATURES}.with_train",)),
     OpSpec(

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from fuzzer.language.ops.spec import (
+    BEYOND,
     INDEX,
     SAME,
+    SELDOM,
     WIDE,
+    ZERO,
     Attribute,
     Draw,
     Operand,
@@ -38,15 +41,23 @@ def each(spatial: int, size: Callable[[Draw, int], int]) -> Callable[[Draw], Val
     return lambda d: scalar_or_tuple([size(d, i) for i in range(spatial)])
 
 
-def _kernel(spatial: int) -> Attribute:
-    """A window that fits into the input without padding, under the dilation drawn before it, if any."""
+def _kernel(spatial: int, padded: bool = True) -> Attribute:
+    """A window that fits into the input without padding, under the dilation drawn before it, if any.
+
+    padded: seldom one that is larger than the input by one and fits with padding only.
+    """
 
     def size(d: Draw, i: int) -> int:
         dilation = per_dimension(d.attrs.get("dilation", 1), spatial)[i]
         most = max(1, min((extents(d, spatial)[i] - 1) // dilation + 1, 5))
         return d.rng.choice((most, d.rng.randint(1, most)))
 
-    return computed("kernel_size", "size", each(spatial, size))
+    def draw(d: Draw) -> Value:
+        if padded and d.attrs.get("dilation", 1) == 1 and d.rng.random() < SELDOM:
+            return max(extents(d, spatial)) + 1
+        return each(spatial, size)(d)
+
+    return computed("kernel_size", "size", draw, classes=(BEYOND,) if padded else ())
 
 
 def _stride(spatial: int) -> Attribute:
@@ -62,10 +73,11 @@ def _stride(spatial: int) -> Attribute:
 
 
 def _padding(spatial: int) -> Attribute:
-    """At most half of the window, as torch requires."""
+    """At most half of the window, as torch requires; enough that the window fits."""
 
     def size(d: Draw, i: int) -> int:
-        return d.rng.randint(0, per_dimension(d.attrs["kernel_size"], spatial)[i] // 2)
+        window = per_dimension(d.attrs["kernel_size"], spatial)[i]
+        return d.rng.randint(max(0, -((extents(d, spatial)[i] - window) // 2)), window // 2)
 
     return computed("padding", "size", each(spatial, size), 0)
 
@@ -107,7 +119,8 @@ def _with_indices(spec: OpSpec) -> OpSpec:
 
 
 def _avg_pool(spatial: int) -> OpSpec:
-    attributes = [_kernel(spatial), _stride(spatial), _padding(spatial), flag("ceil_mode", False)]
+    # in three dimensions torch refuses a window larger than the input before it pads
+    attributes = [_kernel(spatial, padded=spatial < 3), _stride(spatial), _padding(spatial), flag("ceil_mode", False)]
     attributes.append(flag("count_include_pad", True))
     if spatial > 1:
         attributes.append(choice("divisor_override", None, None, 1, 3, -2, default=None))
@@ -116,14 +129,21 @@ def _avg_pool(spatial: int) -> OpSpec:
 
 def _lp_pool(spatial: int) -> OpSpec:
     norm = choice("norm_type", 1, 2, 3, 2.0)
-    return _pool("lp_pool", spatial, norm, _kernel(spatial), _stride(spatial), flag("ceil_mode", False))
+    return _pool("lp_pool", spatial, norm, _kernel(spatial, padded=False), _stride(spatial), flag("ceil_mode", False))
 
 
 def _fractional_window(spatial: int) -> Attribute:
-    """A window smaller than the input: in three dimensions torch refuses one as large."""
-    return computed(
-        "kernel_size", "size", each(spatial, lambda d, i: d.rng.randint(1, min(extents(d, spatial)[i] - 1, 4)))
-    )
+    """A window smaller than the input: in three dimensions torch refuses one as large.
+
+    Seldom one without elements; only where no gradient is wanted, since torch's backward refuses it.
+    """
+
+    def draw(d: Draw) -> Value:
+        if not d.tracked and d.rng.random() < SELDOM:
+            return (0,) * spatial
+        return scalar_or_tuple([d.rng.randint(1, min(size - 1, 4)) for size in extents(d, spatial)])
+
+    return computed("kernel_size", "size", draw, classes=(ZERO,))
 
 
 def _fractional_target(spatial: int) -> Attribute:

@@ -44,6 +44,7 @@ class Draw:
     limits: Limits
     operands: list[Any] = field(default_factory=list)  # TensorType, tuple of TensorType, or None, in operand order
     attrs: dict[str, Value] = field(default_factory=dict)
+    tracked: bool = False  # whether an operand drawn so far requires grad
 
     @property
     def x(self) -> TensorType:
@@ -72,7 +73,8 @@ def log_uniform(rng: random.Random, low: int, high: int) -> int:
 
 # ---------------------------------------------------------------- operands
 
-Edges = Callable[[Draw], Sequence[Value]] | None
+Edges = Callable[[Draw], Sequence[Value] | Recipe] | None
+Domain = tuple[float, float] | Callable[[Draw], tuple[float, float]] | None
 
 SAME = "same"  # an operand's dtype: that of the first operand
 
@@ -89,12 +91,14 @@ class Operand:
     fresh     the shape of a new leaf, where log-uniform sizes of a drawn rank would be refused too often.
     values    recipes that suit a new leaf, by name (beside the general ones).
     edges     the numbers at which the op changes its formula, from its drawn attributes: most new leaves hold them,
-              exactly and one unit beside, in their own dtype.
+              exactly and one unit beside, in their own dtype. Or a recipe, where the other operand decides.
+    domain    the ends of its domain, from its drawn attributes where they decide: some new leaves hold numbers at the
+              ends and beside them. Beyond an end the op is not a number, or has another formula.
     recipe    the recipe that it must have (index operands): then it is always a leaf.
     count     lowest and highest number of tensors, for an operand that is a list.
     absent    probability that an optional operand is left out.
     keyword   torch's name for it, where it cannot be passed by position.
-    fixed     with a recipe: the leaf never requires grad, because torch refuses one that does.
+    fixed     it never depends on a leaf that requires grad, because torch refuses one that does.
     within    with a recipe: numbers outside its range make the program ill-typed, because eager's kernels do not check
               them on every device, and read out of bounds or return undefined values.
     divisor   whether integers in it are never 0, by which torch refuses to divide.
@@ -108,6 +112,7 @@ class Operand:
     fresh: Callable[[Draw], Shape] | None = None
     values: tuple[str, ...] = ()
     edges: Edges = None
+    domain: Domain = None
     recipe: Callable[[Draw], Recipe] | None = None
     count: tuple[int, int] | None = None
     absent: float = 0.0
@@ -155,6 +160,7 @@ class Attribute:
 
     leads: torch takes it by position, before the operands.  options: those of a choice.  bounds: lowest and highest of
     an integer or dimension, each fixed or a rule.  corners: those of a real. An attribute with its own rule has none.
+    classes: further classes of values that it draws, seldom unless a wish names them.
     """
 
     name: str
@@ -165,6 +171,7 @@ class Attribute:
     options: tuple[Value, ...] = ()
     bounds: tuple[Bound, Bound] | None = None
     corners: tuple[float, ...] | None = None
+    classes: tuple[str, ...] = ()
 
 
 def flag(name: str, default: Any = REQUIRED) -> Attribute:
@@ -177,17 +184,24 @@ def choice(name: str, *options: Value, default: Any = REQUIRED) -> Attribute:
     return Attribute(name, "choice", lambda d: d.rng.choice(options), default, options=options)
 
 
-def integer(name: str, low: Bound, high: Bound, default: Any = REQUIRED) -> Attribute:
-    """An integer in low..high, both inclusive; bounds may look at the Draw. Where high < low it is low."""
+def integer(
+    name: str, low: Bound, high: Bound, default: Any = REQUIRED, beyond: Callable[[Draw], int] | None = None
+) -> Attribute:
+    """An integer in low..high, both inclusive; bounds may look at the Draw. Where high < low it is low.
+
+    beyond: a rule for one outside of them that torch takes, too.
+    """
 
     def draw(d: Draw) -> Value:
+        if beyond is not None and d.rng.random() < SELDOM:
+            return beyond(d)
         lowest, highest = (bound(d) if callable(bound) else bound for bound in (low, high))
         if highest <= lowest:
             return lowest
         # the ends of a range are where kernels fail
         return d.rng.choice((lowest, highest)) if d.rng.random() < 0.3 else d.rng.randint(lowest, highest)
 
-    return Attribute(name, "integer", draw, default, bounds=(low, high))
+    return Attribute(name, "integer", draw, default, bounds=(low, high), classes=(BEYOND,) if beyond else ())
 
 
 def real(name: str, low: float, high: float, corners: tuple[float, ...] = (), default: Any = REQUIRED) -> Attribute:
@@ -199,6 +213,32 @@ def real(name: str, low: float, high: float, corners: tuple[float, ...] = (), de
         return round(d.rng.uniform(low, high), 2)
 
     return Attribute(name, "real", draw, default, corners=corners)
+
+
+# Further classes of numbers. UNHELD: half precision rounds them. LARGE: at and beyond the end of float16, or near those
+# of integer types. BEYOND: outside of a range.
+UNHELD, LARGE, BEYOND, ZERO = "unheld", "large", "beyond", "0"
+SELDOM = 0.1  # the share of draws that have one of an attribute's further classes
+UNHELD_NUMBERS = (0.1, 1.7, 3.14, 1e-3)
+LARGE_NUMBERS = (65504.0, 65520.0, 1e5)
+LEAST_LARGE = 2**14
+# By dtype the integers near which products and sums leave a type that code might use instead.
+NEAR_ENDS = {"i64": (2**15, 2**31, 2**62), "i32": (2**15, 2**31 - 1), "i16": (2**15 - 1,)}
+
+
+def number(name: str, low: float, high: float, corners: tuple[float, ...] = (), default: Any = REQUIRED) -> Attribute:
+    """A number beside a tensor: a `real`; seldom, or in half of the draws with an integer tensor, UNHELD or LARGE."""
+    usual = real(name, low, high, corners, default)
+
+    def draw(d: Draw) -> Value:
+        near = NEAR_ENDS.get(d.x.dtype)
+        if d.rng.random() >= (0.5 if near else 2 * SELDOM):
+            return usual.draw(d)
+        if d.rng.random() < 0.5:
+            return d.rng.choice(UNHELD_NUMBERS)
+        return d.rng.choice((1, -1)) * d.rng.choice(near) if near else d.rng.choice(LARGE_NUMBERS)
+
+    return replace(usual, draw=draw, classes=(UNHELD, LARGE))
 
 
 def dim(name: str = "dim", default: Any = REQUIRED, extra: int = 0) -> Attribute:
@@ -221,9 +261,11 @@ def dims(name: str = "dim", default: Any = REQUIRED, least: int = 1) -> Attribut
     return Attribute(name, "dims", draw, default)
 
 
-def computed(name: str, kind: str, draw: Callable[[Draw], Value], default: Any = REQUIRED) -> Attribute:
+def computed(
+    name: str, kind: str, draw: Callable[[Draw], Value], default: Any = REQUIRED, classes: tuple[str, ...] = ()
+) -> Attribute:
     """An attribute with its own rule, e.g. a target shape."""
-    return Attribute(name, kind, draw, default)
+    return Attribute(name, kind, draw, default, classes=classes)
 
 
 # ---------------------------------------------------------------- the entry

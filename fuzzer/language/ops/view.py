@@ -281,7 +281,12 @@ TABLE = (
         (
             Operand(rank=(1, 4), accepts=nonempty),
             dim("dimension"),
-            integer("size", 1, lambda d: min(d.x.shape[int(d.attrs["dimension"])], 6)),  # type: ignore[arg-type]
+            integer(
+                "size",
+                1,
+                lambda d: min(d.x.shape[int(d.attrs["dimension"])], 6),  # type: ignore[arg-type]
+                beyond=lambda d: 0,
+            ),
             integer("step", 1, 4),
         ),
     ),

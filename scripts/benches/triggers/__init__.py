@@ -6,7 +6,7 @@ has the fault, a device, or values that only a run would show, is not its busine
 
 from __future__ import annotations
 
-from benches.triggers import bodies, indexing, layers, memory, numbers, reductions, windows
+from benches.triggers import bodies, hearing, indexing, layers, memory, numbers, reductions, windows
 from benches.triggers.kinds import Trigger
 from benches.triggers.sketch import Sketch
 from fuzzer.language.program import Program
@@ -26,8 +26,11 @@ TRIGGERS: dict[str, Trigger] = {
     for number, trigger in table.items()
 }
 
+# By the name of the program in corpus/hearing, a fault that backfuzz did not draw or excused.
+HEARING: dict[str, Trigger] = {f"pytorch_{name}": trigger for name, trigger in hearing.TABLE.items()}
+
 
 def triggered(program: Program) -> set[str]:
     """The names of the faults that this program could show."""
     sketch = Sketch(program)
-    return {name for name, trigger in TRIGGERS.items() if trigger(sketch)}
+    return {name for name, trigger in (TRIGGERS | HEARING).items() if trigger(sketch)}

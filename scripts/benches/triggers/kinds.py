@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
+
 from benches.triggers.sketch import Sketch
 from fuzzer.language.program import Node, Recipe
+from fuzzer.language.values import fill
 
 Trigger = Callable[[Sketch], bool]
 
@@ -26,6 +29,14 @@ _ROUND_UP = frozenset("ceil round trunc".split())
 def numbers(recipe: Recipe) -> list[float]:
     """The numbers that a recipe names."""
     return [float(a) for a in recipe.args if isinstance(a, int | float)]
+
+
+def numbers_of(s: Sketch, name: str) -> torch.Tensor | None:
+    """The numbers, in the leaf's order, of the leaf from which a value comes by ops that only move numbers."""
+    leaf = s.leaves.get(s.source(name))
+    if leaf is None or leaf.base is not None or leaf.type.is_complex:
+        return None
+    return fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
 
 
 def holds_zero(recipe: Recipe | None) -> bool:
