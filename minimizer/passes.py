@@ -247,11 +247,12 @@ def order_leaves(program: Program, types: Types) -> Iterator[Program]:
 
 
 def drop_requires_grad(program: Program, types: Types) -> Iterator[Program]:
-    """One leaf alone keeps requires_grad; then all but one. The last never loses it, since the fault needs a
-    gradient."""
+    """One leaf alone keeps requires_grad; then all but one. The last loses it only where no output is differentiated:
+    else the fault needs a gradient."""
     asked = [leaf for leaf in program.leaves if leaf.requires_grad]
     groups = [[leaf] for leaf in asked] + [[other for other in asked if other is not leaf] for leaf in asked]
-    for group in groups if len(asked) > 1 else ():
+    needed = any(output.cotangent is not None for output in program.outputs)
+    for group in groups if len(asked) > needed else ():
         leaves = tuple(replace(leaf, requires_grad=leaf in group) for leaf in program.leaves)
         yield from propose(program, leaves=leaves)
 

@@ -22,6 +22,7 @@ from fuzzer.language.program import (
     Shape,
     TensorType,
     contiguous,
+    is_tracked,
     map_nodes,
     needed_by_outputs,
     substitute_operands,
@@ -99,10 +100,12 @@ def cut(
 
 
 def _fresh_leaf(program: Program, name: str, t: TensorType, index: int) -> Leaf:
-    """A contiguous leaf of this type. Its seed is new, so that no two leaves have equal values by accident."""
+    """A contiguous leaf of this type, which requires a gradient if another leaf does. Its seed is new, so that no two
+    leaves have equal values by accident."""
+    tracked = t.differentiable and is_tracked(program)
     values = NORMAL if t.differentiable else Recipe("coins") if t.dtype == "bool" else Recipe("below", (2,))
     seed = 1 + index + max((leaf.seed for leaf in program.leaves), default=0)
-    return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=t.differentiable, values=values, seed=seed)
+    return Leaf(name, t.dtype, t.shape, contiguous(t.shape), requires_grad=tracked, values=values, seed=seed)
 
 
 def _like_recorded(leaf: Leaf, types: Types) -> Leaf:

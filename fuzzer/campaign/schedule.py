@@ -181,7 +181,13 @@ def drawing_settings(task: Task) -> dict[str, Any]:
     """What a task's programs are drawn from, beside their numbers."""
     fixed = [f"{name}={value!r}" for name, value in task.fixed]
     drawn: dict[str, Any] = {"seed": task.seed, "limits": asdict(task.limits), "ops": task.ops, "routes": task.routes}
-    return drawn | {"fixed": fixed, "staged": task.staged, "cells": task.cells, "device": _kind_of_device(task)}
+    return drawn | {
+        "fixed": fixed,
+        "staged": task.staged,
+        "forward": task.forward,
+        "cells": task.cells,
+        "device": _kind_of_device(task),
+    }
 
 
 def restore_drawing_settings(task: Task, drawn: dict[str, Any]) -> Task:
@@ -191,7 +197,7 @@ def restore_drawing_settings(task: Task, drawn: dict[str, Any]) -> Task:
     bounds: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in drawn["limits"].items()}
     fixed = tuple(map(parse_assignment, drawn["fixed"]))
     task = replace(task, seed=drawn["seed"], limits=Limits(**bounds), fixed=fixed, staged=drawn.get("staged", 0.0))
-    task = replace(task, cells=drawn.get("cells", False))
+    task = replace(task, cells=drawn.get("cells", False), forward=drawn.get("forward", 0.0))
     return replace(task, ops=tuple(drawn["ops"]), routes=tuple(drawn["routes"]))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.plan import BLIND, CELLS, MUTANTS, STAGED
+from fuzzer.campaign.plan import BLIND, CELLS, FORWARD, MUTANTS, STAGED
 from fuzzer.commands.shared.config import command_line
 from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD
 from fuzzer.commands.shared.group import main
@@ -47,8 +47,8 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 
 _ADVANCED = (
-    "until-plateau", "executor", "ray-address", "guidance", "unguided", "again", "lines", "staged", "complex", "set",
-    "batch", "also", "on-finding", "deadline", "max-memory", "max-disk",
+    "until-plateau", "executor", "ray-address", "guidance", "unguided", "again", "lines", "staged", "forward",
+    "complex", "set", "batch", "also", "on-finding", "deadline", "max-memory", "max-disk",
 )  # fmt: skip
 
 
@@ -133,6 +133,14 @@ _ADVANCED = (
     help="The share of programs that are judged at inductor:ir, before code is built, by seed and number. "
     f"Default: {STAGED} with inductor, 0 with any other.",
 )
+@click.option(
+    "--forward",
+    type=Number(0, 1),
+    default=FORWARD,
+    show_default=True,
+    metavar="SHARE",
+    help="The share of programs without a gradient, by seed and number: half of them write in place and return views.",
+)
 @click.option("--complex", "complex_", is_flag=True, help="Draw complex numbers (c64, c128) beside real ones.")
 @click.option(
     "--set",
@@ -190,6 +198,7 @@ def fuzz(
     again: Path | None,
     lines: bool | None,
     staged: float | None,
+    forward: float,
     complex_: bool,
     assignments: Sequence[str],
     batch: int | None,
@@ -232,7 +241,7 @@ def fuzz(
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)
     task = make_task(device, backend, compare, seed=seed, limits=limits, routes=chosen, fixed=fixed, also=also)
-    task = replace(task, ops=ops_, staged=_share_staged(staged, task))
+    task = replace(task, ops=ops_, staged=_share_staged(staged, task), forward=forward)
     _check_routes(task)
     command = command_line(click.get_current_context(), sys.argv[1:])
     cluster = _cluster(executor, ray_address, task.place.devices)

@@ -1,7 +1,7 @@
 """CHECKS: the check in a finding's script, by oracle. An oracle without an entry gets a comparison of values.
 
-A check is a list of lines after the definition of `gradients`; they print the evidence and exit 1 while the fault
-exists.
+A check is a list of lines after the definition of the runner (`gradients`); they print the evidence and exit 1 while
+the fault exists.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def _values(sides: Sides) -> list[str]:
 def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
     """Lines that set `compiled`, `eager` and `exact` (eager in float64 where possible): one tensor, or all by name."""
     widened = f"[{_double(sides)} for t in {sides.inputs(sides.base)}]"
-    exact = f"gradients({sides.given('eager')}, *{widened})"
+    exact = f"{sides.runner}({sides.given('eager')}, *{widened})"
     pick = f'["{one.name}"]' + (".cpu()" if sides.moves else "") if one else ""
     whole = seen if one else "{}"
     # compiled first: then freed memory holds no results of eager's

@@ -12,7 +12,7 @@ import torch
 from fuzzer.export.sides import Sides
 from fuzzer.language.interpret import cotangents, materialise
 from fuzzer.language.layouts import written
-from fuzzer.language.program import Cotangent, Leaf, Recipe, Shape, contiguous, extent
+from fuzzer.language.program import Cotangent, Leaf, Recipe, Shape, contiguous, extent, is_tracked
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import WIDTH, input_names
 from fuzzer.language.values import TORCH_DTYPES, expression, real_parts
@@ -25,6 +25,7 @@ def inputs(sides: Sides) -> Iterator[list[str]]:
     program = sides.program
     tensors = materialise([replace(leaf, conj=False) for leaf in program.leaves])
     offsets = {leaf.name: leaf.offset for leaf in program.leaves}
+    detached = ".detach()" if is_tracked(program) else ""  # as in `materialise`
     rows: list[str] = []
     for leaf in program.leaves:
         if leaf.base is None:
@@ -32,7 +33,7 @@ def inputs(sides: Sides) -> Iterator[list[str]]:
         else:
             # by default it would be the base's
             offset = f", {leaf.offset}" if leaf.offset != offsets[leaf.base] else ""
-            expression = f"{leaf.base}.detach().as_strided({leaf.shape}, {leaf.stride}{offset})"
+            expression = f"{leaf.base}{detached}.as_strided({leaf.shape}, {leaf.stride}{offset})"
         rows.append(f"{leaf.name} = {expression}{'.conj()' if leaf.conj else ''}")
     if ROUTES[program.route.name].script.tracked:
         # after all views are taken, as in the trial

@@ -62,7 +62,7 @@ def issue(
 
 
 _MADE = (
-    "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager gradients, "
+    "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager results, "
     "and shrinks programs that differ. The program, the numbers and the draft of this text are its output."
 )
 _LABEL = "topic: fuzzer"  # required by PyTorch's template

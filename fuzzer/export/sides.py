@@ -10,6 +10,7 @@ from fuzzer.language.devices import accelerator
 from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.program import COMPLEX, Dtype, Program, statements
 from fuzzer.language.routes import ROUTES
+from fuzzer.language.routes.writing import runner
 
 
 class Sides:
@@ -39,25 +40,30 @@ class Sides:
 
     def compiled_on(self, inputs: str) -> str:
         """The compiled side's run on these inputs."""
-        start = "in_flag_gems(gradients, " if self.gems else "gradients("
+        start = f"in_flag_gems({self.runner}, " if self.gems else f"{self.runner}("
         return f"{start}{self.given(self.backend)}, *{inputs})"
 
     @property
     def eager(self) -> str:
         """The reference side's run."""
-        return f"gradients({self.given(self.against)}, *{self.inputs(self.base)})"
+        return f"{self.runner}({self.given(self.against)}, *{self.inputs(self.base)})"
 
     def inputs(self, device: str) -> str:
         return f'inputs("{device}")' if self.moves else "inputs()"
 
     def given(self, backend: str) -> str:
-        """The first argument of `gradients`: the function as this backend runs it, or the backend's compiler."""
+        """The first argument of the runner: the function as this backend runs it, or the backend's compiler."""
         route = self.program.route
         given = ROUTES[route.name].script.given
         if backend in UNCOMPILED:
             return given(self.program, None)
         options = ("" if backend == "inductor" else f', backend="{backend}"') + ", fullgraph=True"
         return given(self.program, options + (", dynamic=True" if dict(route.options).get("dynamic") else ""))
+
+    @property
+    def runner(self) -> str:
+        """The script's function that runs a side."""
+        return runner(self.program)
 
     @functools.cached_property
     def complex(self) -> bool:

@@ -38,6 +38,7 @@ class Draft:
     target  the value that the node being drawn writes to.
     overwrites  whether a write may overwrite values that eager's backward needs, which then raises;  beside: whether a
                 node may read the memory that it writes, beside the elements that it writes.
+    gradient  whether leaves may require a gradient.
     may_write_leaves  whether a route was requested in which in-place ops may write leaves.
     given   values that the node being drawn shall read, where they fit.
     long    whether a long leaf is still to be drawn;  linear: whether the node being drawn may read one.
@@ -52,6 +53,7 @@ class Draft:
     limits: Limits
     dtype: str
     may_write_leaves: bool = True
+    gradient: bool = True
     leaves: list[Leaf] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     env: dict[str, Any] = field(default_factory=dict)
@@ -151,9 +153,9 @@ class Draft:
     def may_write(self, name: str) -> bool:
         """Whether autograd and the compilers let an in-place op write here.
 
-        Not allowed: a leaf that requires grad; two leaves that share memory, which AOTAutograd refuses ("does not yet
-        handle non-differentiable view input mutations"); views that functionalization refuses; memory that has a view
-        which its operator's schema denies.
+        Not allowed: a leaf that requires grad; two leaves that share memory, if there is a gradient: AOTAutograd
+        refuses them then ("does not yet handle non-differentiable view input mutations"); views that functionalization
+        refuses; memory that has a view which its operator's schema denies.
         """
         if any(node.op in _UNWRITABLE_VIEWS for node in self.views(name)):
             return False
@@ -161,4 +163,5 @@ class Draft:
         if any(self.memory(out) == self.memory(name) for out in denied):
             return False
         here = [leaf for leaf in self.leaves if self.memory(leaf.name) == self.memory(name)]
-        return not here or (self.may_write_leaves and len(here) == 1 and not here[0].requires_grad)
+        alone = len(here) == 1 or not self.gradient
+        return not here or (self.may_write_leaves and alone and not here[0].requires_grad)

@@ -17,7 +17,7 @@ from fuzzer.generation.add import KEPT, add_node, add_write, has_eager_gradient,
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
 from fuzzer.generation.enclose import draw_regions
-from fuzzer.generation.history import draw_between, draw_history
+from fuzzer.generation.history import LATE, draw_between, draw_history
 from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
 from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.generation.shapes import broadcast_strides, draw_layout, draw_shape
@@ -27,6 +27,7 @@ from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.constant import FAMILY as FILLS
 from fuzzer.language.ops.spec import Limits, OpSpec
 from fuzzer.language.program import (
+    BETWEEN,
     NORMAL,
     Attributes,
     Cotangent,
@@ -40,7 +41,9 @@ from fuzzer.language.program import (
     contiguous,
     map_nodes,
     needed_by_outputs,
+    writes,
 )
+from fuzzer.language.regions import REGIONS
 from fuzzer.language.routes import ROUTES, acts, draw_route
 
 # Half precision has fewer elements in which a fault can hide, float64 the least rounding: all four are worth a compile.
@@ -56,7 +59,13 @@ _LONG = 0.08  # the share of programs in which one leaf may be long: enough for 
 _REJOINED = 0.15  # the share of nodes in which two values that were made of one meet again, where there are two; of
 # programs that are asked for cells the share that ends in such a node
 _WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
+_INNER = 0.08  # the share of the values that are read within a program that it returns, too
 _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
+_ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
+_RETURNED = 0.5  # the share of their inner values that are returned, too
+_WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
+_INTEGERS = 0.3  # the share of the others that compute with integers
+_COUNTED = ("i64", "i32")
 HISTORIES = 0.06  # the share of programs that begin with a history of one value's memory (`history.py`)
 
 
@@ -71,6 +80,7 @@ def generate(
     histories: float = HISTORIES,
     wishes: Sequence[Wish] = (),
     announce: Announce | None = None,
+    gradient: bool = True,
 ) -> Program:
     """A program that ran in eager on the CPU. Raises Rejected where torch refused a drawn node.
 
@@ -79,9 +89,19 @@ def generate(
     first nodes are such as the wishes ask for, as far as that goes. The result depends on the arguments alone.
     histories: the share of programs without wishes that begin with a history of one value's memory (`history.py`).
     announce: called with each part of it before that runs in eager, where it may take the process with it.
+    gradient: without one, no leaf requires a gradient and all results are returned. Half of these programs write in
+    place, into inputs above all, which may share memory, and return views.
     """
+    routes = routes if gradient else routes_forward(routes)
+    aliased = not gradient and rng.random() < _ALIASED
+    counted = not gradient and not aliased and rng.random() < _INTEGERS
+    late = aliased and rng.random() < _WRITTEN_AFTER
+    most = limits.max_nodes
+    limits = replace(limits, max_nodes=most - LATE) if late and most > LATE else limits  # leaves room for these writes
     groups: dict[str, list[OpSpec]] = {}
     for spec in drawable(ops, routes, portable).values():
+        if counted and not _counts(spec):
+            continue
         groups.setdefault(spec.family, []).append(spec)
     known = {spec.name: spec for specs in groups.values() for spec in specs}
     counting = tuple(known[name] for name in _COUNTING) if known.keys() >= set(_COUNTING) else ()
@@ -90,17 +110,21 @@ def generate(
         for _ in range(_MAX_REDRAWS):
             asked = next((wish.dtype for wish in wishes if wish.dtype in limits.dtypes), "")
             dtype = asked or weighted(rng, {k: w for k, w in DTYPE_WEIGHTS.items() if k in limits.dtypes})
+            dtype = rng.choice(_COUNTED) if counted else dtype
             writing = any(ROUTES[name].writes_leaves for name in routes)
             fills = tuple(groups.get(FILLS, ()))
-            draft = Draft(rng, limits, dtype, writing, fills=fills, counting=counting, announce=announce)
+            draft = Draft(rng, limits, dtype, writing, gradient, fills=fills, counting=counting, announce=announce)
             draft.long = limits.long > 1 and rng.random() < _LONG
-            _draw_body(draft, groups, wishes, histories)
+            _draw_body(draft, groups, wishes, 1.0 if aliased else histories)
             _close_loose_results(draft, ops)
-            finished = _finish(draft, routes, device, fixed)
+            finished = _finish(draft, routes, device, fixed, _RETURNED if aliased else _INNER)
             if announce is not None:
                 announce(finished)
-            program = draw_between(draw_regions(finished, rng, portable), rng, groups, limits.max_nodes)
-            if has_detectable_gradient(program) or rng.random() < KEPT:
+            share = 1.0 if late else REGIONS[BETWEEN].share
+            program = draw_between(draw_regions(finished, rng, portable), rng, groups, most, share)
+            if gradient and (has_detectable_gradient(program) or rng.random() < KEPT):
+                break
+            if not gradient and (not aliased or any(map(writes, program.nodes))):
                 break
     return program
 
@@ -109,6 +133,12 @@ def drawable(ops: dict[str, OpSpec], routes: Sequence[str], portable: bool) -> d
     """Those of these ops that may be drawn for these routes."""
     drawing = not portable and any(ROUTES[name].draws for name in routes)
     return {n: s for n, s in ops.items() if (drawing or not s.random) and (s.portable or not portable)}
+
+
+def _counts(spec: OpSpec) -> bool:
+    """Whether an op's first operand may be integers of any width."""
+    dtypes = spec.operands[0].dtypes if spec.operands else ()
+    return isinstance(dtypes, tuple) and set(_COUNTED) <= set(dtypes)
 
 
 def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[Wish], histories: float) -> None:
@@ -126,7 +156,8 @@ def _draw_body(draft: Draft, groups: dict[str, list[OpSpec]], wishes: Sequence[W
         if rng.random() < histories:
             draw_history(draft, groups)
     for _ in range(wanted * 4 + 8):
-        if len(draft.nodes) >= wanted and any(name.startswith("v") for name in draft.tracked):
+        carrying = draft.tracked if draft.gradient else draft.types
+        if len(draft.nodes) >= wanted and any(name.startswith("v") for name in carrying):
             break
         if len(draft.nodes) >= limits.max_nodes:  # full, and no node carries a gradient
             draft.undo((0, 0, frozenset()))
@@ -226,30 +257,31 @@ def _loose_results(draft: Draft) -> list[str]:
     return [name for name in names if name not in draft.dead and not draft.uses.get(name)]
 
 
-def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes) -> Program:
-    """Choose outputs and cotangents, the route and the settings."""
+def routes_forward(routes: Sequence[str]) -> list[str]:
+    """Those of these routes that programs without a gradient take: the others differ in how it is added up alone."""
+    return [name for name in routes if not ROUTES[name].script.into_grad]
+
+
+def _returned(draft: Draft, inner: float) -> list[Output]:
+    """The results of a program without a gradient: those that nothing reads, and this share of the others. Raises
+    Rejected where there are none."""
+    loose = _loose_results(draft)
+    known = [name for name in draft.types if name.startswith("v") and name not in draft.dead]
+    outputs = [Output(name) for name in known if name in loose or draft.rng.random() < inner]
+    if not outputs:
+        raise Rejected("there is no result")
+    return outputs
+
+
+def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes, inner: float) -> Program:
+    """Choose outputs and cotangents, the route and the settings. inner: the share of the values that are read within
+    the program that it returns, too."""
     rng = draft.rng
     writes_leaf = any(draft.memory(leaf.name) in draft.written_memory() for leaf in draft.leaves)
     drawing = any(OPS[node.op].random for node in draft.nodes)
     fitting = [name for name in routes if ROUTES[name].writes_leaves or not writes_leaf]
     route = draw_route(rng, [name for name in fitting if ROUTES[name].draws or not drawing])
-    loose = _loose_results(draft)
-    used = [name for name, uses in draft.uses.items() if uses and name.startswith("v") and name not in draft.dead]
-    inner = [name for name in used if rng.random() < 0.08]
-    outputs: list[Output] = []
-    for name in [*loose, *inner]:
-        if name in draft.tracked:
-            outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
-        elif rng.random() < 0.5:
-            outputs.append(Output(name))
-    if not any(o.cotangent for o in outputs):
-        alive = [name for name in draft.types if name.startswith("v") and name not in draft.dead]
-        tracked = [name for name in alive if name in draft.tracked]
-        if not tracked:
-            raise Rejected("no result carries a gradient")
-        name = tracked[-1]
-        outputs = [o for o in outputs if o.value != name]
-        outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
+    outputs = _differentiated(draft, route, inner) if draft.gradient else _returned(draft, inner)
     if rng.random() < 0.04:
         new_leaf(draft, draft.dtype, draw_shape(rng, draft.limits, (0, 3)), NORMAL)
     acting = [setting for setting in compiler_settings.SETTINGS if acts(setting, device, route.name)]
@@ -271,6 +303,29 @@ def _finish(draft: Draft, routes: Sequence[str], device: str, fixed: Attributes)
         harmless = {name: value for name, value in drawn.items() if name in kept or not name.startswith("functorch")}
         drawn = harmless | dict(fixed) | dict([compiler_settings.SAME_DRAWS])
     return replace(program, settings=tuple(sorted(drawn.items())))
+
+
+def _differentiated(draft: Draft, route: Route, inner: float) -> list[Output]:
+    """Outputs with cotangents, and some without. Raises Rejected where no result carries a gradient."""
+    rng = draft.rng
+    loose = _loose_results(draft)
+    used = [name for name, uses in draft.uses.items() if uses and name.startswith("v") and name not in draft.dead]
+    read = [name for name in used if rng.random() < inner]
+    outputs: list[Output] = []
+    for name in [*loose, *read]:
+        if name in draft.tracked:
+            outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
+        elif rng.random() < 0.5:
+            outputs.append(Output(name))
+    if not any(o.cotangent for o in outputs):
+        alive = [name for name in draft.types if name.startswith("v") and name not in draft.dead]
+        tracked = [name for name in alive if name in draft.tracked]
+        if not tracked:
+            raise Rejected("no result carries a gradient")
+        name = tracked[-1]
+        outputs = [o for o in outputs if o.value != name]
+        outputs.append(Output(name, draw_cotangent(draft, draft.types[name], route.name)))
+    return outputs
 
 
 def _draw_parameters(rng: random.Random, leaves: Sequence[Leaf]) -> list[Leaf]:

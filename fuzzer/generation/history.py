@@ -18,13 +18,13 @@ import torch
 from fuzzer.generation.add import OVERWRITTEN, add_node, add_write
 from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.dry_run import eager_gradients, eager_values
-from fuzzer.generation.nodes import draw_values, new_leaf, same_value
+from fuzzer.generation.nodes import draw_values, new_leaf, same_value, share_leaf
 from fuzzer.generation.rejoin import fits
 from fuzzer.generation.shapes import draw_shape
 from fuzzer.language.infer import type_of
 from fuzzer.language.interpret import apply
 from fuzzer.language.ops.spec import Draw, Limits, OpSpec, writable
-from fuzzer.language.program import BETWEEN, Attributes, Node, Program, Region, canonical, writes
+from fuzzer.language.program import BETWEEN, Attributes, Node, Program, Region, canonical, has_gradient, writes
 from fuzzer.language.regions import REGIONS, ambient_region
 from fuzzer.language.routes import ROUTES
 
@@ -32,10 +32,14 @@ _LEAST = 4  # elements of the value: fewer allow hardly two views
 _SHORTEST = 4  # nodes of a history
 _VIEWS = 3  # of the value, at most
 _TRIES = 4  # where torch may refuse
-_INTO_A_LEAF = 0.25  # the share of histories of a leaf's memory, where leaves may be written
+# The share of histories of a leaf's memory, where leaves may be written, by whether the program has a gradient
+_INTO_A_LEAF = {True: 0.25, False: 0.75}
+# The share of these leaves, in programs without a gradient, whose memory a second leaf has, too: small, since torch
+# 2.13 gets views of such inputs wrong where they are returned
+_SHARED = 0.15
 _OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because a saved value was overwritten
 _MEETING = 0.4  # the share of reads that read two names, where two fit
-_LATE = 2  # most nodes of a write before the backward
+LATE = 2  # most nodes of a write before the backward
 _VIEWED = 0.5  # the share of these writes that go through a view
 VIEW, READ, WRITE = "view", "read", "write"
 # Families that make the value: ops that do not save it, and such that do where it may be overwritten.
@@ -71,7 +75,7 @@ def _draw_base(draft: Draft, groups: Groups) -> str:
     """The name of a value that may be written, with some elements; "" where a few draws gave none."""
     rng, known = draft.rng, {spec.name: spec for specs in groups.values() for spec in specs}
     makers = [known[name] for name in (*_BASES, *_SAVING * draft.overwrites) if name in known]
-    leaf = draft.may_write_leaves and rng.random() < _INTO_A_LEAF
+    leaf = draft.may_write_leaves and rng.random() < _INTO_A_LEAF[draft.gradient]
     for _ in range(_TRIES):
         mark = draft.mark()
         if leaf:
@@ -80,6 +84,8 @@ def _draw_base(draft: Draft, groups: Groups) -> str:
         else:
             name = draft.nodes[-1].outs[0] if makers and _added(draft, rng.choice(makers)) else ""
         if name and draft.types[name].numel >= _LEAST and draft.may_write(name):
+            if leaf and not draft.gradient and rng.random() < _SHARED:
+                share_leaf(draft, name)
             return name
         draft.undo(mark)
     return ""
@@ -137,17 +143,26 @@ def _added(draft: Draft, spec: OpSpec) -> bool:
         return False
 
 
-def draw_between(program: Program, rng: random.Random, groups: Groups, most_nodes: int) -> Program:
-    """Some programs with a leaf or an output written between forward and backward; others unchanged."""
+def draw_between(
+    program: Program,
+    rng: random.Random,
+    groups: Groups,
+    most_nodes: int,
+    share: float = REGIONS[BETWEEN].share,
+) -> Program:
+    """This share of programs with a leaf or an output written after the function has returned, before the backward if
+    there is one; others unchanged."""
     admitted = BETWEEN in ROUTES[program.route.name].regions and ambient_region(program) is None
-    if not admitted or len(program.nodes) + _LATE > most_nodes or rng.random() >= REGIONS[BETWEEN].share:
+    if not admitted or len(program.nodes) + LATE > most_nodes or rng.random() >= share:
         return program
     program = canonical(program)
     values = eager_values(program)
     named = [leaf.name for leaf in program.leaves] + [output.value for output in program.outputs]
     dead = {writes(node) for node in program.nodes}
     types = {name: type_of(values[name]) for name in named if name not in dead} if values else {}
-    targets = [name for name, t in types.items() if t.is_float and t.numel and writable(t)]
+    targets = [
+        name for name, t in types.items() if (t.is_float or not has_gradient(program)) and t.numel and writable(t)
+    ]
     for _ in range(_TRIES if targets else 0):
         nodes = _written_later(program, rng, groups, rng.choice(targets), dict(values or {}))
         later = replace(program, body=(*program.body, Region(BETWEEN, (), nodes))) if nodes else program

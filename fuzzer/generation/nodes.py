@@ -50,6 +50,7 @@ LINEAR = frozenset(
     """activation binary comparison constant copy dropout inplace layout normalisation pointwise reduction scan softmax
     sort ternary view""".split()
 )
+_SQUARE = ("diag", "diag_embed", "diagflat")  # of these families, but a result has the square of an operand's elements
 # Values beyond this overflow within a node or two: float16 ends at 65504.
 _SANE = {"f64": 1e6, "f32": 1e6, "bf16": 1e6, "f16": 1e3, "c128": 1e6, "c64": 1e6, "i64": 1e6, "i32": 1e6}
 
@@ -117,7 +118,7 @@ def new_leaf(
     floating = dtype in DIFFERENTIABLE
     if written and not writable(TensorType(dtype, shape, stride)):
         stride = contiguous(shape)
-    tracked = floating and not fixed and not written and rng.random() < 0.88
+    tracked = floating and draft.gradient and not fixed and not written and rng.random() < 0.88
     leaf = Leaf(name, dtype, shape, stride, offset, tracked, recipe, rng.randrange(1000))
     taken = draft.written_memory() | ({draft.memory(draft.target)} if draft.target else set())
     bases = [
@@ -144,10 +145,22 @@ def new_leaf(
     return name
 
 
+def share_leaf(draft: Draft, name: str) -> None:
+    """Add a leaf of one dimension in the memory of another leaf: every element from some place on, or every second."""
+    rng = draft.rng
+    base = next(leaf for leaf in draft.leaves if leaf.name == name)
+    offset, step = rng.randint(0, 1), rng.randint(1, 2)
+    shape = ((extent(base.shape, base.stride, 0) - offset + step - 1) // step,)
+    leaf = Leaf(f"x{len(draft.leaves)}", base.dtype, shape, (step,), base.offset + offset, False, base=name)
+    draft.leaves.append(leaf)
+    draft.env[leaf.name] = torch.as_strided(draft.env[name], shape, leaf.stride, leaf.offset)
+    draft.types[leaf.name] = leaf.type
+
+
 def draw_node(draft: Draft, spec: OpSpec) -> Node:
     """One node of this op, its parameters drawn in table order."""
     d, known = Draw(draft.rng, draft.limits if spec.takes_complex else draft.limits.real()), len(draft.leaves)
-    draft.linear = spec.family in LINEAR
+    draft.linear = spec.family in LINEAR and spec.name not in _SQUARE
     args: list[Argument] = []
     attrs: list[tuple[str, Any]] = []
     for parameter in spec.params:

@@ -22,6 +22,7 @@ from fuzzer.language.program import (
     Program,
     Region,
     canonical,
+    is_tracked,
     rename,
     written_leaves,
 )
@@ -35,7 +36,8 @@ def draft_of(program: Program, rng: random.Random, count: int | None = None, ann
         raise Rejected("a program with regions")
     floating = [leaf.dtype for leaf in program.leaves if leaf.type.differentiable]
     dtype = floating[0] if floating else "f32"
-    draft = Draft(rng, Limits(), dtype, ROUTES[program.route.name].writes_leaves, announce=announce)
+    writing = ROUTES[program.route.name].writes_leaves
+    draft = Draft(rng, Limits(), dtype, writing, is_tracked(program), announce=announce)
     draft.leaves = list(program.leaves)
     draft.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
     draft.types = {leaf.name: leaf.type for leaf in program.leaves}
@@ -79,6 +81,8 @@ def _with_outputs(program: Program, rng: random.Random) -> Program:
     draft = Draft(rng, Limits(), "f32")
 
     def seeded(name: str) -> Output:
+        if not is_tracked(program):
+            return Output(name)
         return Output(name, draw_cotangent(draft, types[name], program.route.name))
 
     def fitting(output: Output) -> Output:
@@ -89,9 +93,10 @@ def _with_outputs(program: Program, rng: random.Random) -> Program:
 
     read = {name for node in program.nodes for name in node.uses}
     returned = {output.value for output in program.outputs}
-    loose = [n for node in program.nodes for n in node.outs if n not in read | returned and types[n].differentiable]
+    unread = [n for node in program.nodes for n in node.outs if n not in read | returned]
+    loose = [n for n in unread if types[n].differentiable or not is_tracked(program)]
     outputs = [fitting(output) for output in program.outputs] + [seeded(name) for name in loose]
-    if not any(output.cotangent for output in outputs):
+    if is_tracked(program) and not any(output.cotangent for output in outputs):
         raise Rejected("no output carries a gradient")
     return replace(program, outputs=tuple(outputs))
 
@@ -120,7 +125,10 @@ def _repaired(program: Program, rng: random.Random, device: str, announce: Annou
     if announce is not None:
         announce(program)
     gradients = dry_gradients(program)
-    if not gradients or not any(g is not None and bool((g != 0).any()) for g in gradients.values()):
+    if gradients is None:
+        raise Rejected("eager refuses it")
+    seeded = any(output.cotangent for output in program.outputs)
+    if seeded and not any(g is not None and bool((g != 0).any()) for g in gradients.values()):
         raise Rejected("eager has no gradient of it")
     return program
 

@@ -259,13 +259,15 @@ Allocate = Callable[[torch.Tensor], torch.Tensor]  # returns the same numbers in
 def materialise(
     leaves: Sequence[Leaf], device: str = "cpu", allocate: Allocate | None = None
 ) -> dict[str, torch.Tensor]:
-    """Fresh tensors for the leaves, with their exact storage geometry; views share their base's storage."""
+    """Fresh tensors for the leaves, with their exact storage geometry; views share their base's storage, and are
+    autograd's views of it too where no leaf requires a gradient: AOTAutograd takes only such, if they are written."""
     tensors: dict[str, torch.Tensor] = {}
+    apart = any(leaf.requires_grad for leaf in leaves)
     for leaf in leaves:
         if leaf.base is None:
             tensors[leaf.name] = _placed_on(leaf, device, allocate)
         else:
-            base = tensors[leaf.base].detach()
+            base = tensors[leaf.base].detach() if apart else tensors[leaf.base]
             tensors[leaf.name] = torch.as_strided(base, leaf.shape, leaf.stride, leaf.offset)
         if leaf.conj:
             tensors[leaf.name] = tensors[leaf.name].conj()

@@ -286,6 +286,16 @@ def function_body(program: Program) -> tuple[Statement, ...]:
     return program.body if between(program) is None else program.body[:-1]
 
 
+def is_tracked(program: Program) -> bool:
+    """Whether some leaf requires a gradient."""
+    return any(leaf.requires_grad for leaf in program.leaves)
+
+
+def has_gradient(program: Program) -> bool:
+    """Whether a backward runs: some leaf requires a gradient and some output has a cotangent."""
+    return is_tracked(program) and any(output.cotangent is not None for output in program.outputs)
+
+
 def map_nodes(body: tuple[Statement, ...], change: Callable[[Node], Node | None]) -> tuple[Statement, ...]:
     """The body with every node changed, or dropped where `change` returns None. Emptied regions go too."""
     found: list[Statement] = []

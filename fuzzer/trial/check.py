@@ -341,7 +341,9 @@ def _told(report: Report) -> Verdict:
     if report.verdicts:
         return report.verdicts[0]
     detail = report.rejected or (
-        f"outputs and {report.gradients} gradient(s); an error would show in {report.detectable} of "
+        "outputs; there is no gradient"
+        if report.forward
+        else f"outputs and {report.gradients} gradient(s); an error would show in {report.detectable} of "
         f"{report.elements} elements of gradients"
         + f"; in {report.deaf} legal rounding may change half of the value or more"
         * (report.deaf > 0)

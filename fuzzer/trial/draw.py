@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fuzzer.coverage.cells import cells
 from fuzzer.coverage.wishes import Wishes, asked_cells
 from fuzzer.generation.draft import Announce, Rejected
-from fuzzer.generation.generate import HISTORIES, drawable, generate
+from fuzzer.generation.generate import HISTORIES, drawable, generate, routes_forward
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.generation.wish import Wish
 from fuzzer.judgement.oracles import asked_by_share
@@ -55,15 +55,23 @@ _UNASKED = 8  # by cells one program in so many is asked for none and drawn as i
 _UNASKED_HISTORIES = 0.5  # the share of those that begin with a history
 
 
+def _has_gradient(task: Task, index: int) -> bool:
+    """Whether program number `index` has a gradient, by that number alone and the share of those that have none."""
+    chosen = random.Random(f"{task.seed}/{index}/forward").random() < task.forward
+    return not (chosen and routes_forward(task.routes))
+
+
 def draw_program(task: Task, index: int, attempt: int = 0, announce: Announce | None = None) -> Program:
     """Program number `index` of the task's seed, in its n-th drawing; announce: as in `generate`. Raises Rejected.
 
     By cells it is that of some draws which holds most of what its number is asked for, if it is asked for any.
+    Programs without a gradient are asked for nothing.
     """
     known = vocabulary(task.limits, task.ops)
     name = f"{task.seed}/{index}/{attempt}"
-    if not task.cells:
-        return _drawn(task, known, name, announce=announce)
+    gradient = _has_gradient(task, index)
+    if not task.cells or not gradient:
+        return _drawn(task, known, name, announce=announce, gradient=gradient)
     before, unasked = divmod(index, _UNASKED)
     if unasked == _UNASKED - 1:
         return _drawn(task, known, name, histories=_UNASKED_HISTORIES, announce=announce)
@@ -93,12 +101,14 @@ def _drawn(
     wishes: Sequence[Wish] = (),
     histories: float = HISTORIES,
     announce: Announce | None = None,
+    gradient: bool = True,
 ) -> Program:
     """The drawing of this name. Raises Rejected."""
     device, other = _kinds(task)
     rng = random.Random(name)
+    portable = device != other
     return generate(
-        rng, ops, task.limits, task.routes, device, task.fixed, device != other, histories, wishes, announce
+        rng, ops, task.limits, task.routes, device, task.fixed, portable, histories, wishes, announce, gradient
     )
 
 
@@ -142,8 +152,8 @@ class Drawn:
 
 
 def draw_detectable(task: Task, index: int, log: Journal, announce: Announce | None = None) -> Drawn | Report:
-    """Program number `index` of the task's seed, drawn until a wrong gradient would show; a Report where it is refused.
-    Depends on the task and the index alone. announce: as in `generate`."""
+    """Program number `index` of the task's seed, drawn until a wrong gradient would show, if it has any; a Report where
+    it is refused. Depends on the task and the index alone. announce: as in `generate`."""
     for attempt in range(MAX_REDRAWS + 1):
         program, started = None, time.perf_counter()
         log.begin(f"# program {index} of seed {task.seed}, not drawn yet")

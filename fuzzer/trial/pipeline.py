@@ -25,7 +25,7 @@ from fuzzer.language import routes
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.infer import IllTyped, check_draws
 from fuzzer.language.private import reset_compiler
-from fuzzer.language.program import Program, between, function_body
+from fuzzer.language.program import Program, between, function_body, has_gradient
 from fuzzer.language.regions import UnknownRegion
 from fuzzer.language.settings import UnknownSetting, shown_before_code, without_choices
 from fuzzer.language.text import show
@@ -94,7 +94,10 @@ def text_of(code: Code) -> str:
 
 
 def is_detectable(trial: Trial, journal: Journal) -> bool:
-    """Whether an error in some gradient element would exceed its floor. Raises Unreplayable."""
+    """Whether an error in some gradient element would exceed its floor, or there is no gradient, and the program is
+    judged by its outputs and writes. Raises Unreplayable."""
+    if isinstance(trial.code, Program) and not has_gradient(trial.code):
+        return True
     journal.phase("reference judge")
     with torch.no_grad():
         return detectable(trial)[0] > 0
@@ -182,7 +185,10 @@ def judge_trial(trial: Trial, journal: Journal) -> Report:
     told = Report(text_of(trial.code), found, detectable=seen, elements=total, deaf=deaf, seconds=seconds)
     subject = trial.subject
     stage = "" if subject.built else trial.place.subject.stage
-    return replace(told, gradients=nonzero_gradients(trial), fired=subject.fired, stage=stage, built=subject.built)
+    forward = isinstance(trial.code, Program) and not has_gradient(trial.code)
+    return replace(
+        told, gradients=nonzero_gradients(trial), fired=subject.fired, stage=stage, built=subject.built, forward=forward
+    )
 
 
 def nonzero_gradients(trial: Trial) -> int:

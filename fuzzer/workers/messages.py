@@ -28,6 +28,7 @@ class Task:
     features: bool = False  # report what each program exercises
     lines: float = 0.0  # the share of programs for which features include the compiler's lines (`lines.record_lines`)
     campaign: str = ""  # its name: a worker reports a line of the compiler once for each
+    forward: float = 0.0  # the share of programs without a gradient
     staged: float = 0.0  # the share of programs that are judged at STAGE and not built
     cells: bool = False  # programs are asked for cells by their numbers (`coverage.wishes`), and report theirs
     lacking: tuple[str, ...] = ()  # parts that inductor lacks (`private.without_part`), to find the part at fault
@@ -55,6 +56,7 @@ class Report:
     fired      planted faults that changed what was compiled.
     stage      of the compiler at which it was judged; "" where it was built.
     built      why it was built although a stage was on trial; "" where it was not.
+    forward    whether the program has no gradient.
     """
 
     text: str
@@ -76,6 +78,7 @@ class Report:
     fired: tuple[str, ...] = ()
     stage: str = ""
     built: str = ""
+    forward: bool = False
 
     @property
     def verdict(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 from fuzzer.export.demonstration import Demonstration
 from fuzzer.export.issue import issue, issue_title, search_terms
 from fuzzer.export.script import repro
-from fuzzer.judgement.verdict import Comparison, Natural
+from fuzzer.judgement.verdict import Comparison, Natural, Signature
 from fuzzer.ledger.diagnosed import EARLIER
 from fuzzer.ledger.faults import SEARCHED, Fault, State
 from tests.diagnosis import cases
@@ -206,3 +206,12 @@ def test_of_a_fault_of_several_programs_it_is_told_where_this_one_was_seen(code:
     shown = Demonstration(code, "x0.grad[0]: compiled 0, eager 1", "", "2.15.0+cpu", "cpu")
     text = issue(finding(RELU), fault, shown)
     assert f"2.15.0 cpu. 4 programs show it, not all of them on each of these: this one {told}" in text
+
+
+def test_the_draft_and_script_of_a_program_without_a_gradient_do_not_speak_of_one() -> None:
+    program = (
+        'program(1)\nroute("autograd")\nx0 = leaf(f32[3], requires_grad=False)\n'
+        "v0 = sin(x0)\nv1 = neg_(x0)\nreturns(v0)\nreturns(v1)\n"
+    )
+    signature = Signature("outputs_agree", "wrong", "forward", "other")
+    assert "gradient" not in issue(finding(program, signature=signature, detail="v0[0]: compiled 0, eager 1"))

@@ -16,7 +16,18 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import Limits
-from fuzzer.language.program import FLOATS, Cotangent, Program, contiguous, extent
+from fuzzer.language.program import (
+    FLOATS,
+    INTEGERS,
+    Cotangent,
+    Program,
+    between,
+    contiguous,
+    extent,
+    is_tracked,
+    writes,
+)
+from fuzzer.language.routes import ROUTES
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import GENERAL, RECIPES, SPECIAL
 from fuzzer.trial.tasks import explore
@@ -233,3 +244,16 @@ def test_any_number_of_workers_draws_the_same_programs() -> None:
             told.append([pool.result(f, task).text for f in futures])
     assert told[0] == told[1]
     assert len(set(told[0])) >= 11
+
+
+def test_half_of_the_programs_without_a_gradient_write_inputs_or_return_views_of_them() -> None:
+    programs = drawn([f"forward/{n}" for n in range(60)], gradient=False, routes=tuple(ROUTES))
+    assert not any(map(is_tracked, programs))
+    assert not any(output.cotangent for program in programs for output in program.outputs)
+    assert {program.route.name for program in programs} == {"autograd", "vjp", "aoti"}
+    written = [program for program in programs if any(map(writes, program.nodes))]
+    assert 0.4 <= len(written) / len(programs) <= 0.7
+    assert sum(between(program) is not None for program in written) >= 5
+    assert sum(any(leaf.base for leaf in program.leaves) for program in written) >= 1
+    integers = [p for p in programs if any(t.dtype in INTEGERS for t in map(infer(p).get, p.result_names) if t)]
+    assert len(integers) >= 5

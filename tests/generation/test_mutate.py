@@ -13,7 +13,7 @@ from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.mutate import BY_NAME, HAVOC, MUTATORS, Material, Mutator, mutate
 from fuzzer.generation.redraft import try_mutator
 from fuzzer.language.infer import infer
-from fuzzer.language.program import Program, Region
+from fuzzer.language.program import Program, Region, is_tracked
 from fuzzer.language.text import parse, show
 from tests.drawn import drawn
 
@@ -160,3 +160,26 @@ def test_a_leaf_that_cannot_be_filled_in_its_new_shape_is_refused() -> None:
     for mutant in made:
         (index,) = [leaf for leaf in mutant.leaves if leaf.name == "x1"]
         assert index.shape[1] <= 3, "three numbers fill no more"
+
+
+def test_mutants_of_a_program_without_a_gradient_have_none_or_gain_one_and_no_other_loses_its_own() -> None:
+    parent = parse("""program(1)
+route("autograd")
+x0 = leaf(f32[3, 4], requires_grad=False, seed=1)
+x1 = leaf(i64[3, 4], values="integers", seed=2)
+v0 = sin(x0)
+v1 = add(x1, x1)
+v2 = neg_(v0)
+returns(v1)
+returns(v2)
+""")
+    for by in ("insert_node", "restride_leaf", "recast_leaves", "resize"):
+        assert not is_tracked(mutate(parent, random.Random(by), Material(parent), by=by))
+    kept = parse("""program(1)
+route("autograd")
+x0 = leaf(f32[3], seed=1)
+v0 = sin(x0)
+backward(v0, cotangent(f32[3]))
+""")
+    with pytest.raises(Rejected):
+        mutate(kept, random.Random(0), Material(kept), by="toggle_requires_grad")

@@ -77,9 +77,10 @@ def test_what_draws_gets_the_setting_under_which_both_sides_draw_the_same() -> N
     assert infer(found)[found.outputs[-1].value].shape == (4, 6)
 
 
-def test_what_has_no_gradient_is_nothing() -> None:
-    fixed = tuple(replace(leaf, requires_grad=False) for leaf in CHAIN.leaves)
-    assert repaired(replace(CHAIN, leaves=fixed, outputs=(Output("v1"),))) is None
+def test_what_lost_its_gradient_is_nothing_and_what_has_none_stays() -> None:
+    fixed = replace(CHAIN, leaves=tuple(replace(leaf, requires_grad=False) for leaf in CHAIN.leaves))
+    assert repaired(fixed) is None
+    assert repaired(replace(fixed, outputs=(Output("v1"),))) == replace(fixed, outputs=(Output("v1"),))
     assert repaired(replace(CHAIN, body=(Node(("v1",), "floor", ("x0",)),))) is None
 
 

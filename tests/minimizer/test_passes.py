@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from fuzzer.language.infer import infer
-from fuzzer.language.program import Program, Region, Route
+from fuzzer.language.program import Program, Region, Route, is_tracked
 from fuzzer.language.text import parse
 from minimizer.passes import REDUCERS
 from minimizer.reduce import reduce
@@ -85,3 +85,15 @@ def test_a_leaf_that_needs_its_seed_keeps_the_smallest_that_will_do(seed: int, l
         yield from (Answer.SAME if seeds(p) & showing else Answer.OTHER for p in batch)
 
     assert seeds(reduce(parse(text.format(seed)), ask, infer=infer).program) == {left}
+
+
+def test_cuts_of_a_program_without_a_gradient_have_none() -> None:
+    program = parse(
+        'program(1)\nroute("autograd")\nx0 = leaf(f32[3], requires_grad=False)\n'
+        "v0 = sin(x0)\nv1 = exp(v0)\nreturns(v1)\n"
+    )
+    types = Types(infer(program))
+    found = [new for reducer in REDUCERS for new in reducer(program, types)]
+    assert any(len(new.nodes) < 2 for new in found)
+    assert not any(map(is_tracked, found))
+    assert not any(output.cotangent for new in found for output in new.outputs)

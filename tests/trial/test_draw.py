@@ -7,9 +7,11 @@ from dataclasses import replace
 from fuzzer.coverage.wishes import Wishes
 from fuzzer.judgement.oracles import ORACLES
 from fuzzer.language.ops import OPS
-from fuzzer.language.program import writes
+from fuzzer.language.program import is_tracked, writes
+from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.text import show
-from fuzzer.trial.draw import draw_program, program_task
+from fuzzer.trial.draw import Drawn, draw_detectable, draw_program, program_task, report_drawn
+from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Task
 from tests.workers.light import LIGHT
 
@@ -49,3 +51,23 @@ def test_one_program_in_eight_by_cells_is_drawn_as_it_comes_and_often_with_a_his
     task = Task(seed=3, cells=True)
     programs = [draw_program(task, number) for number in range(7, 200, 8)]
     assert sum(any(map(writes, p.nodes)) for p in programs) >= len(programs) / 3
+
+
+def test_the_share_without_a_gradient_is_chosen_by_seed_and_number_and_leaves_the_others_as_they_are() -> None:
+    task = Task(seed=3, routes=ANY_BACKEND, forward=0.3)
+    drawn = [draw_program(task, number) for number in range(30)]
+    without = [number for number, program in enumerate(drawn) if not is_tracked(program)]
+    assert 4 <= len(without) <= 15
+    usual = [draw_program(replace(task, forward=0.0), number) for number in range(30)]
+    assert all((drawn[n] == usual[n]) == (n not in without) for n in range(30))
+    assert all(map(is_tracked, usual))
+    adding = replace(task, routes=("accumulate",), forward=1.0)  # a route that is about the backward alone
+    assert is_tracked(draw_program(adding, without[0]))
+
+
+def test_a_program_without_a_gradient_is_not_drawn_again_and_counts_as_such() -> None:
+    task = replace(LIGHT, seed=3, forward=1.0)
+    found = draw_detectable(task, 0, Journal(None))
+    assert isinstance(found, Drawn)
+    assert found.attempt == 0
+    assert report_drawn(found, task, Journal(None)).forward

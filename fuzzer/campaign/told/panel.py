@@ -117,7 +117,7 @@ class CampaignPanel:
             now = self.pace.now()
             yield "", "; ".join(f"{name} {n}, {now.get(name, 0.0):.2f}/s now" for name, n in stages.items())
         judged = ", ".join(f"{totals.classes[c]} {c}" for c in CLASSES if totals.classes[c])
-        seen = f"; {totals.detectable / totals.programs:.0%} detectable" if totals.programs else ""
+        seen = f"; {totals.detectable / totals.differentiated:.0%} detectable" if totals.differentiated else ""
         yield "verdicts", f"{judged or 'none yet: programs come in batches'}{seen}"
         if legal := totals.legal_by_pattern():
             yield "", "legal, counted: " + ", ".join(f"{n} {pattern}" for pattern, n in legal.items())

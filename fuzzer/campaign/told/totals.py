@@ -19,6 +19,7 @@ class Totals:
     rejected: Counter[str] = field(default_factory=Counter)
     classes: Counter[str] = field(default_factory=Counter)
     redrawn: int = 0
+    forward: int = 0  # programs without a gradient
     detectable: int = 0
     elements: int = 0
     elements_seen: int = 0
@@ -39,6 +40,11 @@ class Totals:
         """Programs that ran."""
         return self.drawn - self.classes["rejected"]
 
+    @property
+    def differentiated(self) -> int:
+        """Of these, those with a gradient."""
+        return self.programs - self.forward
+
     def count(self, report: Report) -> None:
         self.drawn += 1
         self.classes[report.verdict] += 1
@@ -46,6 +52,7 @@ class Totals:
             self.rejected[report.rejected.split(":")[0]] += 1
         self.legal.update(str(v.signature) for v in report.verdicts if v.signature.verdict == "agree")
         self.redrawn += report.redrawn
+        self.forward += report.forward
         self.detectable += report.detectable > 0
         self.elements_seen += report.detectable
         self.elements_deaf += report.deaf
@@ -64,12 +71,12 @@ class Totals:
         return dict(found)
 
     def summary(self) -> dict[str, Any]:
-        compared = max(self.programs, 1)
         phases = {name: round(spent, 1) for name, spent in sorted(self.phases.items())}
         return {
             "programs": self.programs,
             "programs_per_s": round(self.programs / self.seconds, 3) if self.seconds else 0.0,
-            "detectable_share": round(self.detectable / compared, 4),
+            "detectable_share": round(self.detectable / max(self.differentiated, 1), 4),
+            "without_gradient": self.forward,
             "detectable_elements_share": round(self.elements_seen / max(self.elements, 1), 4),
             "deaf_elements_share": round(self.elements_deaf / max(self.elements, 1), 4),
             "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),

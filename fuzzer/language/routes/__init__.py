@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fuzzer.language.errors import UsageError
-from fuzzer.language.program import Program, Region, Route, statements
+from fuzzer.language.program import Program, Region, Route, has_gradient, statements
 from fuzzer.language.regions import REGIONS, ambient_region, check_between
 from fuzzer.language.routes.spec import Call, Compile, Results, RouteSpec, gradient_leaves, no_compile, no_phase
 from fuzzer.language.settings import Setting
@@ -75,6 +75,10 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
         if name not in spec.options:
             known = ", ".join(spec.options) or "none"
             raise UnknownRoute(f"route {program.route.name} has no option {name!r}; it has {known}")
+    if options.get("eager_forward") and not has_gradient(program):
+        raise UnknownRoute(
+            f"route {program.route.name} with eager_forward compiles nothing of a program without gradient"
+        )
     held = [leaf.name for leaf in program.leaves if leaf.parameter]
     if held and not spec.module:
         raise UnknownRoute(f"route {program.route.name} has no module to hold the parameters {', '.join(held)}")

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from fuzzer.language.program import BETWEEN, Program
 from fuzzer.language.regions import REGIONS, indented
-from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
-from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward
+from fuzzer.language.routes.writing import Script, compiled_f, runner, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
 
 
@@ -19,13 +17,13 @@ def run(call: Call) -> Results:
         with call.ambient():
             outputs = compiled(*call.leaves.values())
         call.phase("backward")
-        torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
+        backward(call, outputs)
     return accumulated(call, outputs)
 
 
 def write(program: Program) -> list[str]:
     loop = ["    for _ in range(2):  # the second gradient is added to the first"]
-    return write_into_grad(program, "gradients", lambda call, pull: [*loop, *indented([*call, pull])])
+    return write_into_grad(program, runner(program), lambda call, pull: [*loop, *indented([*call, pull])])
 
 
 ROUTE = RouteSpec(

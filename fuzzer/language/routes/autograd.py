@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from fuzzer.language.program import Program
+from fuzzer.language.program import Program, has_gradient
 from fuzzer.language.routes.spec import Call, Results, RouteSpec, differentiated_outputs, gradient_leaves
-from fuzzer.language.routes.writing import Script, compiled_f, input_names, write_forward, write_results
+from fuzzer.language.routes.writing import Script, compiled_f, input_names, runner, write_forward, write_results
 
 
 def run(call: Call) -> Results:
@@ -14,13 +14,16 @@ def run(call: Call) -> Results:
     with call.ambient():
         outputs = call.compile(call.function)(*call.leaves.values())
     call.between(outputs)
-    call.phase("backward")
+    detached = tuple(out.detach() for out in outputs)
     names = gradient_leaves(call.program)
+    if not has_gradient(call.program):
+        return Results(detached, dict.fromkeys(names))
+    call.phase("backward")
     leaves = [call.leaves[name] for name in names]
     gradients = torch.autograd.grad(
         differentiated_outputs(call.program, outputs), leaves, list(call.cotangents), allow_unused=True
     )
-    return Results(tuple(out.detach() for out in outputs), dict(zip(names, gradients, strict=True)))
+    return Results(detached, dict(zip(names, gradients, strict=True)))
 
 
 def write(program: Program) -> list[str]:
@@ -29,10 +32,10 @@ def write(program: Program) -> list[str]:
     wanted = [leaf.name for leaf in program.leaves if leaf.requires_grad]
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
     text = [
-        f"def gradients({', '.join(['f', *names])}):",
+        f"def {runner(program)}({', '.join(['f', *names])}):",
         *write_forward(program),
     ]
-    if wanted and seeded:
+    if has_gradient(program):
         given = f"[{', '.join(seeded)}], [{', '.join(wanted)}], [{', '.join(names[len(leaves) :])}]"
         targets = ", ".join(f"g{i}" for i in range(len(wanted))) + ("," if len(wanted) == 1 else "")
         text.append(f"    {targets} = torch.autograd.grad({given}, allow_unused=True)")

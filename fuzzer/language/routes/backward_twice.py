@@ -5,11 +5,9 @@ The second backward needs the values that the first one read, and adds in place 
 
 from __future__ import annotations
 
-import torch
-
 from fuzzer.language.program import Attributes, Program
-from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs
-from fuzzer.language.routes.writing import Script, compiled_f, write_into_grad
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward
+from fuzzer.language.routes.writing import Script, compiled_f, runner, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS, in_force
 
 # torch refuses retain_graph where the backward may overwrite what the forward saved.
@@ -24,16 +22,14 @@ def run(call: Call) -> Results:
         call.between(outputs)
         call.phase("backward")
         for _ in range(2):
-            torch.autograd.backward(
-                differentiated_outputs(call.program, outputs), list(call.cotangents), retain_graph=True
-            )
+            backward(call, outputs, retain_graph=True)
     return accumulated(call, outputs)
 
 
 def write(program: Program) -> list[str]:
     loop = ["    for _ in range(2):  # the second gradient is added to the first"]
     return write_into_grad(
-        program, "gradients", lambda call, pull: [*call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
+        program, runner(program), lambda call, pull: [*call, *loop, f"    {pull[:-1]}, retain_graph=True)"]
     )
 
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import contextlib
 
-import torch
-
 from fuzzer.language.private import compiled_backward, forget_graphs
 from fuzzer.language.program import Program
 from fuzzer.language.regions import CONTROL, REGIONS
-from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, differentiated_outputs, no_compile
-from fuzzer.language.routes.writing import Script, input_names, write_into_grad
+from fuzzer.language.routes.spec import Call, Results, RouteSpec, accumulated, backward, no_compile
+from fuzzer.language.routes.writing import Script, input_names, runner, write_into_grad
 from fuzzer.language.settings import CUDA_GRAPHS
 
 
@@ -27,7 +25,7 @@ def run(call: Call) -> Results:
             outputs = (call.function if eager else call.compile(call.function))(*call.leaves.values())
         call.between(outputs)
         call.phase("backward")
-        torch.autograd.backward(differentiated_outputs(call.program, outputs), list(call.cotangents))
+        backward(call, outputs)
     return accumulated(call, outputs)
 
 
@@ -47,7 +45,7 @@ def write(program: Program) -> list[str]:
         *write_into_grad(program, "backward", lambda call, pull: [*call, pull]),
         "",
         "",
-        f"def gradients(compile, {given}):",
+        f"def {runner(program)}(compile, {given}):",
         "    if compile is None:",
         f"        return backward(f, {given})",
         f"    with {enabled}:  # compiles what autograd runs",

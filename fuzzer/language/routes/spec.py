@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from fuzzer.language.interpret import run_between
-from fuzzer.language.program import Attributes, Program
+from fuzzer.language.program import Attributes, Program, has_gradient
 from fuzzer.language.regions import REGIONS, ambient
 from fuzzer.language.routes.writing import Script
 from fuzzer.language.settings import INFERENCE, TRAINING, Setting
@@ -130,6 +130,13 @@ def gradient_leaves(program: Program) -> list[str]:
 def differentiated_outputs(program: Program, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The outputs that have a cotangent, in order."""
     return [out for out, declared in zip(outputs, program.outputs, strict=True) if declared.cotangent is not None]
+
+
+def backward(call: Call, outputs: Sequence[torch.Tensor], retain_graph: bool = False) -> None:
+    """Add the gradients to `.grad`; a program without a gradient has no backward."""
+    if has_gradient(call.program):
+        seeded = differentiated_outputs(call.program, outputs)
+        torch.autograd.backward(seeded, list(call.cotangents), retain_graph=retain_graph)
 
 
 def accumulated(call: Call, outputs: Sequence[torch.Tensor]) -> Results:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar, cast
 
 import torch
 
-from fuzzer.language.program import BETWEEN, Program
+from fuzzer.language.program import BETWEEN, Program, has_gradient
 from fuzzer.language.regions import CONTROL, REGIONS
 from fuzzer.language.routes.spec import Call, gradient_leaves
-from fuzzer.language.routes.writing import input_names, write_results
+from fuzzer.language.routes.writing import input_names, runner, write_results
 
 # torch.func lacks saved-tensor hooks, on which checkpoint is built, and dynamo the vjp of control flow. A context
 # around `step` would hold for both directions, and no statements can come between them.
@@ -28,12 +28,16 @@ def _with_own_code(function: _F) -> _F:
 
 
 def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
-    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients.
+    """(step, the leaves to pass); step(leaves by name, cotangents) returns outputs and gradients; these are
+    None where the program has no gradient.
 
     Leaves that are parameters are not passed: the step is then a module that holds them.
     """
     names, order = gradient_leaves(call.program), list(call.leaves)
     positions = [i for i, o in enumerate(call.program.outputs) if o.cotangent is not None]
+
+    def forward(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
+        return call.function(*[given[name] for name in order]), (None,) * len(names)
 
     def step(given: dict[str, torch.Tensor], seeds: tuple[torch.Tensor, ...]) -> Any:
         def primal(*chosen: torch.Tensor) -> Any:
@@ -50,7 +54,7 @@ def vjp_step(call: Call) -> tuple[Callable[..., Any], dict[str, torch.Tensor]]:
         if leaf.parameter
     }
     handed = {name: leaf.detach() for name, leaf in call.leaves.items() if name not in held}
-    own = _with_own_code(step)
+    own = _with_own_code(step if has_gradient(call.program) else forward)
     return (_module(own, held) if held else own), handed
 
 
@@ -92,21 +96,30 @@ def write_step(program: Program, compiler: bool) -> list[str]:
     closed = [*outputs[:1], ""] if len(outputs) == 1 else outputs
     held = held_leaves(program)
     step = f"Step({', '.join(held)})" if held else "step"
+    call, given = f"f({', '.join(leaves)})", ", ".join(name for name in names if name not in held)
+    returned = f"({', '.join(closed).rstrip()})"
+    if has_gradient(program):
+        body = [
+            f"    def primal({', '.join(wanted)}):",
+            f"        {', '.join(outputs)} = {call}",
+            f"        return ({', '.join(seeded)},), {returned}",
+            "",
+            f"    _, pull, outs = torch.func.vjp(primal, {', '.join(wanted)}, has_aux=True)",
+            f"    return outs, pull(({', '.join(names[len(leaves) :])},))",
+        ]
+        returned += f", ({', '.join(f'g{i}' for i in range(len(wanted)))},)"
+    else:
+        body, wanted = [f"    return {call}"], []
+        returned = ", ".join(outputs)
     return [
         f"def step({', '.join(names)}):",
-        f"    def primal({', '.join(wanted)}):",
-        f"        {', '.join(outputs)} = f({', '.join(leaves)})",
-        f"        return ({', '.join(seeded)},), ({', '.join(closed).rstrip()})",
-        "",
-        f"    _, pull, outs = torch.func.vjp(primal, {', '.join(wanted)}, has_aux=True)",
-        f"    return outs, pull(({', '.join(names[len(leaves) :])},))",
+        *body,
         "",
         "",
         *(_write_module(program, held) if held else []),
-        f"def gradients({'compile' if compiler else 'step'}, {', '.join(names)}):",
+        f"def {runner(program)}({'compile' if compiler else 'step'}, {', '.join(names)}):",
         "    with torch.no_grad():",
-        f"        ({', '.join(closed).rstrip()}), ({', '.join(f'g{i}' for i in range(len(wanted)))},) = "
-        f"{f'compile({step})' if compiler else 'step'}({', '.join(name for name in names if name not in held)})",
+        f"        {returned} = {f'compile({step})' if compiler else 'step'}({given})",
         f"    return {write_results(program, wanted)}",
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fuzzer.language.interpret import write_between, written
-from fuzzer.language.program import Program, function_body, written_leaves
+from fuzzer.language.program import Program, function_body, has_gradient, written_leaves
 from fuzzer.language.regions import indented, write_call
 
 WIDTH = 110
@@ -19,7 +19,8 @@ Given = Callable[[Program, str | None], str]
 class Script:
     """A route as ordinary Python.
 
-    write      the lines that define `gradients(given, *inputs)`, which returns every output and gradient by name.
+    write      the lines that define `gradients(given, *inputs)`, or `results` where there is no gradient (`runner`); it
+               returns every output and gradient by name.
     given      the expression for its first argument, on the compiled side and on the other.
     imports    modules that it needs beside torch and the settings.
     tracked    whether autograd tracks the leaves; torch.func takes plain tensors.
@@ -31,6 +32,11 @@ class Script:
     imports: tuple[str, ...] = ()
     tracked: bool = True
     into_grad: bool = False
+
+
+def runner(program: Program) -> str:
+    """The name of the script's function that runs a side."""
+    return "gradients" if has_gradient(program) else "results"
 
 
 def input_names(program: Program) -> list[str]:
@@ -85,14 +91,14 @@ def write_into_grad(program: Program, name: str, run: Callable[[list[str], str],
     seeded = [output.value for output in program.outputs if output.cotangent is not None]
     call = write_forward(program)
     pull = f"    torch.autograd.backward([{', '.join(seeded)}], [{', '.join(names[len(leaves) :])}])"
-    lines = run(call, pull) if wanted and seeded else call
-    if wanted and seeded:
+    lines = run(call, pull) if has_gradient(program) else call
+    if has_gradient(program):
         targets = ", ".join(f"g{i}" for i in range(len(wanted)))
         lines.append(f"    {targets} = {', '.join(f'{leaf}.grad' for leaf in wanted)}")
     return [
         f"def {name}({', '.join(['f', *names])}):",
         *lines,
-        f"    return {write_results(program, wanted if seeded else [])}",
+        f"    return {write_results(program, wanted if has_gradient(program) else [])}",
     ]
 
 

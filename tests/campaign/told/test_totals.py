@@ -71,3 +71,11 @@ def test_before_anything_ran_the_rate_is_nought() -> None:
     pace = Pace()
     pace.look(0.0, Totals())
     assert pace.now() == {CODE: 0.0}
+
+
+def test_programs_without_a_gradient_are_told_apart_from_those_whose_gradients_show_nothing() -> None:
+    totals = Totals()
+    for report in (Report(PROGRAM, forward=True), Report(PROGRAM, detectable=1, elements=4), Report(PROGRAM)):
+        totals.count(report)
+    summary = totals.summary()
+    assert (summary["without_gradient"], summary["detectable_share"]) == (1, 0.5)

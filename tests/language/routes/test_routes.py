@@ -25,6 +25,7 @@ from fuzzer.language.ops import OPS
 from fuzzer.language.program import Program, Region, Route, writes
 from fuzzer.language.routes import (
     ROUTES,
+    UnknownRoute,
     draw_route,
     gradient_leaves,
 )
@@ -313,3 +314,30 @@ def test_the_programs_last_operation_makes_layouts_in_the_autograd_routes_backwa
     found = run(program, seen.compile)
     assert strides & set(seen.strides("backward"))
     torch.testing.assert_close(found.gradients["x0"], run(program).gradients["x0"])
+
+
+WITHOUT = "x0 = leaf(f32[3], requires_grad=False, seed=1)\nv0 = sin(x0)\nv1 = neg_(v0)\nreturns(v1)\n"
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_every_route_runs_a_program_without_a_gradient(route: str) -> None:
+    program = parse(f'program(1)\nroute("{route}")\n{WITHOUT}')
+    (x,) = interpret.materialise(program.leaves).values()
+    found = run(program)
+    assert not found.gradients
+    assert [out.tolist() for out in found.outputs] == [(-x.sin()).tolist()]
+    script = "\n".join(ROUTES[route].script.write(program))
+    assert "def results(" in script
+    assert "grad" not in script.replace("no_grad", "").replace("autograd", "")
+
+
+def test_a_program_without_a_gradient_whose_forward_is_not_compiled_is_refused() -> None:
+    program = parse(f'program(1)\nroute("compiled_autograd", eager_forward=True)\n{WITHOUT}')
+    with pytest.raises(UnknownRoute, match="compiles nothing"):
+        run(program)
+
+
+def test_a_program_without_a_gradient_is_judged_by_its_outputs_and_writes() -> None:
+    program = parse(f'program(1)\nroute("vjp")\n{WITHOUT}')
+    told = report_program(program, Task(place=Place(EAGER, Subject("inductor:ir"))), Journal(None))
+    assert (told.verdict, told.stage, told.forward) == ("agree", "ir", True)
