@@ -295,7 +295,7 @@ def test_an_error_can_be_seen_in_almost_every_element_of_a_plain_program() -> No
 
 
 def test_an_element_beside_which_its_floor_is_large_is_deaf() -> None:
-    steep = 'x0 = leaf(f32[8], seed=1)\nv0 = mul_scalar(x0, other=1e9)\nv1 = sin(v0)\nbackward(v1, cotangent(f32[8]))\n'
+    steep = "x0 = leaf(f32[8], seed=1)\nv0 = mul_scalar(x0, other=1e9)\nv1 = sin(v0)\nbackward(v1, cotangent(f32[8]))\n"
     assert deaf_elements(trial(steep)) == 8
     assert deaf_elements(trial(ROUNDED)) == 0
 
