@@ -284,6 +284,8 @@ class Rounder:
         """Real and imaginary parts move separately; integers and flags do not move."""
         if ref.dtype.is_complex:
             real = replace(ref, dtype=ref.dtype.to_real())
+            if isinstance(hidden, torch.Tensor) and hidden.dim() == value.dim():
+                hidden = hidden.unsqueeze(-1)  # one size for both parts
             # as in `_moved_parts`, except for errors that each part has by itself
             alone = rounds_once(step)
             return by_parts(value, lambda t: self._result(number, step, real, t, hidden, t if alone else modulus(t)))

@@ -63,11 +63,13 @@ def underflow(dtype: torch.dtype, gradual: bool = False) -> float:
 
 
 def representable(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Where a float64 value is exactly a number of `dtype`.
+    """Where a float64 value is exactly a number of `dtype`, where a complex one is in both parts.
 
     For float64 itself every value is; there a value counts whose last 29 bits are zero (a float32 number), which a
     rounded result has with probability 2**-29.
     """
+    if value.is_complex():
+        return representable(torch.view_as_real(value), dtype.to_real()).all(-1)
     narrow = torch.float32 if dtype == torch.float64 else dtype
     return value.to(narrow).double() == value
 

@@ -22,6 +22,7 @@ from benches.profile import profile_command
 from benches.reach import reach_command
 from benches.scale import scale_command
 from benches.sensitivity import sensitivity_command
+from benches.silence import silence_command
 from benches.slopes import slopes_command
 from benches.stages import stages_command
 from benches.throughput import throughput_command
@@ -44,6 +45,7 @@ BENCHES = (
     reach_command,
     scale_command,
     sensitivity_command,
+    silence_command,
     slopes_command,
     stages_command,
     throughput_command,

@@ -181,3 +181,24 @@ def test_a_grid_of_nearest_neighbours_has_no_gradient() -> None:
     _, reference, floor = floor_of(run, field, grid)
     assert not reference.any()
     assert not floor.any()
+
+
+COMPLEX: dict[str, Run] = {
+    "addcmul": torch.addcmul,
+    "addcdiv": torch.addcdiv,
+    "lerp": lambda a, b, c: torch.lerp(a, b, 0.3),
+    "sinc": lambda a, b, c: torch.sinc(a),
+    "tanh_backward": lambda a, b, c: torch.ops.aten.tanh_backward(a, b),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_an_absolute_error_of_complex_results_holds_for_both_parts(name: str) -> None:
+    a, b, c = (torch.complex(numbers(F32, *x), numbers(F32, *y)) for x, y in (((0.3, 1.7), (0.9, 0.1)),
+               ((2.3, 0.7), (0.4, 0.6)), ((1.1, 0.2), (0.3, 3.3))))  # fmt: skip
+    model, (value,) = modelled(lambda *t: [COMPLEX[name](*t)], a, b, c)
+    replicas, scale, factor = SECOND_LOOK
+    floor = model.spread(replicas, scale=scale).floor(0, factor)
+    error = (torch.view_as_real(value).double() - model.reference[0]).abs()
+    assert bool((error <= floor).all())
+    assert 0 < float(floor.max()) < 1e-4

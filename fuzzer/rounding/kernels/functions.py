@@ -144,7 +144,7 @@ def _poles(step: Step, given: Any, moved: Any) -> Any:
 
 def _sinc(e: Evaluation) -> list[torch.Tensor]:
     """sin(pi x) / (pi x): the rounding of pi x, a share of it, moves the sine by that."""
-    return [2 * torch.ones_like(e.results[0])]
+    return [torch.full_like(e.results[0].abs(), 2.0)]
 
 
 def _log_of_two(e: Evaluation) -> list[torch.Tensor]:

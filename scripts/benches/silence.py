@@ -1,0 +1,146 @@
+"""Does the judge stay silent? Programs are drawn and judged at a stage, and each that differs is then built.
+
+A *suspect* is a program whose numbers differ, by `SILENT`. It *stands* where the built program shows its signature,
+and is *explained* where a fault of the ledger passes the experiments of recognition. What stands unexplained is for a
+person: a new fault, or a false alarm of the rounding model.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benches.options import common_options, print_figures, programs_option, task_on
+from benches.stages import at_stage
+from fuzzer.campaign.suspects.recognition import fault_shown
+from fuzzer.judgement.oracles import ASKED
+from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.language.text import parse
+from fuzzer.ledger.recognise import Known
+from fuzzer.ledger.store import open_store
+from fuzzer.trial.draw import STAGE
+from fuzzer.trial.tasks import examine, explore
+from fuzzer.trial.verify import matching
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+
+SILENT = ("wrong", "eager-suspect", "nonfinite-differs")  # classes that compare numbers: false alarms would show here
+FORWARD = 0.03  # the share of programs without a gradient, as in a campaign
+_AHEAD = 2  # programs a worker that wait behind those that run
+_SHOWN_AFTER = 200  # programs between two lines of progress
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A program whose numbers differ at the stage.
+
+    number, text      which program of the seed;  shown, signature, detail   its class, signature and numbers there.
+    built             the class of the built program;  stands   whether that has the signature.
+    fault             of the ledger that explains the program; "" where none does.
+    """
+
+    number: int
+    shown: str
+    signature: str
+    detail: str
+    text: str
+    built: str
+    stands: bool
+    fault: str = ""
+
+
+def decide(number: int, report: Report, known: list[Known], task: Task, stage: str, pool: Pool) -> Suspect:
+    """Build the program that a report calls a suspect, and look for the fault that explains it: at the stage, where
+    experiments are cheap, and if none does there, built."""
+    program, verdict = parse(report.text), report.verdicts[0]
+    task = replace(task, also=(*task.also, *{verdict.signature.oracle} & {*ASKED}))  # a share of programs is asked it
+    again = pool.result(pool.submit(examine, replace(task, fresh=True), report.text), task)
+    met = matching(again, verdict.signature)
+    fault = fault_shown(program, verdict.signature, known, at_stage(task, stage), pool)[0] if met else None
+    if met and fault is None:
+        fault = fault_shown(program, met.signature, known, task, pool)[0]
+    return Suspect(number, report.verdict, str(verdict.signature), (met or verdict).detail, report.text,
+                   again.verdict, met is not None, fault or "")  # fmt: skip
+
+
+def silence_figures(classes: Counter[str], suspects: list[Suspect]) -> dict[str, Any]:
+    """The classes of all programs; of the suspects those that stand, by fault, and the rows of the others."""
+    ordered = sorted(suspects, key=lambda each: each.number)
+    standing = [each for each in ordered if each.stands]
+    return {
+        "programs": classes.total(),
+        "classes": dict(classes.most_common()),
+        "suspects": len(ordered),
+        "stand": len(standing),
+        "explained": dict(Counter(each.fault for each in standing if each.fault).most_common()),
+        "open": sum(not each.fault for each in standing),
+        "at_the_stage_alone": dict(Counter(f"{e.shown}, built: {e.built}" for e in ordered if not e.stands)),
+        "rows": [asdict(each) for each in ordered],
+    }
+
+
+def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], workers: int,
+                    rows: Path | None = None) -> dict[str, Any]:  # fmt: skip
+    """Judge the programs of these numbers at the stage, decide each suspect; the figures, programs a second among them.
+    Progress goes to stderr, each suspect to `rows` as soon as it is decided, as a line of JSON."""
+    started = time.perf_counter()
+    classes, suspects, waiting = Counter[str](), list[Suspect](), list[Future[Suspect]]()
+    with Pool(workers, [task.place.subject.device]) as pool, ThreadPoolExecutor(workers) as deciding:
+        for number, report in _judged(pool, at_stage(task, stage), numbers):
+            classes[report.verdict] += 1
+            if report.verdict in SILENT:
+                waiting.append(deciding.submit(decide, number, report, known, task, stage, pool))
+            if not classes.total() % _SHOWN_AFTER:
+                told = {name: count for name, count in classes.items() if name in FINDINGS}
+                print(f"{classes.total()} of {len(numbers)}: {told}", file=sys.stderr, flush=True)
+        judged = time.perf_counter() - started
+        for future in as_completed(waiting):
+            suspects.append(future.result())
+            if rows is not None:
+                with rows.open("a") as file:
+                    file.write(json.dumps(asdict(suspects[-1])) + "\n")
+    seconds = time.perf_counter() - started
+    return silence_figures(classes, suspects) | {
+        "programs_per_s": round(classes.total() / judged, 2),
+        "seconds": round(seconds, 1),
+    }
+
+
+def _judged(pool: Pool, task: Task, numbers: range) -> Iterator[tuple[int, Report]]:
+    """The Reports of these programs of the task's seed, as they come."""
+    left, running = iter(numbers), dict[Future[Report], int]()
+    while True:
+        for number in left:
+            running[pool.submit(explore, task, number)] = number
+            if len(running) >= _AHEAD * pool.workers:
+                break
+        if not running:
+            return
+        future = next(as_completed(running))
+        yield running.pop(future), pool.result(future, task)
+
+
+@click.command("silence")
+@programs_option(2000)
+@click.option("--first", default=0, show_default=True, type=click.IntRange(0), help="The number of the first program.")
+@click.option("--stage", default=STAGE, show_default=True, help="Where programs are judged first.")
+@click.option("--ledger", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True,
+              help="Whose faults explain suspects.")  # fmt: skip
+@click.option("--rows", type=click.Path(path_type=Path), help="Append each decided suspect to this file.")
+@common_options
+def silence_command(programs: int, first: int, stage: str, ledger: Path, rows: Path | None, workers: int, seed: int,
+                    device: str, backend: str, as_json: bool) -> None:  # fmt: skip
+    """Does the judge stay silent on drawn programs, but for faults of the ledger?"""
+    with open_store(ledger, create=False) as store:
+        known = list(store.known_faults())
+    task = replace(task_on(device, backend, seed), cells=True, forward=FORWARD)
+    print_figures(measure_silence(task, stage, range(first, first + programs), known, workers, rows), as_json)
