@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -93,21 +94,26 @@ def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], 
     """Judge the programs of these numbers at the stage, decide each suspect; the figures, programs a second among them.
     Progress goes to stderr, each suspect to `rows` as soon as it is decided, as a line of JSON."""
     started = time.perf_counter()
-    classes, suspects, waiting = Counter[str](), list[Suspect](), list[Future[Suspect]]()
+    classes, waiting = Counter[str](), list[Future[Suspect]]()
+    lock = threading.Lock()
+
+    def told(*given: Any) -> Suspect:
+        suspect = decide(*given)
+        if rows is not None:
+            with lock, rows.open("a") as file:
+                file.write(json.dumps(asdict(suspect)) + "\n")
+        return suspect
+
     with Pool(workers, [task.place.subject.device]) as pool, ThreadPoolExecutor(workers) as deciding:
         for number, report in _judged(pool, at_stage(task, stage), numbers):
             classes[report.verdict] += 1
             if report.verdict in SILENT:
-                waiting.append(deciding.submit(decide, number, report, known, task, stage, pool))
+                waiting.append(deciding.submit(told, number, report, known, task, stage, pool))
             if not classes.total() % _SHOWN_AFTER:
-                told = {name: count for name, count in classes.items() if name in FINDINGS}
-                print(f"{classes.total()} of {len(numbers)}: {told}", file=sys.stderr, flush=True)
+                shown = {name: count for name, count in classes.items() if name in FINDINGS}
+                print(f"{classes.total()} of {len(numbers)}: {shown}", file=sys.stderr, flush=True)
         judged = time.perf_counter() - started
-        for future in as_completed(waiting):
-            suspects.append(future.result())
-            if rows is not None:
-                with rows.open("a") as file:
-                    file.write(json.dumps(asdict(suspects[-1])) + "\n")
+        suspects = [future.result() for future in waiting]
     seconds = time.perf_counter() - started
     return silence_figures(classes, suspects) | {
         "programs_per_s": round(classes.total() / judged, 2),
