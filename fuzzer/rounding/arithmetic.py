@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import ACCUMULATION, COPY, EXACT, PRIMITIVE, Kind
 from fuzzer.rounding.precision import ULPS, epsilon, narrows, real_dtypes
-from fuzzer.rounding.trace import Step, Trace, is_rounded, once
+from fuzzer.rounding.trace import Ref, Step, Trace, is_rounded, once
 
 VIEWS = frozenset((torch.Tag.view_copy, torch.Tag.inplace_view))
 
@@ -134,6 +135,29 @@ def decides(step: Step) -> bool:
     """Whether the step's result jumps at an operand."""
     rule = kernel(step).decides
     return rule(step) if callable(rule) else rule
+
+
+@once
+def _promotion(step: Step) -> torch.dtype | None:
+    """The dtype to which the step promotes operands of different dtypes, as torch does; None where all have one."""
+    refs = [ref for ref in step.args if isinstance(ref, Ref)]
+    if len({ref.dtype for ref in refs}) < 2:
+        return None
+    first, *others = [torch.empty((1,) * len(ref.shape), dtype=ref.dtype, device="meta") for ref in refs]
+    dtype = torch.result_type(first, others[0])
+    return dtype if len(others) == 1 and dtype.is_floating_point else None
+
+
+def promoted(step: Step, args: Any) -> Any:
+    """The operands rounded to the dtype in which the step compares or divides them."""
+    dtype = _promotion(step)
+    if dtype is None:
+        return args
+    alike = (dtype, torch.bool)  # a mask stays one
+    return tuple(
+        leaf.to(dtype).double() if isinstance(ref, Ref) and ref.dtype not in alike and ref not in step.writes else leaf
+        for ref, leaf in zip(step.args, args, strict=True)
+    )
 
 
 @once

@@ -34,6 +34,7 @@ from fuzzer.rounding.arithmetic import (
     handed_on,
     inner_unit,
     is_exact,
+    promoted,
     reach,
     rescales,
     rounds_once,
@@ -98,6 +99,8 @@ class Rounder:
             return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator, step, self.order))
         if self.nearest:
             return args, kwargs
+        if self.narrow_scalars and torch.Tag.pointwise in step.op.tags:
+            args = promoted(step, args)  # eager rounds a scalar tensor or an integer first, fused code need not
         if number in self.found.chains:
             args = self._one_of_many(number, step, args)
         if row.contracts and not self.consistent:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from fuzzer.language.private import negated
-from fuzzer.rounding.arithmetic import decides
+from fuzzer.rounding.arithmetic import decides, promoted
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.perturb import laid_like
 from fuzzer.rounding.scalars import eager_reading, round_to
@@ -60,28 +60,6 @@ def spelt_out(step: Step) -> tuple[Any, ...]:
     """The step's arguments, with the value that its kernel used for those that mean something else in float64."""
     rule = kernel(step).spelt_out
     return step.args if rule is None else rule(step, scalar_precision(step))
-
-
-@once
-def promotion(step: Step) -> torch.dtype | None:
-    """The dtype to which the step promotes operands of different dtypes, as torch does; None where all have one."""
-    refs = [ref for ref in step.args if isinstance(ref, Ref)]
-    if len({ref.dtype for ref in refs}) < 2:
-        return None
-    first, *others = [torch.empty((1,) * len(ref.shape), dtype=ref.dtype, device="meta") for ref in refs]
-    dtype = torch.result_type(first, others[0])
-    return dtype if len(others) == 1 and dtype.is_floating_point else None
-
-
-def promoted(step: Step, args: Any) -> Any:
-    """The operands rounded to the dtype in which the step compares or divides them."""
-    dtype = promotion(step)
-    if dtype is None:
-        return args
-    return tuple(
-        leaf.to(dtype).double() if isinstance(ref, Ref) and ref.dtype != dtype and ref not in step.writes else leaf
-        for ref, leaf in zip(step.args, args, strict=True)
-    )
 
 
 class Replay:

@@ -202,3 +202,25 @@ def test_an_absolute_error_of_complex_results_holds_for_both_parts(name: str) ->
     error = (torch.view_as_real(value).double() - model.reference[0]).abs()
     assert bool((error <= floor).all())
     assert 0 < float(floor.max()) < 1e-4
+
+
+@pytest.mark.parametrize("larger", [torch.maximum, torch.fmax])
+def test_an_integer_beside_a_float_is_first_a_number_of_its_dtype(larger: Run) -> None:
+    value, reference, floor = floor_of(larger, torch.tensor([2049, 3]), numbers(F16, 0.0, 7.0))
+    assert value.tolist() == reference.tolist() == [2048.0, 7.0]
+    assert floor.tolist() == [0.0, 0.0]
+
+
+def test_a_scalar_tensor_of_a_wider_dtype_may_be_rounded_before_it_is_added() -> None:
+    run: Run = lambda a, b: a + b.sum()  # noqa: E731
+    value, reference, floor = floor_of(run, numbers(F16, -1.4296875), numbers(F32, 1.49))
+    assert abs(float(value - reference)) > 1e-4
+    assert bool((abs(value - reference) <= floor).all())
+    assert float(floor) < 4e-3
+
+
+def test_losses_of_half_precision_may_underflow_before_they_are_added() -> None:
+    run: Run = lambda a, b: torch.nn.functional.mse_loss(a, b, reduction="sum")  # noqa: E731
+    value, reference, floor = floor_of(run, torch.full((171,), 7e-5, dtype=F16), torch.zeros(171, dtype=F16))
+    assert float(reference) > 0
+    assert abs(float(value - reference)) <= float(floor) < 1e-4

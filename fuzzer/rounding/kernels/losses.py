@@ -10,7 +10,10 @@ import torch
 
 from fuzzer.rounding.kernels.bounds import by_largest_operands, in_units, per_largest_result
 from fuzzer.rounding.kernels.row import PRIMITIVE, Evaluation, Kernel, each
+from fuzzer.rounding.precision import underflow
 from fuzzer.rounding.trace import Step, is_rounded
+
+_MEAN, _SUM = 1, 2  # ATen's numbers of reductions
 
 
 def _per_label(power: int, step: Step) -> float:
@@ -39,6 +42,12 @@ def _of_probabilities(step: Step, args: Any, kwargs: Any) -> Any:
     return step.op(args[0].clamp(0, 1), *args[1:], **kwargs)
 
 
+def _underflown(e: Evaluation) -> float:
+    """Eager rounds each loss to its dtype, where it may underflow, before it adds them."""
+    reduction = e.args[2] if len(e.args) > 2 else _MEAN
+    return underflow(e.step.results[0].dtype) * (e.args[0].numel() if reduction == _SUM else 1)
+
+
 def _margin(e: Evaluation) -> list[torch.Tensor]:
     """exp magnifies the rounding of t x by as much as that is."""
     return [(e.results[0] * e.args[1] * e.args[2]).abs().nan_to_num(0, 0, 0)]
@@ -46,7 +55,7 @@ def _margin(e: Evaluation) -> list[torch.Tensor]:
 
 TABLE = (
     Kernel("binary_cross_entropy", domain=(0.0, 1.0), mended=_of_probabilities),
-    Kernel("mse_loss", intermediate=lambda args: (args[0] - args[1]).square()),
+    Kernel("mse_loss", cancels=_underflown, intermediate=lambda args: (args[0] - args[1]).square()),
     # a logit's log(1 + exp(x)) - t x
     Kernel("binary_cross_entropy_with_logits", cancels=by_largest_operands),
     Kernel("multi_margin_loss_backward", terms=partial(_per_label, 1)),
