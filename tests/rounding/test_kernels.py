@@ -49,6 +49,12 @@ def test_every_row_is_of_an_operation_of_torch_under_its_name() -> None:
     assert all(row.name == name for name, row in KERNELS.items())
 
 
+def test_every_row_states_something_or_says_why_not() -> None:
+    for row in KERNELS.values():
+        states = Kernel(row.name, unstated=row.unstated) != row
+        assert states == (not row.unstated), row.name
+
+
 def test_a_kernel_that_no_row_names_is_compound() -> None:
     assert named("something_that_torch_does_not_have") is UNNAMED
     assert Kernel("") == UNNAMED

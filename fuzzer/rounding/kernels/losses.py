@@ -71,7 +71,11 @@ TABLE = (
     Kernel("soft_margin_loss_backward", PRIMITIVE, units=(8.0, 10.0, 4.0), inexact=True, cancels=in_units(_margin)),
     # the weight over the sum of weights, and a product
     *each("nll_loss_backward nll_loss2d_backward", PRIMITIVE, units=(3.5, 4.5, 1.5), inexact=True),
-    *each("huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss _euclidean_dist"),
+    *each(
+        "huber_loss smooth_l1_loss soft_margin_loss multi_margin_loss",
+        unstated="several operations and a sum, which backends take apart differently",
+    ),
+    Kernel("_euclidean_dist", unstated="differences, or a product of matrices that cancels, by size"),
     *each("_cdist_forward _pdist_forward", terms=_per_distance),
     *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True, kept=_of_these_distances),
 )

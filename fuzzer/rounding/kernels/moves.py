@@ -97,9 +97,9 @@ TABLE = (
     *each("empty_like new_empty new_empty_strided", EXACT, uninitialised=True, reads_geometry=True),
     Kernel("empty_permuted", EXACT, uninitialised=True),
     *each("eye _efficientzerotensor", EXACT),
-    Kernel("_new_zeros_with_same_feature_meta"),
+    Kernel("_new_zeros_with_same_feature_meta", unstated="no number of an operand reaches its result"),
     *each("rand_like randn_like", reads_geometry=True),
-    Kernel("bernoulli"),
+    Kernel("bernoulli", unstated="what eager drew is replayed"),
     *each(
         """
         max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d max_unpool2d

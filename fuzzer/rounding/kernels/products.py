@@ -28,6 +28,6 @@ TABLE = (
     Kernel("addbmm", ACCUMULATION, terms=_contracted, narrow=True, adds_to_product=True),
     Kernel("addr", ACCUMULATION, narrow=True, adds_to_product=True),
     Kernel("_trilinear", calls_products=True),
-    Kernel("linalg_cross"),
+    Kernel("linalg_cross", unstated="two products and a difference, fused or not"),
     *each("_fft_c2c _fft_c2r _fft_r2c", cancels=_by_largest_result),
 )

@@ -91,7 +91,8 @@ TABLE = (
     Kernel("logcumsumexp", terms=_along_dim, narrow=True, is_tree=True),
     *each("cummax cummin", EXACT, terms=_along_dim),
     Kernel("segment_reduce", kind_of=_segments, narrow=True),
-    *each("logsumexp _safe_softmax _segment_reduce_backward"),
+    *each("logsumexp _safe_softmax", unstated="other kernels in a row, which compilers write out"),
+    Kernel("_segment_reduce_backward", unstated="products and quotients that depend on its mode"),
     Kernel(
         "_softmax",
         terms=_along_dim,

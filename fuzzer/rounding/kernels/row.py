@@ -83,6 +83,7 @@ class Kernel:
     decides         whether its result jumps at an operand: operands are then promoted as eager promotes them, and a
                     scalar is read as eager reads it (`scalars`), for a jump is no rounding. A function where that
                     depends on the call.
+    unstated        why a row states nothing else: operands of such a kernel move, as those of one without a row do.
     jumps           whether its result, in the dtype of its operands, is a step function of them, or has steps.
     divides_first   (step, whether a side divides approximately) -> the relative error of a quotient that is rounded
                     before it decides; one that is exact has none where division is exact.
@@ -156,6 +157,7 @@ class Kernel:
     scalars_in_double: bool = False
     decides: bool | Callable[[Step], bool] = False
     jumps: bool = False
+    unstated: str = ""
     divides_first: Callable[[Step, bool], float] | None = None
     on_its_grid: bool = False
     domain: tuple[float, float] | None = None

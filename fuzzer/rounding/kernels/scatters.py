@@ -68,7 +68,10 @@ TABLE = (
         frequency_at=4,
     ),
     Kernel("_embedding_bag", narrow=True),
-    *each("_embedding_bag_forward_only _embedding_bag_per_sample_weights_backward"),
+    *each(
+        "_embedding_bag_forward_only _embedding_bag_per_sample_weights_backward",
+        unstated="sums of products, in an order and a dtype that differ by device",
+    ),
     Kernel("_embedding_bag_backward", narrow=True, frequency_at=7, mended=_scaled_by_frequency),
     Kernel("_embedding_bag_dense_backward", ACCUMULATION, narrow=True, divides=True),
     *each("col2im unfold_backward", ACCUMULATION, narrow=True),
