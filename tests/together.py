@@ -14,8 +14,8 @@ from fuzzer.workers.pool import Pool
 
 
 def examined_together(task: Task, programs: Sequence[Program]) -> list[Report | None]:
-    """The Reports of these programs, in order. Each worker of this machine builds its part together, and programs beside
-    each other are in one part. None: the death of another program took the worker."""
+    """The Reports of these programs, in order. Each worker of this machine builds its part together: programs that
+    stand beside each other. None: the death of another program took the worker."""
     device = task.place.subject.device
     workers = min(default_workers([device]), max(1, len(programs) // 2))
     ends = [len(programs) * i // workers for i in range(workers + 1)]
