@@ -80,7 +80,7 @@ def _minimize_one(
     from fuzzer.campaign.suspects.interestingness import CandidateCache
     from fuzzer.campaign.suspects.patience import require_ledgers
     from fuzzer.campaign.suspects.queue import describe
-    from fuzzer.campaign.suspects.suspect import Suspect, triage_suspect
+    from fuzzer.campaign.suspects.suspect import Suspect, grow_stored, triage_suspect
     from fuzzer.trial.verify import examine_all
     from fuzzer.workers.capacity import default_workers
 
@@ -108,6 +108,8 @@ def _minimize_one(
             cache, place = CandidateCache(pool, task), environment_of(task)
             outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
             found, reduction = outcome.finding, outcome.reduction
+            if outcome.new and found is not None:
+                found = grow_stored(found, plan, pool)
             row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
             row["note"], row["fault"] = outcome.note, outcome.fault
             row["queries"] = reduction.queries if reduction else 0

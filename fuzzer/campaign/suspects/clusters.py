@@ -23,8 +23,9 @@ class Cluster:
 
     first   that is decided for all;  others  those that joined it by their key, at most MOST_OTHERS.
     told    the line about it once code showed it; "" before.
-    fault   that explains it; "" where none does.  new  whether it is a fault of this campaign.
+    fault   that explains it; "" where none does.
     over    whether no suspect of it is looked into any more.
+    idle    whether its first came to nothing and no other is there; the next that joins is its first.
     doubted whether another of it was held against its fault.
     fruitless  suspects of it that came to nothing.
     """
@@ -33,8 +34,8 @@ class Cluster:
     others: list[Suspect] = field(default_factory=list)
     told: str = ""
     fault: str = ""
-    new: bool = False
     over: bool = False
+    idle: bool = False
     doubted: bool = False
     fruitless: int = 0
 

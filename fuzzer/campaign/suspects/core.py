@@ -1,4 +1,4 @@
-"""A core: a suspect cut to the statements that it needs, at the first stage that shows it. Its key names its cluster."""
+"""A core: a suspect cut to the statements that it needs at the first stage that shows it. Its key names its cluster."""
 
 from __future__ import annotations
 

@@ -4,12 +4,14 @@ where a stage before code shows it."""
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fuzzer.campaign.suspects.core import Core
 from fuzzer.campaign.suspects.interestingness import finding_errors
 from fuzzer.diagnosis.ablation import STAGES
+from fuzzer.judgement.oracles import about_bare
 from fuzzer.judgement.trial import Place
 from fuzzer.judgement.verdict import FINDINGS, Signature, Verdict
 from fuzzer.language import interpret
@@ -24,11 +26,11 @@ from fuzzer.workers.usage import cpu_seconds
 from minimizer.passes import STATEMENTS, Reducer
 from minimizer.reduce import reduce
 from minimizer.rewrite import Types, propose
-from minimizer.same import checker, margin
+from minimizer.same import Shown, checker, margin
 
-# What is seen only where code runs, or takes the worker with it: such suspects are not sorted.
-UNSORTED = ("crashes", "hangs", "nondeterministic", "costly")
-# A core takes a mean of 3.1 CPU seconds, 7 answers in the median (`bench triage`); ten times that bounds the rest.
+# What is seen only where code runs, takes the worker with it, or is not minimized: such suspects are not sorted.
+UNSORTED = ("crashes", "hangs", "nondeterministic", "costly", "unsupported")
+# A core takes a mean of 3.1 CPU seconds and 7 answers in the median (38 suspects): ten times that bounds the rest.
 _SECONDS, _BUDGET = 30.0, 120
 _MOST_OTHERS = 4
 # Notes of the Report of a sorted suspect.
@@ -46,15 +48,27 @@ def places(place: Place) -> Iterator[Place]:
         yield place
 
 
-def sort(task: Task, suspect: tuple[str, Signature]) -> Report:
-    """The Report of a suspect's core, judged in the final look at the first stage that shows the suspect. The note
-    STAGE names that stage, BEFORE has the numbers of the whole suspect, and `files` hold, by signature, candidates that showed another finding.
+def is_sortable(signature: Signature, place: Place) -> bool:
+    """Whether a stage before code may show what was seen, without an end of the worker or other settings."""
+    seen_in_code = signature.verdict in UNSORTED or about_bare((signature.oracle,))
+    return not seen_in_code and next(places(place), None) is not None
 
-    Without the note no stage shows the suspect. The note LEGAL is the class of a suspect that is none in the final
-    look. Raises ParseError.
+
+def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
+    """The Report of a suspect's core, judged in the final look at the first stage that shows the suspect.
+
+    asked  its text, its signature, and the seconds after which no smaller core is looked for.
+
+    The note STAGE names that stage, BEFORE has the numbers of the whole suspect; `files` hold, by signature, candidates
+    that showed another finding. Without STAGE no stage shows the suspect. LEGAL is the class of a suspect that is none
+    in the final look. Raises ParseError.
     """
-    text, signature = suspect
-    program, before = parse(text), cpu_seconds()
+    text, signature, seconds = asked
+    program, before, until = parse(text), cpu_seconds(), time.monotonic() + seconds
+
+    def expired() -> bool:
+        return cpu_seconds() - before > _SECONDS or time.monotonic() > until
+
     unstaged = bool(cannot_run(program))
     for place in places(task.place):
         if place.subject.stage and unstaged:
@@ -62,7 +76,7 @@ def sort(task: Task, suspect: tuple[str, Signature]) -> Report:
         at = replace(task, place=place, final=False)
         verdict = _shown(program, at, signature)
         if verdict is not None:
-            return _sorted(program, verdict, at, lambda: cpu_seconds() - before > _SECONDS)
+            return _sorted(program, verdict, at, expired)
     return Report(text)
 
 
@@ -103,7 +117,7 @@ def _cut(
     noted in `others`, by signature."""
     seen: dict[str, Report] = {}
 
-    def run(batch: Sequence[Program]) -> Iterator[dict[Signature, float]]:
+    def run(batch: Sequence[Program]) -> Iterator[Shown]:
         for candidate in batch:
             report = report_program(candidate, task, journal())
             seen[show(candidate)] = report = replace(report, verdicts=()) if report.built else report
