@@ -3,13 +3,15 @@ otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fuzzer.campaign.suspects.core import Key
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.language.program import Program
 
+_T = TypeVar("_T")
 # Suspects of one key that are kept beside the first: it is decided by its first, and one of the others is held against
 # its fault.
 MOST_OTHERS = 8
@@ -81,3 +83,15 @@ class Clusters:
         assert suspect.core is not None
         name = (suspect.core.key, suspect.text if suspect.apart else "")
         return self.found.setdefault(name, Cluster(suspect))
+
+
+def firsts_first(things: Sequence[_T], suspect_of: Callable[[_T], Suspect | None]) -> list[_T]:
+    """The same things in another order: of those whose suspects have one key the first, then the others."""
+    met: set[Key] = set()
+    firsts, others = list[_T](), list[_T]()
+    for thing in things:
+        suspect = suspect_of(thing)
+        key = None if suspect is None or suspect.core is None else suspect.core.key
+        (others if key in met else firsts).append(thing)
+        met |= set() if key is None else {key}
+    return firsts + others

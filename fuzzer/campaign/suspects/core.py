@@ -77,7 +77,7 @@ _WIDTH = 200  # characters of an exception's message
 
 def encode_core(core: Core) -> str:
     """A core as one line of JSON."""
-    verdict = {"signature": str(core.signature), "detail": core.verdict.detail}
+    verdict: dict[str, Any] = {"signature": str(core.signature), "detail": core.verdict.detail}
     verdict |= {"comparisons": [asdict(c) for c in core.verdict.comparisons]}
     return json.dumps({"stage": core.stage, "program": show(core.program), "before": core.before, **verdict})
 

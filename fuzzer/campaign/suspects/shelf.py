@@ -55,6 +55,12 @@ class Shelf:
         return self.folder / _NAME.replace("*", name)
 
 
+def shelved(content: str) -> Suspect | None:
+    """The suspect of a file on a shelf, where it has a core; None for any other text."""
+    head = content.split("\n", 3)[1:3]
+    return read_suspect(content) if any(line.startswith(_CORE) for line in head) else None
+
+
 def read_suspect(content: str) -> Suspect:
     """The suspect of a file on a shelf. Raises ValueError (a ParseError is one) where it is none."""
     head, _, text = content.partition("\n")

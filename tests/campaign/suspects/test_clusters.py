@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuzzer.campaign.suspects.clusters import Clusters, distance
+from fuzzer.campaign.suspects.clusters import Clusters, distance, firsts_first
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.language.text import parse
 from tests.campaign.fakes import PROGRAM, SIGNATURE, TANH
@@ -30,3 +30,10 @@ def test_the_furthest_of_a_cluster_has_least_in_common_with_the_first() -> None:
     assert cluster.members == [cluster.first, far, near]
     assert distance(near.program, cluster.first.program) == 0
     assert 0 < distance(far.program, cluster.first.program) < 1
+
+
+def test_of_each_key_one_comes_first_and_then_the_others() -> None:
+    first, other = (Suspect(parse(text), SIGNATURE, core=CORE) for text in (PROGRAM, TANH))
+    bare, elsewhere = Suspect(parse(TANH), SIGNATURE), replace(other, core=replace(CORE, stage="eager"))
+    given = {"a": first, "b": other, "c": bare, "d": elsewhere, "e": None}
+    assert firsts_first([*given], given.__getitem__) == ["a", "c", "d", "e", "b"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuzzer.campaign.plan import Plan
-from fuzzer.campaign.suspects.shelf import Shelf
+from fuzzer.campaign.suspects.shelf import Shelf, shelved
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.language.text import parse
 from tests.campaign.fakes import OTHER, PROGRAM, SIGNATURE, TANH, waiting
@@ -47,3 +47,12 @@ def test_a_suspect_is_on_disk_from_when_it_is_queued_until_it_is_decided(plan: P
     assert triage.shelf.suspects() == [SUSPECTS[1]]
     triage.fruitless[str(OTHER)] = 99
     assert triage.leave() == 0
+
+
+def test_a_file_is_a_shelved_suspect_if_it_has_a_core(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    for suspect in SUSPECTS:
+        shelf.put(suspect)
+    assert [found for path in tmp_path.iterdir() if (found := shelved(path.read_text()))] == [SUSPECTS[3]]
+    assert shelved(PROGRAM) is None
+    assert shelved("# a remark\n" + PROGRAM) is None
