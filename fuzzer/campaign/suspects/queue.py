@@ -48,6 +48,7 @@ from fuzzer.trial.verify import examine_all, matching
 from fuzzer.workers.messages import Report
 from fuzzer.workers.pool import Pool, spent_by_thread, spent_seconds, troubles
 from fuzzer.workers.trouble import FULL, TROUBLE
+from fuzzer.workers.worker import INTERNAL_ERROR
 
 # Suspects without a core are counted by signature, which is coarse: several faults share one. A suspect that holds the
 # ops of a known finding of its signature is most likely that finding again: those are minimized only until this many
@@ -302,12 +303,14 @@ class Triage:
             if report.rejected.startswith(TROUBLE):
                 self._put_back(suspect, disturbed=True)
                 return
+            if report.rejected.startswith(INTERNAL_ERROR):
+                self.say(f"{report.rejected} while a suspect was sorted (please report it)")
+            self._take_others(report)
             if LEGAL in report.notes:
                 self.totals.legal_in_the_end += 1
                 self.shelf.drop(suspect)
                 self.say(f"not a finding: {suspect.signature}: {report.notes[LEGAL]} in the final look")
                 return
-            self._take_others(report)
             suspect = replace(suspect, core=core_of(report, suspect.signature))
             if suspect.core is None:
                 self._on(suspect, Step.WHOLE)
@@ -326,7 +329,7 @@ class Triage:
         ended the worker."""
         for signature, text in report.files.items():
             self.enqueue(Suspect(parse(text), parse_signature(signature), report.stage, slip=True))
-        if not report.notes and report.verdict in ("crashes", "hangs"):
+        if not report.notes and report.verdict == "crashes":  # a deadline was that of all candidates together
             self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, slip=True))
 
     def _join(self, suspect: Suspect, cluster: Cluster) -> None:

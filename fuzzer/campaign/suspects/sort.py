@@ -60,8 +60,8 @@ def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
     asked  its text, its signature, and the seconds after which no smaller core is looked for.
 
     The note STAGE names that stage, BEFORE has the numbers of the whole suspect; `files` hold, by signature, candidates
-    that showed another finding. Without STAGE no stage shows the suspect. LEGAL is the class of a suspect that is none
-    in the final look. Raises ParseError.
+    that showed another finding. Without STAGE no stage shows the suspect. LEGAL is its class in the final look, if the
+    suspect is no longer what it was; a finding of that class is in `files`. Raises ParseError.
     """
     text, signature, seconds = asked
     program, before, until = parse(text), cpu_seconds(), time.monotonic() + seconds
@@ -104,7 +104,8 @@ def _sorted(program: Program, verdict: Verdict, task: Task, expired: Callable[[]
         report = report_program(program, final, journal())
         whole = matching(report, signature)
         if whole is None:
-            return replace(report, notes={LEGAL: report.verdict})
+            shown = {str(v.signature): show(program) for v in report.verdicts[:1] if v.signature.verdict in FINDINGS}
+            return replace(report, notes={LEGAL: report.verdict}, files=shown)
         if not expired():
             report = report_program(_cut(program, whole, final, expired, others), final, journal())
     return replace(report, notes=notes, files=others)

@@ -29,6 +29,7 @@ def status_line(campaign: Campaign, pace: Pace) -> str:
     seconds = totals.seconds or campaign.course.seconds(State.EXPLORING)
     told = [f"{clock(seconds)} run", f"{totals.programs} programs ({sum(pace.now().values()):.2f}/s now)"]
     told += [f"{totals.new.total()} new fault(s)"]
+    told += [f"{len(totals.unconfirmed)} unconfirmed"] if totals.unconfirmed else []
     told += [f"{known} suspects known"] if (known := totals.known.total()) else []
     told += [f"{len(triage.busy)} in triage"] if triage and triage.busy else []
     told += [f"{len(triage.waiting)} waiting"] if triage and triage.waiting else []
@@ -136,7 +137,8 @@ def _summary_text(totals: Totals) -> str:
         f"rejected {s['rejected_share']:.1%}\n"
         f"{legal}new faults: {found or 'none'}{f'; new variants of known ones: {variants}' if variants else ''}; "
         f"`backfuzz faults` shows them all\n"
-        f"suspects: {_recognised_text(totals)}, {totals.minimized} minimized"
+        f"suspects: {totals.suspects.total()} of {totals.keys} key(s), {_recognised_text(totals)}, "
+        f"{totals.minimized} minimized" + "".join(f"\nunconfirmed: {line}" for line in totals.unconfirmed.values())
     )
 
 

@@ -97,6 +97,15 @@ def test_what_is_legal_in_the_final_look_is_told(monkeypatch: pytest.MonkeyPatch
     assert report.notes == {LEGAL: "agree"}
 
 
+def test_what_is_of_another_class_in_the_final_look_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    sensitive = replace(RELU, signature=replace(SIGNATURE, verdict="rounding-sensitive"))
+    judge(monkeypatch, lambda program, task: (sensitive,) if task.final else (RELU,))
+    report = sort(TASK, (LONG, SIGNATURE, 60.0))
+    assert core_of(report, SIGNATURE) is None
+    assert report.notes == {LEGAL: "rounding-sensitive"}
+    assert report.files == {str(sensitive.signature): LONG}
+
+
 def test_where_the_cut_slips_to_what_is_legal_it_is_made_again_under_the_final_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -90,14 +90,21 @@ def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.Cap
     totals = Totals(seconds=1.0, minimized=3)
     view.Lines(False).end(totals)
     assert "new faults: none; " in (told := capsys.readouterr().out)
-    assert told.endswith("suspects: none recognised as known, 3 minimized\n")
+    assert told.endswith("suspects: 0 of 0 key(s), none recognised as known, 3 minimized\n")
     totals.new["wrong"], totals.variants["raises"] = 1, 2
     totals.legal.update(2 * ["narrowings_agree/agree/forward/dropped rounding"])
+    totals.suspects["wrong"], totals.keys = 5, 2
     totals.recognised = {"F1234567": [1, 2], "F7654321 of other.db": [1]}
     view.Lines(False).end(totals)
     assert "new faults: 1 wrong; new variants of known ones: 2 raises; " in (told := capsys.readouterr().out)
     assert "\nlegal differences: 2 dropped rounding\n" in told
     assert told.endswith(
-        "suspects: 3 recognised as known (F1234567 in 1 + 2 experiments; F7654321 of other.db in 1 experiments), "
-        "3 minimized\n"
+        "suspects: 5 of 2 key(s), 3 recognised as known (F1234567 in 1 + 2 experiments; F7654321 of other.db in 1 "
+        "experiments), 3 minimized\n"
+    )
+    totals.unconfirmed["key"] = "wrong gradient of x0 through unfold: compiled 3, eager 4, floor 1e-06"
+    view.Lines(False).end(totals)
+    told = capsys.readouterr().out
+    assert told.endswith(
+        "3 minimized\nunconfirmed: wrong gradient of x0 through unfold: compiled 3, eager 4, floor 1e-06\n"
     )
