@@ -17,7 +17,6 @@ from fuzzer.judgement.verdict import FINDINGS, Signature, Verdict
 from fuzzer.language import interpret
 from fuzzer.language.program import Program, Recipe, needed_by_outputs
 from fuzzer.language.text import parse, show
-from fuzzer.stages import cannot_run
 from fuzzer.trial.pipeline import report_program
 from fuzzer.trial.verify import matching
 from fuzzer.workers.journal import journal
@@ -63,6 +62,8 @@ def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
     that showed another finding. Without STAGE no stage shows the suspect. LEGAL is its class in the final look, if the
     suspect is no longer what it was; a finding of that class is in `files`. Raises ParseError.
     """
+    from fuzzer.stages import cannot_run  # it imports much of inductor, which the campaign's own process needs not
+
     text, signature, seconds = asked
     program, before, until = parse(text), cpu_seconds(), time.monotonic() + seconds
 
