@@ -182,7 +182,8 @@ class Campaign:
         """Give suspects that were found late their time; after a stop, only the time that a stop leaves."""
         assert self.triage is not None
         usual = _GRACE_OF_PROGRAMS if self.plan.minutes is None else GRACE_SECONDS
-        grace = usual if self.plan.grace is None else self.plan.grace
+        left = 0.0 if self.plan.minutes is None else max(0.0, -self._seconds_over())  # the programs ended before it
+        grace = left + (usual if self.plan.grace is None else self.plan.grace)
         self.triage.finish(0.0 if self.course.stopped else grace)
         while self.triage.is_alive():
             self.triage.join(0.5)

@@ -84,6 +84,22 @@ def test_the_last_batches_are_so_small_that_they_end_in_time(plan: Plan) -> None
     assert made._batch(50) == 1
 
 
+@pytest.mark.parametrize(
+    ("minutes", "grace", "seconds"), [(None, None, 60.0), (None, 5.0, 5.0), (1.0, None, 18.0), (1.0, 300.0, 310.0)]
+)
+def test_suspects_have_what_is_left_of_the_time_and_then_their_grace(
+    plan: Plan, minutes: float | None, grace: float | None, seconds: float
+) -> None:
+    made = Campaign(replace(plan, minutes=minutes, grace=grace), print)
+    for state in (State.CHECKING, State.EXPLORING):
+        made.course.change(state)
+    made.course.since[State.EXPLORING] -= 50.0
+    made.triage = Triage(made.plan, "c1", made.totals, print)
+    made._finish_triage(lambda campaign: None)
+    assert made.triage.deadline is not None
+    assert made.triage.deadline - time.monotonic() == pytest.approx(seconds, abs=2.0)
+
+
 def test_programs_whose_worker_another_ended_begin_again(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
