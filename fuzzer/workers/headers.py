@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from fuzzer.language.private import watch_headers
+from fuzzer.workers.folders import Folder
 
 MOST_KEPT = 4  # 600 MB: two releases of torch, each with two sets of flags
 _BUILT = ".gch"  # after the header's own name
+_BEGUN = "begun-"  # of the folder of a header that is not whole yet; what a dead process left is removed
 
 
 def kept_folder() -> Path:
@@ -51,10 +52,13 @@ def _keep(header: Path, folder: Path) -> None:
             return
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / header.name).write_bytes(header.read_bytes())
-        with tempfile.TemporaryDirectory(dir=folder) as beside:
-            whole = Path(beside) / built.name
+        beside = Folder(folder, _BEGUN)
+        try:
+            whole = beside.path / built.name
             shutil.copyfile(built, whole)
             whole.replace(kept)
+        finally:
+            beside.remove()
         for old in sorted(folder.glob(f"*{_BUILT}"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
             old.unlink(missing_ok=True)
             old.with_suffix("").unlink(missing_ok=True)

@@ -63,6 +63,18 @@ def test_the_header_that_was_not_used_for_longest_goes_first(tmp_path: Path, mon
     assert {path.name.removesuffix(".h.gch") for path in kept.glob("*.gch")} == left
 
 
+def test_what_a_killed_process_left_goes_with_the_next_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inductor, kept = Inductor(tmp_path / "own", monkeypatch), tmp_path / "kept"
+    half = kept / "begun-1"
+    half.mkdir(parents=True)
+    for name in ("lock", "prefix.h.gch"):
+        (half / name).write_text("")
+    keep_headers(kept)
+    inductor.use("prefix")
+    assert sorted(path.name for path in kept.iterdir()) == ["prefix.h", "prefix.h.gch"]
+    assert (kept / "prefix.h.gch").read_text() == "built prefix"
+
+
 def test_where_nothing_can_be_kept_inductor_makes_its_headers_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
