@@ -20,6 +20,8 @@ from fuzzer.campaign.told.totals import Pace, Totals
 from fuzzer.judgement.verdict import FINDINGS
 
 LINE_SECONDS = 60.0
+# The first line comes after this, each of the next when twice the time is over, until a minute lies between two.
+_FIRST_LINE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
 
@@ -47,7 +49,8 @@ class Lines:
 
     def __init__(self, as_json: bool):
         self.stream = sys.stderr if as_json else sys.stdout
-        self.told, self.pace, self.unread = time.monotonic(), Pace(), False
+        self.began = self.told = time.monotonic()
+        self.pace, self.unread = Pace(), False
         self.over = threading.Event()
 
     def __enter__(self) -> Lines:
@@ -77,12 +80,13 @@ class Lines:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
 
     def update(self, campaign: Campaign) -> None:
-        """Look at the campaign, which explores; say how far it is, once a minute."""
+        """Look at the campaign, which explores; say how far it is, soon at first, then once a minute."""
         self.look(campaign)
         self.tell(campaign)
 
     def tell(self, campaign: Campaign) -> None:
-        if time.monotonic() - self.told >= LINE_SECONDS:
+        between = min(LINE_SECONDS, max(_FIRST_LINE_SECONDS, self.told - self.began))
+        if time.monotonic() - self.told >= between:
             self.told = time.monotonic()
             self.say(status_line(campaign, self.pace))
 

@@ -42,7 +42,7 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
 ) -> None:
     lines, campaign = view.Lines(False), Campaign(plan, print)
     now = time.monotonic()
-    lines.told, campaign.course.since[State.EXPLORING] = now, now - 65
+    lines.began, lines.told, campaign.course.since[State.EXPLORING] = now - 65, now, now - 65
     campaign.totals.drawn, campaign.totals.known["wrong"] = 130, 4
     for later in (10, 50, 61, 100, 122):
         monkeypatch.setattr(time, "monotonic", lambda later=later: now + later)
@@ -53,6 +53,17 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
         first,
     )
     assert "0:03:07 run" in second
+
+
+def test_the_first_lines_come_sooner(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, campaign, told = view.Lines(False), Campaign(plan, print), list[int]()
+    for later in range(200):
+        monkeypatch.setattr(time, "monotonic", lambda later=later: lines.began + later)
+        lines.tell(campaign)
+        told += [later] * len(capsys.readouterr().out.splitlines())
+    assert told == [5, 10, 20, 40, 80, 140]
 
 
 def test_while_canaries_are_asked_a_line_a_minute_says_so(
