@@ -15,6 +15,7 @@ from benches.first_look import first_look_command
 from benches.hearing import hearing_command
 from benches.hostile import hostile_command
 from benches.injection import injection_command
+from benches.keys import keys_command
 from benches.libraries import libraries_command
 from benches.minimize import minimize_command
 from benches.pictures import pictures_command
@@ -38,6 +39,7 @@ BENCHES = (
     hearing_command,
     hostile_command,
     injection_command,
+    keys_command,
     libraries_command,
     minimize_command,
     pictures_command,
