@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, as_completed
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ import click
 import torch
 
 from benches.options import common_options, print_figures, programs_option, task_on
+from benches.stream import streamed
 from fuzzer.judgement.comparison import first_spread
 from fuzzer.judgement.oracles import deaf_elements, detectable
 from fuzzer.language.program import Program
@@ -120,18 +120,12 @@ def measure_deafness(task: Task, programs: int, workers: int) -> dict[str, Any]:
     """Draw so many programs of the task's seed; the figures of those that run. Progress goes to stderr."""
     started, reports = time.perf_counter(), []
     with Pool(workers, [task.place.subject.device]) as pool:
-        asked = {pool.submit(_draw, task, index): index for index in range(programs)}
-        for index, report in _answers(pool, task, asked):
+        for _, index, report in streamed(pool, _draw, task, range(programs)):
             reports.append((index, report))
             if not len(reports) % _SHOWN_AFTER:
                 print(f"{len(reports)} of {programs}", file=sys.stderr)
     figures = deaf_figures(sorted(reports, key=lambda each: each[0]))
     return figures | {"seconds": round(time.perf_counter() - started, 1)}
-
-
-def _answers(pool: Pool, task: Task, asked: dict[Future[Report], int]) -> Iterator[tuple[int, Report]]:
-    for future in as_completed(asked):
-        yield asked[future], pool.result(future, task)
 
 
 @click.command("deaf")

@@ -12,8 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ import click
 
 from benches.options import common_options, print_figures, programs_option, task_on
 from benches.stages import at_stage
+from benches.stream import streamed
+from fuzzer.campaign.plan import FORWARD
 from fuzzer.campaign.suspects.recognition import fault_shown
 from fuzzer.judgement.oracles import ASKED
 from fuzzer.judgement.verdict import FINDINGS
@@ -35,8 +36,6 @@ from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 
 SILENT = ("wrong", "eager-suspect", "nonfinite-differs")  # classes that compare numbers: false alarms would show here
-FORWARD = 0.03  # the share of programs without a gradient, as in a campaign
-_AHEAD = 2  # programs a worker that wait behind those that run
 _SHOWN_AFTER = 200  # programs between two lines of progress
 
 
@@ -74,7 +73,8 @@ def decide(number: int, report: Report, known: list[Known], task: Task, stage: s
 
 
 def silence_figures(classes: Counter[str], suspects: list[Suspect]) -> dict[str, Any]:
-    """The classes of all programs; of the suspects those that stand, by fault, and the rows of the others."""
+    """How many programs have each class; of the suspects how many stand, by fault and without one, and which classes
+    show at the stage alone; a row for each suspect, by number."""
     ordered = sorted(suspects, key=lambda each: each.number)
     standing = [each for each in ordered if each.stands]
     return {
@@ -91,24 +91,25 @@ def silence_figures(classes: Counter[str], suspects: list[Suspect]) -> dict[str,
 
 def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], workers: int,
                     rows: Path | None = None) -> dict[str, Any]:  # fmt: skip
-    """Judge the programs of these numbers at the stage, decide each suspect; the figures, programs a second among them.
-    Progress goes to stderr, each suspect to `rows` as soon as it is decided, as a line of JSON."""
+    """The figures of the programs of these numbers, which are judged at the stage, and of their suspects; seconds, and
+    programs judged a second. Progress goes to stderr. `rows` gets each suspect as soon as it is decided, as a line of
+    JSON."""
     started = time.perf_counter()
     classes, waiting = Counter[str](), list[Future[Suspect]]()
     lock = threading.Lock()
 
-    def told(*given: Any) -> Suspect:
-        suspect = decide(*given)
+    def decided(number: int, report: Report) -> Suspect:
+        suspect = decide(number, report, known, task, stage, pool)
         if rows is not None:
             with lock, rows.open("a") as file:
                 file.write(json.dumps(asdict(suspect)) + "\n")
         return suspect
 
     with Pool(workers, [task.place.subject.device]) as pool, ThreadPoolExecutor(workers) as deciding:
-        for number, report in _judged(pool, at_stage(task, stage), numbers):
+        for _, number, report in streamed(pool, explore, at_stage(task, stage), numbers):
             classes[report.verdict] += 1
             if report.verdict in SILENT:
-                waiting.append(deciding.submit(told, number, report, known, task, stage, pool))
+                waiting.append(deciding.submit(decided, number, report))
             if not classes.total() % _SHOWN_AFTER:
                 shown = {name: count for name, count in classes.items() if name in FINDINGS}
                 print(f"{classes.total()} of {len(numbers)}: {shown}", file=sys.stderr, flush=True)
@@ -119,20 +120,6 @@ def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], 
         "programs_per_s": round(classes.total() / judged, 2),
         "seconds": round(seconds, 1),
     }
-
-
-def _judged(pool: Pool, task: Task, numbers: range) -> Iterator[tuple[int, Report]]:
-    """The Reports of these programs of the task's seed, as they come."""
-    left, running = iter(numbers), dict[Future[Report], int]()
-    while True:
-        for number in left:
-            running[pool.submit(explore, task, number)] = number
-            if len(running) >= _AHEAD * pool.workers:
-                break
-        if not running:
-            return
-        future = next(as_completed(running))
-        yield running.pop(future), pool.result(future, task)
 
 
 @click.command("silence")
