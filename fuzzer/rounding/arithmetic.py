@@ -138,6 +138,13 @@ def decides(step: Step) -> bool:
 
 
 @once
+def promotes(step: Step) -> bool:
+    """Whether the step compares or divides its operands, or hands one on, as numbers of the dtype that it promotes them
+    to: that is no rounding of its own."""
+    return decides(step) or (kind_of(step) is EXACT and torch.Tag.pointwise in step.op.tags)
+
+
+@once
 def _promotion(step: Step) -> torch.dtype | None:
     """The dtype to which the step promotes operands of different dtypes, as torch does; None where all have one."""
     refs = [ref for ref in step.args if isinstance(ref, Ref)]
@@ -149,7 +156,7 @@ def _promotion(step: Step) -> torch.dtype | None:
 
 
 def promoted(step: Step, args: Any) -> Any:
-    """The operands rounded to the dtype in which the step compares or divides them."""
+    """The operands, rounded to the dtype to which the step promotes them."""
     dtype = _promotion(step)
     if dtype is None:
         return args

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 from fuzzer.language.private import negated
-from fuzzer.rounding.arithmetic import decides, promoted
+from fuzzer.rounding.arithmetic import decides, promoted, promotes
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.perturb import laid_like
 from fuzzer.rounding.scalars import eager_reading, round_to
@@ -115,7 +115,7 @@ class Replay:
             return
         precision = scalar_precision(step)
         args, kwargs = mapped((spelt_out(step), step.kwargs), lambda leaf: self._argument(step, leaf, precision))
-        if decides(step):
+        if promotes(step):
             args = promoted(step, args)
         if self.perturbation is not None:
             args, kwargs = self.perturbation.inputs(number, step, args, kwargs)

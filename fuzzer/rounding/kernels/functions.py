@@ -231,7 +231,7 @@ TABLE = (
     Kernel("lgamma", units=(4.5, 7.0, 0.5), kept=_poles),  # its zeros cancel
     Kernel("mvlgamma", cancels=in_units(_beside_poles)),
     *each("digamma", kept=_poles),
-    *each("polygamma special_erfcx", unstated="a series and a table, of which no library documents an error"),
+    *each("polygamma special_erfcx", unstated="a series and a table, whose libraries give no bound in units"),
     Kernel("special_ndtri", domain=(0.0, 1.0)),
     Kernel("angle", PRIMITIVE, by_parts=True, units=(3.0, 3.5, 0.5), inexact=True),
     Kernel("polar", PRIMITIVE, units=(3.0, 4.5, 0.5), inexact=True),

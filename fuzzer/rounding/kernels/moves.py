@@ -58,14 +58,14 @@ TABLE = (
     ),
     *each(
         """
-        max min amax amin aminmax clamp clamp_min clamp_max relu hardtanh mode
+        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu hardtanh mode
         """,
         EXACT,
     ),
     *each(
         """
-        maximum minimum fmax fmin lt le gt ge eq ne threshold threshold_backward hardtanh_backward hardshrink
-        hardshrink_backward softshrink_backward
+        lt le gt ge eq ne threshold threshold_backward hardtanh_backward hardshrink hardshrink_backward
+        softshrink_backward
         """,
         EXACT,
         decides=True,
