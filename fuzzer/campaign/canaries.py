@@ -166,9 +166,11 @@ def run_canaries(pool: Pool, device: str = "cpu", quick: bool = False) -> list[C
     return canary_results(pool, device, selected_canaries(quick))
 
 
-def canary_results(pool: Pool, device: str, canaries: Iterable[Canary]) -> list[CanaryResult]:
-    """The result of each canary, in order."""
-    place = Place(Subject("eager", device), Subject("inductor", device))
+def canary_results(
+    pool: Pool, device: str, canaries: Iterable[Canary], backend: str = "inductor"
+) -> list[CanaryResult]:
+    """The result of each canary, in order. backend: on trial, inductor or a stage of it."""
+    place = Place(Subject("eager", device), Subject(backend, device))
     benign = Task(place=place, fresh=True, also=ASKED)
     wanted = tuple(canaries)
     texts = {c.program: read_program(c.program) for c in wanted}

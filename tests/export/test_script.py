@@ -14,7 +14,7 @@ from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.routes import ROUTES
 from fuzzer.ledger.store import open_store
 from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
-from tests.scripts import run
+from tests.scripts import run, run_light
 
 MINIMAL = """program(1)
 route("autograd")
@@ -162,18 +162,33 @@ def ledger() -> list[Finding]:
 
 @pytest.mark.slow
 def test_a_script_imports_all_that_it_needs(tmp_path: Path) -> None:
-    """In a Python that has imported nothing: one script of each set of imports. What inductor makes of them is seen in
-    processes that have imported torch."""
+    """In a Python that has imported torch alone: one script of each set of imports, which compiles nothing, so that the
+    compiler imports nothing for it. What inductor makes of them is seen in processes that have imported it."""
     findings = [finding(TWO_OPS.replace('route("autograd")', f'route("{route}")')) for route in ROUTES]
     findings += [finding(PINNED)]
     findings += [f for f in ledger() if f.place["device"] == "cpu"]
     scripts = {imports(text): text for text in map(repro, reversed(findings))}
     assert len(scripts) > len(ROUTES)
-    for text in scripts.values():
-        light = text.replace("torch.compile(f, fullgraph=True)", 'torch.compile(f, fullgraph=True, backend="eager")')
-        done = run(tmp_path, light, fresh=True)
+    assert {names[0].partition(", torch")[0] for names in scripts} == {"import os, sys", "import os, subprocess, sys"}
+    ends = run_light(tmp_path, [UNCHANGED + uncompiled(text) for text in scripts.values()])
+    for text, done in zip(scripts.values(), ends, strict=True):
         assert done.returncode in (0, 1), text + done.stderr
         assert done.stdout
+        assert "has no attribute" not in done.stdout, "the script took it for the compiler's error"
+
+
+UNCHANGED = "unchanged = lambda f, **_: f\n"
+
+
+def uncompiled(script: str) -> str:
+    """The script with every function in place of what a compiler makes of it. It still asks for the compiler."""
+    for name, instead in (
+        ("torch.compile", "unchanged"),
+        ("torch._inductor.aoti_compile_and_package", "unchanged"),
+        ("torch._inductor.aoti_load_package", "torch.export.ExportedProgram.module"),
+    ):
+        script = script.replace(f"{name}(", f"({name} and {instead})(")
+    return script
 
 
 def imports(script: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -25,13 +24,10 @@ from fuzzer.language.private import CONFIGS, output_code, reset_compiler
 from fuzzer.language.program import Attributes, Program, Route, Value
 from fuzzer.language.routes import ROUTES, Call
 from fuzzer.language.settings import SETTINGS, Setting, exists, in_force
-from fuzzer.language.text import show as text
 from fuzzer.stages.kernels import KERNELS
-from fuzzer.trial.batch import examine_batch
-from fuzzer.workers.capacity import default_workers
 from fuzzer.workers.messages import Task
-from fuzzer.workers.pool import Pool
 from tests.language.witnesses import PROGRAMS, SHOWN_BY
+from tests.together import examined_together
 
 UNCACHED: Attributes = (("inductor.force_disable_caches", True),)
 
@@ -215,22 +211,17 @@ def inert(device: str) -> list[str]:
 
 
 def disagreeing(device: str) -> list[str]:
-    """Run a program under every value; the ones that do not agree with eager. Each worker builds its part together,
-    those of one program beside each other: where values change few kernels, the others are built once."""
+    """Run a program under every value; the ones that do not agree with eager. Those of one program stand beside each
+    other: where values change few kernels, the others are built once."""
     rows = sorted(tried(device), key=lambda row: first_look(row[0]))
     assert len(rows) > 20, "there was little to check"
-    asked: list[str] = []
+    asked: list[Program] = []
     for setting, value in rows:
         program = PROGRAMS[first_look(setting)]
         if not ROUTES[program.route.name].takes(setting):
             program = replace(program, route=Route(next(name for name, spec in ROUTES.items() if spec.takes(setting))))
-        asked.append(text(replace(program, settings=changed(setting, value))))
-    task = Task(place=Place(Subject("eager", device), Subject("inductor", device)))
-    workers = min(default_workers([device]), len(asked) // 2)
-    ends = [len(asked) * i // workers for i in range(workers + 1)]
-    with Pool(workers, [device]) as pool:
-        parts = [pool.submit(examine_batch, task, asked[a:b], programs=b - a) for a, b in itertools.pairwise(ends)]
-        reports = [report for part in parts for report in pool.results(part, task)]
+        asked.append(replace(program, settings=changed(setting, value)))
+    reports = examined_together(Task(place=Place(Subject("eager", device), Subject("inductor", device))), asked)
     # None: another program's death took the worker
     told = [(s.name, v, r.verdict if r else "lost", r and r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
     show(f"settings, values and verdicts on {device}: {Counter(verdict for _, _, verdict, _ in told)}", told)
