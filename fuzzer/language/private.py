@@ -7,6 +7,7 @@ real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, 
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
+watch_headers        torch._inductor.codecache.{_precompile_header, _HEADER_DIR} (tried on 2.13.0)
 leave_guards_untimed torch._dynamo.guards.profile_guard_manager
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 saved_tensor_hooks_kept torch._C._autograd._saved_tensors_hooks_{get_disabled_error_message, enable, disable} (tried on
@@ -63,6 +64,7 @@ import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -173,6 +175,29 @@ def know_machine() -> None:
     torch_key()
     with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one reports it
         pick_vec_isa()
+
+
+def watch_headers(used: Callable[[Path], None]) -> Path | None:
+    """Call used(header) when inductor first uses a precompiled header, in this process and those forked from it: the
+    text's path, which that of what was compiled begins with. Returns the folder in which inductor looks for headers;
+    None where this torch does not do so."""
+    from torch._inductor import codecache
+
+    make = getattr(codecache, "_precompile_header", None)
+    folder = getattr(codecache, "_HEADER_DIR", None)
+    if make is None or folder is None:
+        return None
+    seen: set[str] = set()
+
+    def watched(*given: Any, **named: Any) -> str:
+        header: str = make(*given, **named)
+        if header not in seen:
+            seen.add(header)
+            used(Path(header))
+        return header
+
+    codecache._precompile_header = watched
+    return Path(folder)
 
 
 def leave_guards_untimed() -> None:

@@ -242,9 +242,11 @@ class Pool:
 
 _spent = [0.0]
 _spending = threading.Lock()
+_own = threading.local()
 
 
 def _spend(seconds: float) -> None:
+    _own.seconds = spent_by_thread() + seconds
     with _spending:
         _spent[0] += seconds
 
@@ -260,3 +262,9 @@ def troubles() -> int:
 def spent_seconds() -> float:
     """CPU seconds that the workers of this process reported so far. A task that met its deadline counts with that."""
     return _spent[0]
+
+
+def spent_by_thread() -> float:
+    """Of `spent_seconds` those of Reports that this thread took."""
+    found: float = getattr(_own, "seconds", 0.0)
+    return found

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from fuzzer.trial.tasks import examine
 from fuzzer.workers import accelerator
 from fuzzer.workers.accelerator import check_devices
 from fuzzer.workers.messages import Report
-from fuzzer.workers.pool import Pool, spent_seconds
+from fuzzer.workers.pool import Pool, spent_by_thread, spent_seconds
 from tests.workers import worker_faults as faults
 from tests.workers.asked import ROOT, TASK, ask
 
@@ -47,11 +48,16 @@ def test_the_end_of_a_worker_is_a_verdict_and_the_pool_goes_on(
 def test_a_task_may_have_a_deadline_of_its_own_and_costs_that(tmp_path: Path) -> None:
     with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
         assert ask(pool, faults.fine, "warm").stderr == "warm"
-        before, started = spent_seconds(), time.monotonic()
+        before, own, started = spent_seconds(), spent_by_thread(), time.monotonic()
         told = pool.result(pool.submit(faults.hang, TASK, "backward", seconds=1.0), TASK)
         assert [str(v.signature) for v in told.verdicts] == ["worker_survives/hangs/backward/deadline"]
         assert time.monotonic() - started < 30
-        assert spent_seconds() - before == 1.0
+        assert spent_seconds() - before == spent_by_thread() - own == 1.0
+        others: list[float] = []
+        thread = threading.Thread(target=lambda: others.append(spent_by_thread()))
+        thread.start()
+        thread.join()
+        assert others == [0.0], "another thread took no Report"
 
 
 @pytest.mark.parametrize("phase", ["reference judge", "begin", "judge"])
