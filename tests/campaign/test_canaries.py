@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from fuzzer.campaign import loop
 from fuzzer.campaign.canaries import (
     CANARIES,
     PROGRAMS,
-    Canary,
     canary_result,
     canary_results,
     selected_canaries,
@@ -34,32 +32,16 @@ from tests.campaign.fakes import FakePool
 HUNG = Report("", (Verdict(Signature("worker_survives", "hangs", "backward", "deadline"), "did not end in time"),))
 
 
-# Faults of the code that inductor writes, and of what running it takes.
-IN_CODE = ("relu_accuracy", "relu_compile_error", "relu_runtime_error", "compiled_backward_takes_memory")
-BUILT = [c for c in CANARIES if c.quick or c.name in IN_CODE]
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("device", "backend", "canaries"),
-    [
-        ("cpu", "inductor", BUILT),
-        # an oracle sees no difference, and they take a quarter of the time
-        ("cpu", "inductor:ir", [c for c in CANARIES if c not in BUILT]),
-        pytest.param("cuda", "inductor", CANARIES, marks=pytest.mark.gpu),
-    ],
-    ids=["cpu, built", "cpu, at ir", "cuda"],
-)
-def test_every_oracle_flags_its_planted_faults_and_none_speaks_where_nothing_is_planted(
-    device: str, backend: str, canaries: Sequence[Canary]
-) -> None:
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_every_oracle_flags_its_planted_faults_and_none_speaks_where_nothing_is_planted(device: str) -> None:
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     with Pool(2, [device]) as pool:
-        results = canary_results(pool, device, canaries, backend)
+        results = canary_results(pool, device, CANARIES, staged=device == "cpu")
     failed = {f"{r.name}: {r.oracle}": r.detail for r in results if not r.passed}
-    assert (len(results), failed) == (len(canaries), {})
+    assert (len(results), failed) == (len(CANARIES), {})
 
 
 def test_every_oracle_has_a_canary_and_a_quick_one() -> None:

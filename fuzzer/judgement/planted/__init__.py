@@ -109,7 +109,7 @@ FAULTS: dict[str, Fault] = {
     "eager_gradient_scaled": observations.changed_gradients(observations.scaled_in_place, side="reference"),
 }
 # Several faults for one compile, each for another oracle, where seconds count.
-FAULTS["three_at_once"] = combined(in_compiled_backward("alternate, take memory"), FAULTS["compile_takes_long"])
+FAULTS["two_at_once"] = combined(FAULTS["compiled_backward_alternates"], FAULTS["compile_takes_long"])
 FAULTS["seven_at_once"] = combined(
     overwriting_cotangent(gradients.without_complement),
     *(FAULTS[name] for name in ("softplus_gradient_without_threshold", "relu_accuracy", "gradient_in_float64")),
