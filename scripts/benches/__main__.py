@@ -15,6 +15,7 @@ from benches.first_look import first_look_command
 from benches.hearing import hearing_command
 from benches.hostile import hostile_command
 from benches.injection import injection_command
+from benches.keys import keys_command
 from benches.libraries import libraries_command
 from benches.minimize import minimize_command
 from benches.pictures import pictures_command
@@ -26,6 +27,7 @@ from benches.silence import silence_command
 from benches.slopes import slopes_command
 from benches.stages import stages_command
 from benches.throughput import throughput_command
+from benches.told import told_command
 from fuzzer.language.errors import NoMachine, UsageError
 
 BENCHES = (
@@ -38,6 +40,7 @@ BENCHES = (
     hearing_command,
     hostile_command,
     injection_command,
+    keys_command,
     libraries_command,
     minimize_command,
     pictures_command,
@@ -50,6 +53,7 @@ BENCHES = (
     stages_command,
     throughput_command,
     time_to_fault_command,
+    told_command,
 )
 
 

@@ -26,6 +26,7 @@ from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeedWithCorpus
 from fuzzer.campaign.suspects import queue as triages
+from fuzzer.campaign.suspects.core import Core
 from fuzzer.campaign.suspects.patience import add_patiently
 from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
 from fuzzer.judgement.trial import Place, Subject
@@ -104,6 +105,11 @@ class Injected(BySeedWithCorpus):
             out.write(json.dumps(told) + "\n")
 
 
+def shown(suspect: Suspect, plan: Plan, pool: Pool) -> Core:
+    """A suspect as its own core, without a build."""
+    return Core(suspect.program, Verdict(suspect.signature, "planted"), plan.task.place.subject.backend, "", 1, 1)
+
+
 def minimized(suspect: Suspect, plan: Plan, *rest: Any) -> TriageOutcome:
     """The stored finding of a suspect."""
     _, _, campaign, expired = rest
@@ -127,7 +133,9 @@ def run(seconds: float, resume: bool) -> None:
     own, db = FOLDER / "disk" / "own", FOLDER / "disk" / "ledger.db"
     plan = Plan(Task(eager), 2, seconds / 60, db=db, folder=own, resumed=resume)
     plan = replace(plan, bounds=Bounds(deadline=DEADLINE_SECONDS))
+    triages.whole_core = shown  # type: ignore[assignment]
     triages.triage_suspect = minimized  # type: ignore[assignment]
+    triages.grow_stored = lambda finding, *_: finding  # type: ignore[assignment]
     loop.require_canaries = lambda *_: None  # type: ignore[assignment]
     loop.compiler_of = lambda subject: os.environ["CXX"]  # type: ignore[assignment]
     free = bounds.free_bytes
