@@ -492,13 +492,13 @@ _FORMS = (
     simplest_cotangent,
 )
 
-# Big cuts first. The first group removes statements, and a statement takes its operands, attributes and compile time
-# with it: every query after it is cheaper and every list of proposals shorter. Halving leads while there are many; then
+# Big cuts first. STATEMENTS remove statements, and a statement takes its operands, attributes and compile time with it:
+# every query after it is cheaper and every list of proposals shorter. Halving leads while there are many; then
 # isolate_node, because most faults need one or two nodes: it ends the search for the place at once.
 # Settings and the route come before the sizes, since without them fewer kernels are generated. Then sizes (a whole
 # dimension before a shorter one), then the details a reader sees last: dtypes, layouts, values, attributes, cotangents.
 # Values precede attributes because ones and small integers often make an attribute's value irrelevant.
-REDUCERS: tuple[Reducer, ...] = (
+STATEMENTS: tuple[Reducer, ...] = (
     cut_to_half,
     isolate_node,
     cut_to_node,
@@ -513,6 +513,9 @@ REDUCERS: tuple[Reducer, ...] = (
     narrow_region,
     plain_region,
     drop_operand,
+)
+REDUCERS: tuple[Reducer, ...] = (
+    *STATEMENTS,
     merge_leaves,
     all_plain,
     default_setting,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import math
 import os
 import threading
 import time
@@ -49,10 +50,14 @@ from fuzzer.workers.worker import INTERNAL_ERROR
 # After a campaign is stopped: when the programs that still run are given up (nothing about them is stored yet), when no
 # triage is waited for, when workers are killed, whatever waits for them, and when it has ended.
 _STOP_SECONDS, _LEAVE_TRIAGE_SECONDS, _KILL_WORKERS_SECONDS, END_SECONDS = 5.0, 9.0, 11.0, 20.0
+_FIRST_BATCH = 2  # programs
 _LOOK_SECONDS = 0.5  # at what is to be done beside waiting for programs
 KILLED = 130  # the exit status where something hung until then
-# After the time is up, suspects found late may still be minimized for this share of it, at least a minute.
-_GRACE_SHARE, GRACE_SECONDS = 0.5, 60.0
+# Once the time is up: when the programs that still run are given up, how long suspects are worked on where the plan
+# says nothing else, and how long after that the step that a suspect is at may take. A campaign of so many programs has
+# no time that could be up.
+_LATE_SECONDS, GRACE_SECONDS, _LAST_STEP_SECONDS = 4.0, 8.0, 3.0
+_GRACE_OF_PROGRAMS = 60.0
 _MakeSchedule = Callable[[Path], Schedule]
 
 
@@ -176,7 +181,9 @@ class Campaign:
     def _finish_triage(self, show_progress: Callable[[Campaign], None]) -> None:
         """Give suspects that were found late their time; after a stop, only the time that a stop leaves."""
         assert self.triage is not None
-        grace = max(GRACE_SECONDS, _GRACE_SHARE * 60 * (self.plan.minutes or 0))
+        usual = _GRACE_OF_PROGRAMS if self.plan.minutes is None else GRACE_SECONDS
+        left = 0.0 if self.plan.minutes is None else max(0.0, -self._seconds_over())  # the programs ended before it
+        grace = left + (usual if self.plan.grace is None else self.plan.grace)
         self.triage.finish(0.0 if self.course.stopped else grace)
         while self.triage.is_alive():
             self.triage.join(0.5)
@@ -186,6 +193,8 @@ class Campaign:
                 self.triage.finish(0.0)
                 if self.course.seconds(State.STOPPING) > _LEAVE_TRIAGE_SECONDS:
                     break  # its suspects are on the shelf
+            elif self.triage.late_seconds() > _LAST_STEP_SECONDS:
+                stop_all("the time is up")
 
     def stop(self) -> None:
         """End cleanly within END_SECONDS, whatever hangs. A signal handler may call this."""
@@ -219,7 +228,8 @@ class Campaign:
             pending[self.schedule.submit(pool, task, *numbers)] = numbers
 
         while pending or again or self._goes_on(index):
-            if self.course.seconds(State.STOPPING) > _STOP_SECONDS:
+            late = self._seconds_over() > _LATE_SECONDS
+            if late or self.course.seconds(State.STOPPING) > _STOP_SECONDS:
                 pool.abandon(pending)
                 break
             self._look_at_machine()
@@ -252,7 +262,13 @@ class Campaign:
         return not (self.course.stopped or self._timed_out() or done or flat)
 
     def _timed_out(self) -> bool:
-        return self.plan.minutes is not None and self.course.seconds(State.EXPLORING) > 60 * self.plan.minutes
+        return self._seconds_over() > 0
+
+    def _seconds_over(self) -> float:
+        """Seconds since the time for drawing programs was up; negative before."""
+        if self.plan.minutes is None:
+            return -math.inf
+        return self.course.seconds(State.EXPLORING) - 60 * self.plan.minutes
 
     def _look_at_machine(self) -> None:
         """Pause while the machine lacks room or a compiler, and say so in one line; go on when it has them."""
@@ -289,16 +305,22 @@ class Campaign:
         if triage is not None:
             found |= {"suspects_waiting": len(triage.waiting), "suspects": triage.queue()}
             found["triage_cpu_seconds"] = round(triage.cpu_seconds(), 1)
+            triage.count_open()
+            found["triage"], found["unconfirmed"] = totals.triage(), [*totals.unconfirmed.values()]
         if self.pool is not None:
             found |= self.pool.health()
         return found | {"disk_free_bytes": free_bytes(self.plan.folder)}
 
     def _batch(self, index: int) -> int:
-        """How many programs begin together from number `index` on: few enough that every worker has some."""
-        plan = self.plan
-        if plan.programs is None:
-            return plan.batch
-        return max(1, min(plan.batch, -(-(plan.programs - index) // plan.workers)))
+        """How many programs begin together from number `index` on: few at first, so that something is seen soon, and
+        few enough that every worker has some and the last end in time."""
+        plan, most = self.plan, max(_FIRST_BATCH, index // self.plan.workers)
+        if plan.programs is not None:
+            most = min(most, -(-(plan.programs - index) // plan.workers))
+        if plan.minutes is not None and self.totals.drawn:
+            each = self.course.seconds(State.EXPLORING) * plan.workers / self.totals.drawn
+            most = min(most, int(-self._seconds_over() / each))
+        return max(1, min(plan.batch, most))
 
     def _room(self) -> int:
         """Batches that may be under way now."""

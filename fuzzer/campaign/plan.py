@@ -37,6 +37,7 @@ class Plan:
     batch: programs that a worker has at once, where the schedule gives several.
     db: the ledger.  known: other ledgers, whose faults count as known; they are only read.
     resumed: whether the suspects of the folder's last campaign are taken over.
+    grace: seconds that suspects have once the time is up; None: as many as let it end soon.
     on_finding: a command of the shell that is run for each new fault.
     cluster: on whose machines the workers are; None: on this one.
     folder: for everything else.  corpus: where regressions go; None: nowhere.
@@ -54,6 +55,7 @@ class Plan:
     known: tuple[Path, ...] = ()
     resumed: bool = False
     bounds: Bounds = Bounds()
+    grace: float | None = None
     on_finding: str = ""
     cluster: Cluster | None = None
 

@@ -48,7 +48,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 _ADVANCED = (
     "until-plateau", "executor", "ray-address", "guidance", "unguided", "again", "lines", "staged", "forward",
-    "complex", "set", "batch", "also", "on-finding", "deadline", "max-memory", "max-disk",
+    "complex", "set", "batch", "also", "on-finding", "grace", "deadline", "max-memory", "max-disk",
 )  # fmt: skip
 
 
@@ -168,6 +168,13 @@ _ADVANCED = (
     help="Run a shell command for each new fault. The fault is on its standard input, and in BACKFUZZ_FAULT, "
     "BACKFUZZ_FINDING, BACKFUZZ_CLASS, BACKFUZZ_DB.",
 )
+@click.option(
+    "--grace",
+    type=TIME,
+    default=None,
+    help="The time that suspects have once no program is drawn any more. Default: 8s after --minutes or --duration, "
+    "else 60s. What is not settled then is kept for `backfuzz minimize`.",
+)
 @click.option("--deadline", type=TIME, default=None, help="The time that one program may take. Default: 90s.")
 @click.option(
     "--max-memory", type=SIZE, default=None, help="The memory of the host for all workers together, such as 16G."
@@ -208,6 +215,7 @@ def fuzz(
     known: tuple[Path, ...],
     fail_on_finding: bool,
     on_finding: str,
+    grace: float | None,
     deadline: float | None,
     max_memory: float | None,
     max_disk: float | None,
@@ -248,7 +256,7 @@ def fuzz(
     workers = workers or (cluster.default_workers if cluster else default_workers)(task.place.devices)
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
-    plan = replace(plan, bounds=bounds, on_finding=on_finding, cluster=cluster)
+    plan = replace(plan, bounds=bounds, grace=grace, on_finding=on_finding, cluster=cluster)
     source = find_source(plan, guidance, unguided, resume, again)
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,9 +25,13 @@ from fuzzer.commands.shared.options import (
 from fuzzer.commands.shared.reference import finding_task, load_program
 from fuzzer.commands.shared.verb import DECIDE
 from fuzzer.commands.shared.waiting import starting, working
-from fuzzer.judgement.verdict import FINDINGS
+from fuzzer.judgement.verdict import FINDINGS, Finding
 from fuzzer.language.text import parse
 from fuzzer.ledger.checkout import regressions
+
+if TYPE_CHECKING:
+    from fuzzer.campaign.plan import Plan
+    from fuzzer.workers.pool import Pool
 
 
 @main.command(
@@ -58,59 +62,98 @@ def minimize(
 ) -> None:
     """Shrink programs that differ, verify and store the result.
 
-    The minimal program is printed. A program may be a suspect that a campaign had no time for, or your own.
+    The minimal program is printed. A program may be a suspect that a campaign had no time for, or your own. A suspect
+    whose core the campaign found is shrunk from there; its file is removed once it is a finding.
     """
-    rows = [_minimize_one(name, sides, workers, db, known, unless_known, as_json) for name in references]
+    rows = _minimize_all(references, sides, workers, db, known, unless_known, as_json)
     if as_json:
         click.echo(json.dumps(rows))
     sys.exit(0 if all(row["finding"] for row in rows) else COULD_NOT_RUN)
 
 
-def _minimize_one(
-    reference: str,
+def _minimize_all(
+    references: Sequence[str],
     sides: Sides,
     workers: int | None,
     db: Path,
     known: tuple[Path, ...],
     unless_known: bool,
     quiet: bool,
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
+    """A row for each program, in the order in which they are looked into: of suspects with one key the first, before
+    the others."""
     start = starting()
-    from fuzzer.campaign.plan import Plan, environment_of
-    from fuzzer.campaign.suspects.interestingness import CandidateCache
+    from fuzzer.campaign.plan import Plan
+    from fuzzer.campaign.suspects.clusters import firsts_first
     from fuzzer.campaign.suspects.patience import require_ledgers
-    from fuzzer.campaign.suspects.queue import describe
-    from fuzzer.campaign.suspects.suspect import Suspect, triage_suspect
-    from fuzzer.trial.verify import examine_all
+    from fuzzer.campaign.suspects.shelf import shelved
     from fuzzer.workers.capacity import default_workers
 
-    label, text, finding = load_program(reference, db)
-    program = parse(finding.original if finding is not None else text)
-    task = finding_task(finding, sides)
-    plan = Plan(
-        task,
-        workers or default_workers(task.place.devices),
-        db=db,
-        corpus=regressions(db),
-        command=f"backfuzz minimize {reference}",
-        known=known,
-    )
-    require_ledgers(plan)
+    loaded = [(name, *load_program(name, db)) for name in references]
+    asked = firsts_first(loaded, lambda one: shelved(one[2]))
+    tasks = [finding_task(finding, sides) for *_, finding in asked]
+    devices = sorted({device for task in tasks for device in task.place.devices})
+    plans = [
+        Plan(
+            task,
+            workers or default_workers(devices),
+            db=db,
+            corpus=regressions(db),
+            command=f"backfuzz minimize {name}",
+            known=known,
+        )
+        for (name, *_), task in zip(asked, tasks, strict=True)
+    ]
+    require_ledgers(plans[0])
     start.stop()
-    started = time.monotonic()
-    with working(f"shrinking {label}", plan.devices, plan.workers, plan.folder) as pool:
+    rows: list[dict[str, Any]] = []
+    label = asked[0][1]
+
+    def doing() -> str:
+        return f"shrinking {label}" + (f" ({len(rows) + 1} of {len(asked)})" if len(asked) > 1 else "")
+
+    with working(doing, devices, plans[0].workers, plans[0].folder) as pool:
+        for (_, label, text, finding), plan in zip(asked, plans, strict=True):
+            rows.append(_minimize_one(label, text, finding, plan, pool, unless_known, quiet))
+    return rows
+
+
+def _minimize_one(
+    label: str, text: str, finding: Finding | None, plan: Plan, pool: Pool, unless_known: bool, quiet: bool
+) -> dict[str, Any]:
+    """One program's row. A suspect on a shelf goes on from its core, and is taken off the shelf once it is decided."""
+    from fuzzer.campaign.plan import environment_of
+    from fuzzer.campaign.suspects.interestingness import CandidateCache
+    from fuzzer.campaign.suspects.queue import describe
+    from fuzzer.campaign.suspects.shelf import shelved
+    from fuzzer.campaign.suspects.suspect import Suspect, grow_stored, sorted_suspect, triage_suspect
+    from fuzzer.trial.verify import examine_all
+
+    started, suspect, task = time.monotonic(), shelved(text), plan.task
+    row: dict[str, Any] = {"program": label, "class": "", "note": ""}
+    row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}
+    kept = suspect is not None
+    if suspect is None:
+        program = parse(finding.original if finding is not None else text)
         report = examine_all(pool, [(task, program)])[0]
-        row: dict[str, Any] = {"program": label, "class": report.verdict, "note": report.rejected}
-        row |= {"finding": None, "minimal": None, "fault": "", "queries": 0}
-        found = reduction = None
+        row["class"], row["note"] = report.verdict, report.rejected
         if report.verdicts and report.verdict in FINDINGS:
             suspect = Suspect(program, report.verdicts[0].signature)
-            cache, place = CandidateCache(pool, task), environment_of(task)
-            outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
-            found, reduction = outcome.finding, outcome.reduction
-            row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
-            row["note"], row["fault"] = outcome.note, outcome.fault
-            row["queries"] = reduction.queries if reduction else 0
+    else:
+        row["class"] = suspect.signature.verdict
+    found = reduction = None
+    if suspect is not None:
+        cache, place = CandidateCache(pool, task), environment_of(task)
+        suspect = sorted_suspect(suspect, plan, pool)
+        outcome = triage_suspect(suspect, plan, cache, place, recognised=unless_known)
+        found, reduction = outcome.finding, outcome.reduction
+        if outcome.new and found is not None:
+            found = grow_stored(found, plan, pool)
+        row["finding"], row["minimal"] = (found.id, found.program) if found else (None, None)
+        row["note"], row["fault"] = outcome.note, outcome.fault
+        row["queries"] = reduction.queries if reduction else 0
+        if kept and found is not None:
+            Path(label).unlink(missing_ok=True)
     if found is not None and not quiet:
         click.echo(
             describe(found) if reduction else f"{label}: not shrunk, it {row['note']}; that is\n{describe(found)}"

@@ -75,6 +75,10 @@ class Place:
         """The same place with the subject stopped at this stage."""
         return replace(self, subject=self.subject.at(stage))
 
+    def on(self, backend: str) -> Place:
+        """The same place with another backend on trial."""
+        return replace(self, subject=replace(self.subject, backend=backend))
+
     @property
     def devices(self) -> list[str]:
         """The devices of both sides."""

@@ -30,6 +30,10 @@ class Question:
     agrees: bool
 
 
+# Asked where eager's own kernels are at fault. Every such fault answers it alike: the kernels tell which one it is.
+WITHOUT_COMPILER = Question(STAGE + KERNELS, False)
+
+
 @dataclass(frozen=True)
 class Known:
     """The variants of a fault that one set of experiments identifies, for comparison with suspects.
@@ -107,8 +111,10 @@ def _decisive(finding: Finding) -> list[Question]:
 
 def _stages(finding: Finding) -> list[Question]:
     """The suspect differs at the stage where the difference begins, and agrees at the one before; inductor's own stages
-    count as one."""
+    count as one. Where eager's own kernels are at fault, it differs without a compiler."""
     stage, names = cause_of(finding).stage, [name for name in finding.stages if ":" not in name]
+    if stage == KERNELS and finding.signature.verdict == "eager-suspect":
+        return [WITHOUT_COMPILER]
     if stage == KERNELS or stage not in names:
         return []
     before = names[names.index(stage) - 1] if names.index(stage) else ""

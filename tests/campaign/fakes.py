@@ -92,5 +92,5 @@ TANH = PROGRAM.replace("relu", "tanh").replace("seed=1", 'values="integers", see
 
 
 def some_wrong(task: Task, what: Any) -> Report:
-    """Programs 0, 1, ...: every second is wrong; as text (triage): wrong."""
-    return wrong() if isinstance(what, str) or what % 2 else Report(PROGRAM, detectable=4, elements=4)
+    """Programs 0, 1, ...: every second is wrong; those of triage: wrong."""
+    return wrong() if not isinstance(what, int) or what % 2 else Report(PROGRAM, detectable=4, elements=4)

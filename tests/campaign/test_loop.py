@@ -19,6 +19,7 @@ from fuzzer.campaign import bounds, loop
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed
+from fuzzer.campaign.state import State
 from fuzzer.campaign.suspects import patience
 from fuzzer.campaign.suspects import queue as triages
 from fuzzer.campaign.suspects import suspect as suspects
@@ -56,7 +57,8 @@ def test_half_of_the_workers_explore_while_suspects_pile_up_and_nothing_is_new(
 
 
 @pytest.mark.parametrize(
-    ("programs", "batch", "sizes"), [(20, 8, [8, 6, 3, 2, 1]), (8, 16, [4, 2, 1, 1]), (1, 8, [1]), (3, 1, [1, 1, 1])]
+    ("programs", "batch", "sizes"),
+    [(20, 8, [2, 2, 2, 3, 4, 4, 2, 1]), (8, 16, [2, 2, 2, 1, 1]), (1, 8, [1]), (3, 1, [1, 1, 1])],
 )
 def test_batches_get_smaller_so_that_no_worker_waits_for_the_last(
     plan: Plan, programs: int, batch: int, sizes: list[int]
@@ -68,7 +70,34 @@ def test_batches_get_smaller_so_that_no_worker_waits_for_the_last(
         index += found[-1]
     assert found == sizes
     made.plan = replace(made.plan, programs=None)
-    assert made._batch(index) == batch
+    assert [made._batch(n) for n in (0, 4, 8, 99)] == [min(batch, n) for n in (2, 2, 4, 49)]
+
+
+def test_the_last_batches_are_so_small_that_they_end_in_time(plan: Plan) -> None:
+    made = Campaign(replace(plan, minutes=1.0, programs=None, batch=32, workers=2), print)
+    made.course.change(State.CHECKING)
+    made.course.change(State.EXPLORING)
+    made.course.since[State.EXPLORING] -= 50.0
+    made.totals.drawn = 50  # each takes a worker two seconds
+    assert made._batch(50) == 4
+    made.course.since[State.EXPLORING] -= 15.0
+    assert made._batch(50) == 1
+
+
+@pytest.mark.parametrize(
+    ("minutes", "grace", "seconds"), [(None, None, 60.0), (None, 5.0, 5.0), (1.0, None, 18.0), (1.0, 300.0, 310.0)]
+)
+def test_suspects_have_what_is_left_of_the_time_and_then_their_grace(
+    plan: Plan, minutes: float | None, grace: float | None, seconds: float
+) -> None:
+    made = Campaign(replace(plan, minutes=minutes, grace=grace), print)
+    for state in (State.CHECKING, State.EXPLORING):
+        made.course.change(state)
+    made.course.since[State.EXPLORING] -= 50.0
+    made.triage = Triage(made.plan, "c1", made.totals, print)
+    made._finish_triage(lambda campaign: None)
+    assert made.triage.deadline is not None
+    assert made.triage.deadline - time.monotonic() == pytest.approx(seconds, abs=2.0)
 
 
 def test_programs_whose_worker_another_ended_begin_again(
@@ -96,6 +125,7 @@ def test_programs_whose_worker_another_ended_begin_again(
             return list(future.result())
 
     monkeypatch.setattr(loop, "Pool", lambda *_, **__: Dying(lambda task, what: Report(PROGRAM)))
+    monkeypatch.setattr(loop, "_FIRST_BATCH", 8)
     made = Campaign(replace(plan, batch=8, workers=1), print)
     assert made.run().summary()["classes"] == {"agree": 8}
     again = [(0, 1, 2, 3), (0, 1, 3), (4,), (4, 5), (4, 5, 6, 7), (5,), (6, 7)]
@@ -159,7 +189,7 @@ def test_a_suspect_that_is_not_minimal_when_the_time_is_up_is_kept_and_not_store
         return cut_short
 
     monkeypatch.setattr(suspects, "minimize_with", late)
-    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.0)
+    plan = replace(plan, grace=0.0)
     run(plan, some_wrong, monkeypatch)
     [left] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
     assert parse(left.read_text()).nodes == parse(PROGRAM).nodes
@@ -239,7 +269,7 @@ def test_any_other_ledger_learns_of_every_campaign(
 def test_suspects_that_there_was_no_time_for_are_kept_as_programs(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.0)
+    plan = replace(plan, grace=0.0)
     started, freed = threading.Event(), threading.Event()
 
     def slow(suspect: Suspect, *_: Any) -> TriageOutcome:
@@ -268,12 +298,12 @@ def test_a_ledger_that_fails_to_the_end_is_reported_and_the_suspect_kept(
     def broken(*_: Any) -> TriageOutcome:
         raise LockedStore("ledger.db is locked by another program")
 
-    monkeypatch.setattr(loop, "GRACE_SECONDS", 0.5)
+    plan = replace(plan, grace=0.5)
 
     def only_one_wrong(task: Task, what: Any) -> Report:
         return wrong() if what == 1 else Report(PROGRAM)
 
-    monkeypatch.setattr(triages, "triage_suspect", broken)
+    monkeypatch.setattr(triages, "whole_core", broken)
     with pytest.raises(LockedStore, match="is locked"):
         run(plan, only_one_wrong, monkeypatch)
     [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
@@ -399,7 +429,7 @@ def test_a_suspect_that_triage_itself_fails_on_is_told_and_kept_and_the_others_a
     def two_wrong(task: Task, what: Any) -> Report:
         return {1: wrong(), 2: wrong(OTHER, TANH)}.get(what, Report(PROGRAM))
 
-    monkeypatch.setattr(triages, "triage_suspect", broken)
+    monkeypatch.setattr(triages, "whole_core", broken)
     _, said = run(plan, two_wrong, monkeypatch)
     assert [line for line in said if f"triage itself failed on {SIGNATURE}: KeyError: 'v0' (please report it)" in line]
     assert [line for line in said if f"not a finding: {OTHER}: did not show again" in line]

@@ -8,7 +8,7 @@ import pytest
 
 from fuzzer.judgement.verdict import Signature
 from fuzzer.language.text import parse
-from fuzzer.ledger.recognise import STAGE, Known, candidates, kernels_of, known_fault, recognise
+from fuzzer.ledger.recognise import STAGE, WITHOUT_COMPILER, Known, candidates, kernels_of, known_fault, recognise
 from tests.ledger.test_cause import DRAWS, RAISES, SETTINGS, WRONG, anew, found, lowering, text
 
 MM = "aten.mm.default left to ATen"
@@ -88,6 +88,21 @@ def test_where_no_more_is_asked_than_the_stage_before_the_last_the_pattern_is_th
     assert [k.fault for k in candidates(WRONG, {"exp"}, known)] == ["F9"]
     assert candidates(replace(WRONG, pattern="all-zero"), {"exp"}, known) == []
     assert candidates(replace(WRONG, pattern="all-zero"), {"relu"}, BY_STAGE) == BY_STAGE
+
+
+def test_a_fault_of_eagers_own_kernels_is_shown_without_a_compiler() -> None:
+    suspected = replace(WRONG, verdict="eager-suspect")
+    variant = replace(found(text("polar")), signature=suspected)
+    [known] = known_fault("F5", [variant])
+    assert known.questions == (WITHOUT_COMPILER,)
+
+    def shows(kernels: list[str], at_eager: str, signature: Signature = suspected) -> str | None:
+        return recognise(signature, kernels, [known], lambda name: at_eager)
+
+    assert shows(["polar", "mul"], "eager-suspect") == "F5"
+    assert shows(["polar"], "agree") is None, "a compiler makes it"
+    assert shows(["mul"], "eager-suspect") is None
+    assert shows(["polar"], "eager-suspect", replace(suspected, pattern="nonfinite")) is None
 
 
 def test_few_are_asked_and_none_twice() -> None:

@@ -16,7 +16,7 @@ from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import TORCH_DTYPES
 from fuzzer.ledger.cause import cause_of
-from fuzzer.ledger.recognise import kernels_of, known_fault
+from fuzzer.ledger.recognise import WITHOUT_COMPILER, kernels_of, known_fault
 from fuzzer.ledger.switches import AGREE
 from fuzzer.trial.verify import verify
 from fuzzer.workers.messages import Task
@@ -140,7 +140,7 @@ def alike(own: Signature, shown: Signature) -> bool:
 def _told_alike(finding: Finding, program: Program, verdict: Verdict, task: Task, pool: Pool) -> bool:
     """Whether the experiments that identify the finding give the same answers for the candidate; False where there are
     none."""
-    questions = [q for known in known_fault("", [finding]) for q in known.questions]
+    questions = [q for known in known_fault("", [finding]) for q in known.questions if q != WITHOUT_COMPILER]
     answer = experimenter(program, verdict.signature, task, pool)
     return bool(questions) and all(
         (told := answer(q.name)) != "" and not told.startswith("not run") and (told == AGREE) is q.agrees

@@ -62,13 +62,15 @@ class CandidateCache:
         self.hurried: CandidateCache | None = None
         self.lock = threading.Lock()
 
-    def at(self, stage: str) -> CandidateCache:
-        """The cache of a stage of the compiler: the same workers, other verdicts."""
+    def on(self, backend: str) -> CandidateCache:
+        """The cache of another backend, such as a stage of the compiler: the same workers, other verdicts."""
+        if backend == self.task.place.subject.backend:
+            return self
         with self.lock:
-            if stage not in self.stages:
-                staged = replace(self.task, place=self.task.place.at(stage))
-                self.stages[stage] = type(self)(self.pool, staged, self.batch, self.examine, self.task.final)
-            return self.stages[stage]
+            if backend not in self.stages:
+                staged = replace(self.task, place=self.task.place.on(backend))
+                self.stages[backend] = type(self)(self.pool, staged, self.batch, self.examine, self.task.final)
+            return self.stages[backend]
 
     def asking(self, also: tuple[str, ...]) -> CandidateCache:
         """The cache of a task with these oracles in `also`; its verdicts are kept apart."""
@@ -140,7 +142,7 @@ class CandidateCache:
         report = self.pool.result(self.running.pop(text), self.task)
         if "subject" in report.seconds:
             self.longest = max(self.longest, report.seconds["reference"] + report.seconds["subject"])
-        self.kept[text] = _finding_errors(report)
+        self.kept[text] = finding_errors(report)
         self.verdicts[text] = report.verdicts
         if report.rejected:
             self.refused.add(text)
@@ -149,7 +151,7 @@ class CandidateCache:
 
     def rerun(self, batch: Sequence[Program]) -> list[Shown]:
         """Every program run once more, though its verdicts are known: for a fault that does not reproduce each time."""
-        return [_finding_errors(report) for report in examine_all(self.pool, [(self.task, p) for p in batch])]
+        return [finding_errors(report) for report in examine_all(self.pool, [(self.task, p) for p in batch])]
 
     def record(self, program: Program) -> dict[str, Recipe]:
         """Recipes of the program's values in eager, by name."""
@@ -157,7 +159,7 @@ class CandidateCache:
         return self.pool.result(ask(self.pool, record_values, task, program), task).recorded
 
 
-def _finding_errors(report: Report) -> Shown:
+def finding_errors(report: Report) -> Shown:
     """The errors of a report by signature, of those classes that are findings."""
     return {v.signature: v.error for v in report.verdicts if v.signature.verdict in FINDINGS}
 
@@ -192,7 +194,7 @@ def _patient_searches(
     if how.n == 1 and cache.task.place.subject.backend == "inductor":
         from fuzzer.stages import STAGES  # it imports much of inductor
 
-        stages, text = [cache.at(stage) for stage in STAGES], show(program)
+        stages, text = [cache.on(f"inductor:{stage}") for stage in STAGES], show(program)
         for staged in stages:  # all of them at once
             staged.start(text)
         for staged in stages:

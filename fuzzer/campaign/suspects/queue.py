@@ -1,8 +1,12 @@
-"""Suspects in order of urgency: threads beside exploration turn them into findings."""
+"""Suspects on their way: sorted, explained, confirmed by one build, settled, grown; by threads beside exploration.
+
+Each step costs more than the one before. `turns` says which suspect takes its next step.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
 import threading
@@ -14,13 +18,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from fuzzer.campaign.plan import Plan, environment_of
+from fuzzer.campaign.suspects.clusters import MOST_FRUITLESS, MOST_OTHERS, Cluster, Clusters
+from fuzzer.campaign.suspects.core import Core
 from fuzzer.campaign.suspects.interestingness import CandidateCache
 from fuzzer.campaign.suspects.patience import BESIDE, RETRY_SECONDS
+from fuzzer.campaign.suspects.recognition import explains
 from fuzzer.campaign.suspects.shelf import Shelf
-from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome, ops_of, triage_suspect
+from fuzzer.campaign.suspects.sort import LEGAL, core_of, is_sortable, sort_on
+from fuzzer.campaign.suspects.suspect import (
+    Step,
+    Suspect,
+    TriageOutcome,
+    grow_stored,
+    met_as_core,
+    ops_of,
+    recognised_as,
+    task_of,
+    triage_suspect,
+    whole_core,
+)
 from fuzzer.campaign.told.totals import Totals
-from fuzzer.campaign.turns import candidates, had_its_share, lanes
-from fuzzer.judgement.verdict import CLASSES, FINDINGS, UNSUPPORTED, Finding
+from fuzzer.campaign.turns import CHEAP, candidates, dear_lanes, had_its_share, lanes, turn
+from fuzzer.judgement.oracles import about_bare
+from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED, Finding, parse_signature
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
@@ -28,23 +48,26 @@ from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.store import open_store
 from fuzzer.trial.pipeline import without_settings
-from fuzzer.trial.verify import examine_all
-from fuzzer.workers.pool import Pool, spent_seconds, troubles
-from fuzzer.workers.trouble import FULL
+from fuzzer.trial.verify import examine_all, matching
+from fuzzer.workers.messages import Report
+from fuzzer.workers.pool import Pool, spent_by_thread, spent_seconds, troubles
+from fuzzer.workers.trouble import FULL, TROUBLE
+from fuzzer.workers.worker import INTERNAL_ERROR
 
-# Signatures are coarse: several faults share one. A suspect that holds the ops of a known finding of its signature is
-# most likely that finding again: those are minimized only until this many suspects of the signature in a row brought
-# nothing new. Any other suspect gets its turn much longer.
+# Suspects that cannot be sorted are counted by signature, which is coarse: several faults share one. One that holds the
+# ops of a known finding of its signature is most likely that finding again: those are built only until this many
+# suspects of the signature in a row brought nothing new. Any other suspect gets its turn much longer.
 MOST_FRUITLESS_COVERED = 2
-MOST_FRUITLESS = 12
+MOST_FRUITLESS_WHOLE = 12
 MOST_WAITING = 8  # of one signature
+MOST_UNSORTED = 100  # the same, of those that are to be sorted: sorting them tells what they are
 _MOST_DISTURBED = 3
 
 
 class Triage:
-    """Turns suspects into findings, the worst class first, on the campaign's pool.
+    """Turns suspects into findings on the campaign's pool, by lanes (threads) that work side by side.
 
-    Several lanes (threads) work side by side where there are workers enough, no two of them on one signature.
+    clusters  the sorted suspects by key: the first of each is decided for all.
     """
 
     pool: Pool
@@ -58,6 +81,8 @@ class Triage:
         self.changed = threading.Condition()
         self.busy: list[Suspect] = []
         self.lanes = [threading.Thread(target=self.run, daemon=True) for _ in range(lanes(plan.workers))]
+        self.clusters = Clusters()
+        self.sorted: Counter[str] = Counter()  # suspects that were taken to be sorted, by class
         self.closing = False
         self.deadline: float | None = None
         self.fruitless: Counter[str] = Counter()  # suspects of a signature in a row that brought nothing new
@@ -70,13 +95,14 @@ class Triage:
         self.error: Exception | None = None
         self.plateau: Callable[[], bool] = lambda: False
         self.spent_before = spent_seconds()
+        self.began = time.monotonic()
         self.blocked: StoreError | None = None  # why the ledger cannot be used now
         self.held = False  # while the machine lacks what programs need
         self.disturbed: Counter[Suspect] = Counter()  # how often that came between
 
     def start(self, pool: Pool, plateau: Callable[[], bool] = lambda: False) -> None:
         """Begin on these workers. plateau: tells whether exploring finds nothing new."""
-        self.plateau, self.spent_before = plateau, spent_seconds()
+        self.plateau, self.spent_before, self.began = plateau, spent_seconds(), time.monotonic()
         self.pool, self.cache = pool, CandidateCache(pool, self.plan.task, candidates(self.plan.workers))
         for lane in self.lanes:
             lane.start()
@@ -92,24 +118,40 @@ class Triage:
     def enqueue(self, suspect: Suspect) -> None:
         """Queue a suspect, unless its signature is exhausted. Of too many with one signature, the least urgent is
         dropped."""
+        sortable = suspect.core is not None or is_sortable(suspect.signature)
+        suspect = replace(suspect, step=Step.SORT if sortable else Step.WHOLE)
         with self.changed:
             if self.given_up(suspect) or suspect in (*self.waiting, *self.busy):
                 return
             self.shelf.put(suspect)
+            (self.totals.slips if suspect.slip else self.totals.suspects)[suspect.signature.verdict] += 1
             self.waiting.append(suspect)
-            self.waiting.sort(key=self.priority)
-            alike = [s for s in self.waiting if s.signature == suspect.signature]
-            if len(alike) > MOST_WAITING:
+            self.waiting.sort(key=self.turn)
+            alike = [s for s in self.waiting if (s.signature, s.step) == (suspect.signature, suspect.step)]
+            if len(alike) > (MOST_UNSORTED if sortable else MOST_WAITING):
                 self.waiting.remove(alike[-1])
                 self.shelf.drop(alike[-1])
             self.changed.notify()
 
     def leave(self) -> int:
-        """How many suspects are left on the shelf. Those that would most likely bring nothing are dropped first."""
+        """How many suspects are left on the shelf. Those that would most likely bring nothing are dropped first, and
+        those of clusters that are decided."""
         with self.changed:
             for suspect in filter(self.given_up, self.waiting):
                 self.shelf.drop(suspect)
+            members = (member for cluster in self.clusters if cluster.over for member in cluster.members)
+            for member in members:
+                if member not in self.waiting:
+                    self.shelf.drop(member)
+        self.count_open()
         return len(self.shelf.suspects())
+
+    def count_open(self) -> None:
+        """Count in the totals what is undecided now: drawn suspects without a key, and keys without a verdict."""
+        with self.changed:
+            unsorted = {s.text for s in (*self.waiting, *self.busy, *self.failed) if s.core is None and not s.slip}
+            undecided = [c for c in self.clusters if not (c.fault or c.told or c.over or c.idle)]
+        self.totals.open = {"suspects_without_a_key": len(unsorted), "keys_without_a_verdict": len(undecided)}
 
     def beside(self) -> Path | None:
         """The ledger in the campaign's folder, where it holds findings that the campaign's ledger lacks; else that
@@ -123,21 +165,18 @@ class Triage:
                 return None
         return path
 
-    def priority(self, suspect: Suspect) -> tuple[int, bool, bool, int]:
-        """The worst class first; then suspects that no known finding covers; then those of the backward, which are the
-        purpose; then short programs, which are soon minimal."""
-        signature = suspect.signature
-        backward = signature.direction == "backward"
-        return CLASSES.index(signature.verdict), self.covered_by_known(suspect), not backward, len(suspect.text)
+    def turn(self, suspect: Suspect) -> tuple[int, ...]:
+        """The suspect's place in the order of `turns`."""
+        return turn(suspect, self.sorted, self.covered_by_known(suspect))
 
     def covered_by_known(self, suspect: Suspect) -> bool:
         """Whether the suspect holds every op of a known finding of its signature."""
         return any(known == suspect.signature and ops <= suspect.ops for known, ops in self.known)
 
     def given_up(self, suspect: Suspect) -> bool:
-        """Whether the suspect would most likely become a known finding, or none."""
-        patience = MOST_FRUITLESS_COVERED if self.covered_by_known(suspect) else MOST_FRUITLESS
-        return self.fruitless[str(suspect.signature)] >= patience
+        """Whether a suspect without a core would most likely become a known finding, or none."""
+        patience = MOST_FRUITLESS_COVERED if self.covered_by_known(suspect) else MOST_FRUITLESS_WHOLE
+        return suspect.step is Step.WHOLE and self.fruitless[str(suspect.signature)] >= patience
 
     def finish(self, seconds: float) -> None:
         """No more suspects will come; end within this time, leaving the rest for later."""
@@ -147,7 +186,11 @@ class Triage:
             self.changed.notify_all()
 
     def expired(self) -> bool:
-        return self.deadline is not None and time.monotonic() > self.deadline
+        return self.late_seconds() > 0
+
+    def late_seconds(self) -> float:
+        """Seconds since its time was up; negative before."""
+        return -math.inf if self.deadline is None else time.monotonic() - self.deadline
 
     def run(self) -> None:
         """One lane: take suspects until there are no more, or no time."""
@@ -210,40 +253,292 @@ class Triage:
             while True:
                 for hopeless in filter(self.given_up, self.waiting):
                     self.shelf.drop(hopeless)
-                self.waiting = sorted((s for s in self.waiting if not self.given_up(s)), key=self.priority)
+                self.waiting = sorted((s for s in self.waiting if not self.given_up(s)), key=self.turn)
                 if self.expired() or self.error is not None:
                     return None
-                taken = {s.signature for s in self.busy}
-                free = next((s for s in self.waiting if s.signature not in taken), None)
-                if free is not None and not self.held and not self._has_had_its_share():
+                if not self.busy and all(s.step is Step.GROW for s in self.waiting):
+                    self.waiting = self._doubtful() + self.waiting
+                dear = self._may_be_dear()
+                free = next((s for s in self.waiting if s.step in CHEAP or (dear and self._is_alone(s))), None)
+                if free is not None and not self.held:
                     self.waiting.remove(free)
                     self.busy.append(free)
+                    self.sorted[free.signature.verdict] += free.step is Step.SORT
                     return free
                 if self.closing and not self.waiting:
                     return None
                 self.changed.wait(1.0)
 
+    def _may_be_dear(self) -> bool:
+        """Whether another lane may begin a step that is not cheap."""
+        dear = sum(suspect.step not in CHEAP for suspect in self.busy)
+        return dear < dear_lanes(self.plan.workers) and not self._has_had_its_share()
+
+    def _is_alone(self, suspect: Suspect) -> bool:
+        """Whether no lane builds another suspect of this signature as a whole."""
+        busy = {s.signature for s in self.busy if s.step is Step.WHOLE}
+        return suspect.step is not Step.WHOLE or suspect.signature not in busy
+
+    def _doubtful(self) -> list[Suspect]:
+        """Of each cluster that a fault explains, once, the suspect that is furthest from its first."""
+        found = [c for c in self.clusters if c.fault and not c.doubted and c.furthest is not None]
+        for cluster in found:
+            cluster.doubted = True
+        return [replace(c.furthest, step=Step.DOUBT) for c in found if c.furthest is not None]
+
     def _one(self, suspect: Suspect) -> None:
-        key = str(suspect.signature)
-        if suspect.signature.verdict == UNSUPPORTED:  # not minimized; without its settings it may be a finding
-            self.fruitless[key] += 1
-            if (bare := without_settings(suspect.program)) != suspect.program:
-                self._offer_slip(bare)
-            self.shelf.drop(suspect)
-            return
+        """The next step of a suspect."""
+        steps = {
+            Step.SORT: self._sort,
+            Step.WHOLE: self._build_whole,
+            Step.EXPLAIN: self._explain,
+            Step.CONFIRM: self._confirm,
+            Step.SETTLE: self._settle,
+            Step.DOUBT: self._doubt,
+            Step.GROW: self._grow,
+        }
+        before = spent_by_thread()
+        try:
+            steps[suspect.step](suspect)
+        finally:
+            with self.changed:
+                self.totals.steps.update({suspect.step.value: spent_by_thread() - before})
+
+    def _on(self, suspect: Suspect, step: Step) -> None:
+        """Let a suspect wait for another step."""
+        with self.changed:
+            self.waiting.append(replace(suspect, step=step))
+            self.changed.notify()
+
+    # ------------------------------------------------------------ sort, explain, confirm
+
+    def _sort(self, suspect: Suspect) -> None:
+        """Find the core of a suspect, unless it came with one, and with that its key."""
+        if suspect.core is None:
+            report = sort_on(self.pool, task_of(suspect.signature, self.plan), suspect.text, suspect.signature)
+            if report.rejected.startswith(TROUBLE):
+                self._put_back(suspect, disturbed=True)
+                return
+            if report.rejected.startswith(INTERNAL_ERROR):
+                self.say(f"{report.rejected} while a suspect was sorted (please report it)")
+            self._take_others(report)
+            if LEGAL in report.notes:
+                self._set_aside(suspect, "the final look explains it", f"{report.notes[LEGAL]} in the final look")
+                return
+            suspect = replace(suspect, core=core_of(report, suspect.signature))
+            if suspect.core is None:
+                self._on(suspect, Step.WHOLE)
+                return
+            self.shelf.put(suspect)
+        self._gather(suspect)
+
+    def _build_whole(self, suspect: Suspect) -> None:
+        """Build a suspect that cannot be sorted: it is its own core, if it shows again."""
         before = troubles()
+        if suspect.signature.verdict == UNSUPPORTED or about_bare((suspect.signature.oracle,)):
+            # without its settings it may be a finding
+            if (bare := without_settings(suspect.program)) != suspect.program:
+                self._offer_slip(bare, self.plan.task.place.subject.backend)
+            self._set_aside(suspect, UNSUPPORTED if suspect.signature.verdict == UNSUPPORTED else "without settings")
+            return
+        core = whole_core(suspect, self.plan, self.pool)
+        if isinstance(core, TriageOutcome):
+            if troubles() > before:
+                self._put_back(suspect, disturbed=True)
+                return
+            self._set_aside(suspect, "did not show again", core.note)
+            for other in core.others:
+                self._offer_slip(other, self.plan.task.place.subject.backend)
+            return
+        suspect = replace(suspect, core=core)
+        self.shelf.put(suspect)
+        self._gather(suspect)
+
+    def _set_aside(self, suspect: Suspect, why: str, note: str = "") -> None:
+        """Drop a suspect that has no key, and count the reason. A note is said."""
+        with self.changed:
+            self.totals.set_aside[why] += 1
+            self.fruitless[str(suspect.signature)] += 1
+        self.shelf.drop(suspect)
+        if note:
+            self.say(f"not a finding: {suspect.signature}: {note}")
+
+    def _gather(self, suspect: Suspect) -> None:
+        """Put a suspect that has a core to those of its key."""
+        with self.changed:
+            cluster = self.clusters.of(suspect)
+            self.totals.keys = len(self.clusters)
+        if cluster.first is suspect:
+            self._on(suspect, Step.EXPLAIN)
+        else:
+            self._join(suspect, cluster)
+
+    def _take_others(self, report: Report) -> None:
+        """Queue what else was seen while a suspect was sorted: candidates that showed another finding, or the one that
+        ended the worker."""
+        for signature, text in report.files.items():
+            self.enqueue(Suspect(parse(text), parse_signature(signature), report.stage, slip=True))
+        if not report.notes and report.verdict == "crashes":  # a deadline was that of all candidates together
+            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, slip=True))
+
+    def _join(self, suspect: Suspect, cluster: Cluster) -> None:
+        """Put a suspect to those of its key; it shares their fate until it is held against their fault."""
+        with self.changed:
+            self.totals.joined[suspect.signature.verdict] += 1
+            self.totals.known[suspect.signature.verdict] += bool(cluster.fault)
+            self._tally(suspect, new=False)
+            if cluster.idle and not cluster.over:
+                cluster.first, cluster.idle = suspect, False
+                self._on(suspect, Step.CONFIRM)
+            elif len(cluster.others) < MOST_OTHERS and suspect not in cluster.members:
+                cluster.others.append(suspect)
+            elif suspect not in cluster.members:
+                self.shelf.drop(suspect)
+
+    def _explain(self, suspect: Suspect) -> None:
+        """Hold the first suspect of a key against the faults that are known."""
+        assert suspect.core is not None
+        met = met_as_core(suspect.core, self.plan, self.pool)
+        if met is not None:
+            self._decide(suspect, recognised_as(met))
+            return
+        with self.changed:
+            self.totals.unexplained += 1
+            if suspect.signature.verdict == "wrong" and self.totals.first_unexplained is None:
+                self.totals.first_unexplained = time.monotonic() - self.began
+        self._on(suspect, Step.CONFIRM)
+
+    def _confirm(self, suspect: Suspect) -> None:
+        """Build the core of an unexplained key once, and tell what it shows. If code does not show it, build the whole
+        suspect once."""
+        core, task = suspect.core, task_of(suspect.signature, self.plan)
+        assert core is not None
+        verdict, before = core.verdict, troubles()
+        if not core.builds:
+            report = examine_all(self.pool, [(replace(task, fresh=True), core.program)])[0]
+            found = matching(report, core.signature)
+            if found is None:
+                report = examine_all(self.pool, [(replace(task, fresh=True), suspect.program)])[0]
+                if troubles() > before:
+                    self._put_back(suspect, disturbed=True)
+                elif (whole := matching(report, suspect.signature)) is not None:  # not through what the core holds
+                    self._fruitless(suspect)
+                    backend = task.place.subject.backend
+                    built = replace(suspect, core=Core(suspect.program, whole, backend, whole.detail, 1, 1))
+                    self.shelf.put(built)
+                    self._gather(built)
+                else:
+                    self._not_built(suspect, report)
+                return
+            verdict = found
+        cluster = self.clusters.of(suspect)
+        with self.changed:
+            cluster.told = replace(core, verdict=verdict).told
+            self.totals.unconfirmed[str(core.key)] = cluster.told
+        self.say(f"unconfirmed: {cluster.told}")
+        self._on(suspect, Step.SETTLE)
+
+    def _not_built(self, suspect: Suspect, report: Report) -> None:
+        """End a suspect that a stage shows and code does not. What code shows instead is a suspect of its own."""
+        assert suspect.core is not None
+        self.say(f"not a finding: {suspect.core.key}: seen there, not when built ({report.verdict})")
+        if report.verdicts and report.verdict in FINDINGS:
+            self.enqueue(Suspect(suspect.program, report.verdicts[0].signature, slip=True))
+        self._fruitless(suspect)
+        self.shelf.drop(suspect)
+
+    def _fruitless(self, suspect: Suspect) -> None:
+        """Go on with another suspect of a key whose first came to nothing, unless too many did."""
+        cluster = self.clusters.of(suspect)
+        with self.changed:
+            assert suspect.core is not None
+            self.totals.unconfirmed.pop(str(suspect.core.key), None)
+            cluster.fruitless += 1
+            cluster.over = cluster.over or cluster.fruitless >= MOST_FRUITLESS
+            cluster.idle = not cluster.others
+            if not (cluster.over or cluster.idle):
+                cluster.first = cluster.others.pop(0)
+                self._on(cluster.first, Step.CONFIRM)
+
+    # ------------------------------------------------------------ settle
+
+    def _settle(self, suspect: Suspect) -> None:
+        """Minimize, verify, store and diagnose a suspect, from its core."""
+        assert suspect.core is not None
+        before = troubles()
+        # faults that were found since it was explained may be its own
         outcome = triage_suspect(suspect, self.plan, self.cache, self.place, self.campaign, self.expired)
         if outcome.unfinished or (outcome.finding is None and troubles() > before):
             self._put_back(suspect, disturbed=not outcome.unfinished)
             return
-        self.fruitless[key] = 0 if outcome.new else self.fruitless[key] + 1
         if outcome.finding is not None:
             self.known.add((outcome.finding.signature, ops_of(parse(outcome.finding.program))))
-        with self.changed:
-            self.say(self._count(outcome, key))
+            self._decide(suspect, outcome)
+        else:
+            self._tally(suspect, new=False)
+            self._fruitless(suspect)
+            with self.changed:
+                self.say(self._count(outcome, str(suspect.core.key)))
+            self.shelf.drop(suspect)
         for other in outcome.others[:4]:
-            self._offer_slip(other)
+            self._offer_slip(other, suspect.core.stage)
+        if outcome.new and outcome.finding is not None and not self.expired():
+            self._on(replace(suspect, finding=outcome.finding), Step.GROW)
+
+    def _tally(self, suspect: Suspect, new: bool) -> None:
+        """Count in a row the suspects of a signature that were built as a whole and brought nothing new."""
+        if suspect.core is not None and suspect.core.builds:
+            signature = str(suspect.signature)
+            self.fruitless[signature] = 0 if new else self.fruitless[signature] + 1
+
+    def _decide(self, suspect: Suspect, outcome: TriageOutcome) -> None:
+        """End a cluster with the outcome of its first, which has a finding."""
+        cluster = self.clusters.of(suspect)
+        assert outcome.finding is not None
+        assert suspect.core is not None
+        with self.changed:
+            self.say(self._count(outcome, str(suspect.core.key)))
+            self._tally(suspect, outcome.new)
+            cluster.over = True
+            cluster.fault = outcome.fault or self._fault_of(outcome.finding)
+            self.totals.explained += not outcome.new
+            self.totals.unconfirmed.pop(str(suspect.core.key), None)
+            for other in cluster.others:
+                self.totals.known[other.signature.verdict] += 1
         self.shelf.drop(suspect)
+
+    def _fault_of(self, finding: Finding) -> str:
+        """The fault of a finding that the ledger holds."""
+        with open_store(self.plan.db) as store:
+            return store.fault_of(finding.id).id
+
+    def _doubt(self, suspect: Suspect) -> None:
+        """Hold a suspect against the fault of its cluster, which it joined by its key. If that fault does not explain
+        it, it is a suspect again, and another of the cluster may be held against the fault."""
+        cluster = self.clusters.of(suspect)
+        assert suspect.core is not None
+        if self._explains(cluster.fault, suspect.core) is not False:
+            return
+        with self.changed:
+            cluster.others.remove(suspect)
+            cluster.doubted = False
+            self.totals.joined[suspect.signature.verdict] -= 1
+            self.totals.known[suspect.signature.verdict] -= 1
+        self._gather(replace(suspect, apart=True))
+
+    def _explains(self, fault: str, core: Core) -> bool | None:
+        """Whether a fault explains a core; None where no experiment tells."""
+        task = task_of(core.signature, self.plan)
+        there = replace(task, place=task.place.on(core.stage))
+        return explains(fault, core.program, core.signature, self.plan.db, self.plan.known, there, self.pool)
+
+    def _grow(self, suspect: Suspect) -> None:
+        """Grow the minimal program of a stored finding into a natural one."""
+        assert suspect.finding is not None
+        grown = grow_stored(suspect.finding, self.plan, self.pool, self.expired)
+        self.findings = [grown if finding.id == grown.id else finding for finding in self.findings]
+        if grown.grown is not grown:
+            self.say(describe(grown))
 
     def _put_back(self, suspect: Suspect, disturbed: bool) -> None:
         """Let a suspect wait that had too little time, or that was `disturbed`: the machine lacked something meanwhile.
@@ -299,11 +594,12 @@ class Triage:
         self.met.add(finding.id)
         return fault if met else ""
 
-    def _offer_slip(self, program: Program) -> None:
-        """Queue a candidate that showed another finding while a suspect shrank, if it does so again."""
-        report = examine_all(self.pool, [(replace(self.plan.task, fixed=()), program)])[0]
+    def _offer_slip(self, program: Program, backend: str) -> None:
+        """Queue a candidate that showed another finding while a suspect shrank, if it does so again on this backend."""
+        task = replace(self.plan.task, place=self.plan.task.place.on(backend), fixed=())
+        report = examine_all(self.pool, [(task, program)])[0]
         if report.verdicts and report.verdict in FINDINGS:
-            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature))
+            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, report.stage, slip=True))
 
 
 def describe(finding: Finding) -> str:

@@ -34,10 +34,7 @@ def met_as_known(
 ) -> Met | None:
     """The fault that explains a program of this signature, from the ledger or from others that are only read; None
     where none does. No ledger is open while the experiments run."""
-    with open_store(db) as store:
-        held = dict.fromkeys(store.known_faults(), db)
-    for path in others:
-        held |= {known: path for known in _faults_of(path) if known not in held}
+    held = _held(db, others)
     fault, experiments = fault_shown(program, signature, held, task, pool)
     if fault is None:
         return None
@@ -48,6 +45,23 @@ def met_as_known(
         except UnknownFinding:  # it became one with another fault meanwhile; its id begins as that of a variant does
             finding = store.get(fault.removeprefix("F"))
     return Met(_named(fault, path, db), finding, experiments)
+
+
+def explains(
+    fault: str, program: Program, signature: Signature, db: Path, others: Iterable[Path], task: Task, pool: Pool
+) -> bool | None:
+    """Whether a fault, as `Met` names it, explains a program of this signature; None where no experiment tells."""
+    own = [known for known, path in _held(db, others).items() if _named(known.fault, path, db) == fault]
+    return fault_shown(program, signature, own, task, pool)[0] is not None if own else None
+
+
+def _held(db: Path, others: Iterable[Path]) -> dict[Known, Path]:
+    """The faults of the ledger, then of others, each with its ledger."""
+    with open_store(db) as store:
+        held = dict.fromkeys(store.known_faults(), db)
+    for path in others:
+        held |= {known: path for known in _faults_of(path) if known not in held}
+    return held
 
 
 def fault_elsewhere(finding: Finding, db: Path, others: Iterable[Path], same: bool = False) -> str:

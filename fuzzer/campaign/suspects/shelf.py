@@ -7,16 +7,18 @@ import contextlib
 import hashlib
 from pathlib import Path
 
+from fuzzer.campaign.suspects.core import decode_core, encode_core
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.campaign.told.written import replace_file
 from fuzzer.judgement.verdict import parse_signature
 from fuzzer.language.text import parse
 
-_NAME, _SEEN_AT = "suspect-*.prog", "# seen at "
+_NAME, _SEEN_AT, _CORE = "suspect-*.prog", "# seen at ", "# core "
 
 
 class Shelf:
-    """The suspects in one folder: programs, each under a comment with its signature, for `backfuzz minimize` too."""
+    """The suspects in one folder: programs, each under a comment with its signature, once it is sorted also with its
+    core, for `backfuzz minimize` too."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -25,7 +27,8 @@ class Shelf:
         """Write a suspect, whole or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = f"{_SEEN_AT}{suspect.stage}\n" if suspect.stage else ""
-        replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{suspect.text}".encode())
+        core = f"{_CORE}{encode_core(suspect.core)}\n" if suspect.core is not None else ""
+        replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{core}{suspect.text}".encode())
 
     def drop(self, suspect: Suspect) -> None:
         """Remove a suspect that is decided."""
@@ -36,7 +39,7 @@ class Shelf:
         found = []
         for path in sorted(self.folder.glob(_NAME)):
             with contextlib.suppress(FileNotFoundError):  # decided meanwhile
-                found.append(_read(path.read_text()))
+                found.append(read_suspect(path.read_text()))
         return found
 
     def take_over(self, other: Shelf) -> list[Suspect]:
@@ -52,10 +55,20 @@ class Shelf:
         return self.folder / _NAME.replace("*", name)
 
 
-def _read(content: str) -> Suspect:
+def shelved(content: str) -> Suspect | None:
+    """The suspect of a file on a shelf, where it has a core; None for any other text."""
+    head = content.split("\n", 3)[1:3]
+    return read_suspect(content) if any(line.startswith(_CORE) for line in head) else None
+
+
+def read_suspect(content: str) -> Suspect:
+    """The suspect of a file on a shelf. Raises ValueError (a ParseError is one) where it is none."""
     head, _, text = content.partition("\n")
-    stage = ""
+    stage, core = "", None
     if text.startswith(_SEEN_AT):
         line, _, text = text.partition("\n")
         stage = line.removeprefix(_SEEN_AT)
-    return Suspect(parse(text), parse_signature(head.removeprefix("# ")), stage)
+    if text.startswith(_CORE):
+        line, _, text = text.partition("\n")
+        core = decode_core(line.removeprefix(_CORE))
+    return Suspect(parse(text), parse_signature(head.removeprefix("# ")), stage, core)

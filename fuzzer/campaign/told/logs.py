@@ -80,7 +80,8 @@ def told(row: Mapping[str, Any]) -> str:
     new = sum(row.get("new", {}).values())
     paused = f"; paused: {row['paused']}" if row.get("paused") else ""
     queue = f"; suspects waiting: {waiting}" if waiting else ""
-    return f"{lives} ({row['time']}): {row['programs']} programs, {new} new fault(s){queue}{paused}"
+    seen = f", {len(lines)} unconfirmed" if (lines := row.get("unconfirmed")) else ""
+    return f"{lives} ({row['time']}): {row['programs']} programs, {new} new fault(s){seen}{queue}{paused}"
 
 
 def free_bytes(folder: Path) -> int:

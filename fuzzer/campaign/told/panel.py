@@ -112,6 +112,8 @@ class CampaignPanel:
         shown = f"{totals.programs} run, {sum(self.pace.now().values()):.2f}/s now, "
         explored = totals.seconds or seconds
         shown += f"{totals.programs / explored if explored else 0.0:.2f}/s mean"
+        if told := [*totals.unconfirmed.values()]:
+            yield "seen", Text(f"{len(told)} unconfirmed; {told[-1]}", style="bold yellow")
         yield "programs", shown
         if len(stages := by_stage(totals)) > 1:
             now = self.pace.now()

@@ -29,6 +29,17 @@ class Totals:
     known: Counter[str] = field(default_factory=Counter)  # suspects that ended at what was known, by class
     recognised: dict[str, list[int]] = field(default_factory=dict)  # experiments of each such suspect, by fault
     minimized: int = 0  # suspects
+    suspects: Counter[str] = field(default_factory=Counter)  # by class; drawn programs that differed
+    slips: Counter[str] = field(default_factory=Counter)  # candidates that showed another finding than their suspect
+    keys: int = 0  # clusters of sorted suspects
+    joined: Counter[str] = field(default_factory=Counter)  # suspects whose key was there already, by class
+    set_aside: Counter[str] = field(default_factory=Counter)  # suspects without a key, by why none is wanted
+    explained: int = 0  # keys that are a known fault
+    unexplained: int = 0  # keys that no known fault explained when they came
+    open: dict[str, int] = field(default_factory=dict)  # drawn suspects without a key, keys without a verdict
+    unconfirmed: dict[str, str] = field(default_factory=dict)  # lines that were told of keys, until these are settled
+    first_unexplained: float | None = None  # seconds until the first wrong result that no known fault explains
+    steps: Counter[str] = field(default_factory=Counter)  # CPU seconds of triage, by step
     legal: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     phases: Counter[str] = field(default_factory=Counter)
@@ -70,6 +81,28 @@ class Totals:
             found[parse_signature(signature).pattern] += count
         return dict(found)
 
+    def cpu_by_step(self) -> dict[str, float]:
+        """CPU seconds by what they were spent on; their sum is all that the workers took since exploring began."""
+        drawing = min(self.phases["generate"], self.phases["cpu"])
+        found = {"drawing": drawing, "judging": self.phases["cpu"] - drawing, **self.steps}
+        return {name: round(seconds, 1) for name, seconds in found.items()}
+
+    def triage(self) -> dict[str, Any]:
+        """How far suspects are, and what each step took."""
+        return {
+            "suspects": dict(self.suspects),
+            "slips": dict(self.slips),
+            "keys": self.keys,
+            "joined": self.joined.total(),
+            "set_aside": dict(self.set_aside),
+            "explained": self.explained,
+            "unexplained": self.unexplained,
+            "unsettled": len(self.unconfirmed),
+            **self.open,
+            "first_unexplained_wrong_seconds": self.first_unexplained and round(self.first_unexplained, 1),
+            "cpu_seconds": self.cpu_by_step(),
+        }
+
     def summary(self) -> dict[str, Any]:
         phases = {name: round(spent, 1) for name, spent in sorted(self.phases.items())}
         return {
@@ -86,6 +119,8 @@ class Totals:
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
             "recognised": {fault: list(each) for fault, each in sorted(self.recognised.items())},
             "minimized": self.minimized,
+            "unconfirmed": list(self.unconfirmed.values()),
+            "triage": self.triage(),
             "classes": {name: self.classes[name] for name in CLASSES if self.classes[name]},
             "legal_differences": dict(self.legal),
             "stages": dict(self.stages),

@@ -20,6 +20,8 @@ from fuzzer.campaign.told.totals import Pace, Totals
 from fuzzer.judgement.verdict import FINDINGS
 
 LINE_SECONDS = 60.0
+# The first line comes after this, each of the next when twice the time is over, until a minute lies between two.
+_FIRST_LINE_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
 
@@ -29,6 +31,7 @@ def status_line(campaign: Campaign, pace: Pace) -> str:
     seconds = totals.seconds or campaign.course.seconds(State.EXPLORING)
     told = [f"{clock(seconds)} run", f"{totals.programs} programs ({sum(pace.now().values()):.2f}/s now)"]
     told += [f"{totals.new.total()} new fault(s)"]
+    told += [f"{len(totals.unconfirmed)} unconfirmed"] if totals.unconfirmed else []
     told += [f"{known} suspects known"] if (known := totals.known.total()) else []
     told += [f"{len(triage.busy)} in triage"] if triage and triage.busy else []
     told += [f"{len(triage.waiting)} waiting"] if triage and triage.waiting else []
@@ -46,7 +49,8 @@ class Lines:
 
     def __init__(self, as_json: bool):
         self.stream = sys.stderr if as_json else sys.stdout
-        self.told, self.pace, self.unread = time.monotonic(), Pace(), False
+        self.began = self.told = time.monotonic()
+        self.pace, self.unread = Pace(), False
         self.over = threading.Event()
 
     def __enter__(self) -> Lines:
@@ -76,12 +80,13 @@ class Lines:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
 
     def update(self, campaign: Campaign) -> None:
-        """Look at the campaign, which explores; say how far it is, once a minute."""
+        """Look at the campaign, which explores; say how far it is, soon at first, then once a minute."""
         self.look(campaign)
         self.tell(campaign)
 
     def tell(self, campaign: Campaign) -> None:
-        if time.monotonic() - self.told >= LINE_SECONDS:
+        between = min(LINE_SECONDS, max(_FIRST_LINE_SECONDS, self.told - self.began))
+        if time.monotonic() - self.told >= between:
             self.told = time.monotonic()
             self.say(status_line(campaign, self.pace))
 
@@ -136,7 +141,8 @@ def _summary_text(totals: Totals) -> str:
         f"rejected {s['rejected_share']:.1%}\n"
         f"{legal}new faults: {found or 'none'}{f'; new variants of known ones: {variants}' if variants else ''}; "
         f"`backfuzz faults` shows them all\n"
-        f"suspects: {_recognised_text(totals)}, {totals.minimized} minimized"
+        f"suspects: {totals.suspects.total()} of {totals.keys} key(s), {_recognised_text(totals)}, "
+        f"{totals.minimized} minimized" + "".join(f"\nunconfirmed: {line}" for line in totals.unconfirmed.values())
     )
 
 

@@ -107,12 +107,18 @@ def starting(workers: bool = True) -> Waiting:
 
 @contextmanager
 def working(
-    doing: str, devices: Sequence[str], workers: int | None, scratch: Path | None = FOLDER, total: int | None = None
+    doing: str | Callable[[], str],
+    devices: Sequence[str],
+    workers: int | None,
+    scratch: Path | None = FOLDER,
+    total: int | None = None,
 ) -> Iterator[Pool]:
     """A pool of workers on these devices, and on stderr what they do, while a verb uses it.
 
-    doing    in a word or two.  workers   None: as many as the machine has room for.  scratch   the folder for files of
-    workers, made where it is missing; None: one of the system's.  total   the number of programs, where it is known.
+    doing    in a word or two; or a function that gives it now.
+    workers  None: as many as the machine has room for.
+    scratch  the folder for files of workers, made where it is missing; None: one of the system's.
+    total    the number of programs, where it is known.
     """
     from fuzzer.workers.at_work import told
     from fuzzer.workers.capacity import default_workers
@@ -120,8 +126,9 @@ def working(
 
     if scratch is not None:
         scratch.mkdir(parents=True, exist_ok=True)
+    now = doing if callable(doing) else lambda: doing
     with (
         Pool(workers or default_workers(devices), list(devices), scratch=scratch) as pool,
-        Waiting(doing, lambda: told(pool), lambda: pool.finished, total),
+        Waiting("", lambda: ": ".join(filter(None, (now(), told(pool)))), lambda: pool.finished, total),
     ):
         yield pool

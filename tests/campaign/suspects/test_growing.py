@@ -12,6 +12,7 @@ from fuzzer.campaign.suspects import growing as growing
 from fuzzer.campaign.suspects.growing import grow_finding, visible_error, with_program
 from fuzzer.judgement.verdict import Comparison, Finding, Signature, Verdict
 from fuzzer.language.text import parse, show
+from fuzzer.ledger.recognise import WITHOUT_COMPILER, known_fault
 from fuzzer.trial.verify import Verification
 from fuzzer.workers.messages import Report, Task
 from tests.campaign.fakes import EAGER, PROGRAM, FakePool
@@ -72,6 +73,18 @@ def test_another_pattern_is_the_same_fault_where_the_experiments_say_so(
     natural = grown(found, shows(signature), monkeypatch, told=told).natural
     assert natural is not None
     assert (natural.program != TINY) == followed
+
+
+def test_that_eager_shows_a_difference_does_not_tell_one_fault_of_eager_from_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = Signature("gradients_agree", "eager-suspect", "backward", "scattered")
+    found = finding(TINY, signature=own, comparisons=off(1.0, 2.0), stages={"eager": "eager-suspect"})
+    assert [q for known in known_fault("", [found]) for q in known.questions] == [WITHOUT_COMPILER]
+    other = Signature("no_new_nonfinite", "eager-suspect", "backward", "nonfinite")
+    natural = grown(found, shows(other), monkeypatch, told="eager-suspect").natural
+    assert natural is not None
+    assert natural.program == TINY
 
 
 def test_the_minimal_program_is_natural_where_others_show_it_faintly_or_not_each_time(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,18 @@ import pytest
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspects import queue as triages
 from fuzzer.campaign.suspects.interestingness import CandidateCache
-from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
-from fuzzer.judgement.verdict import UNSUPPORTED, Finding
+from fuzzer.campaign.suspects.queue import Triage
+from fuzzer.campaign.suspects.recognition import Met
+from fuzzer.campaign.suspects.sort import BEFORE, LEGAL, STAGE
+from fuzzer.campaign.suspects.suspect import Step, Suspect, TriageOutcome
+from fuzzer.campaign.told.totals import Totals
+from fuzzer.judgement.verdict import UNSUPPORTED, Comparison, Finding, Verdict
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
 from fuzzer.ledger.store import open_store
+from fuzzer.workers.messages import Report, Task
 from minimizer.reduce import Reduction
-from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, waiting
+from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, FakePool, waiting
 from tests.commands.calls import FINDING
 
 
@@ -30,16 +37,17 @@ def stored(**changes: Any) -> Finding:
 LONGER = PROGRAM.replace("seed=1", 'values="integers", seed=1')
 
 
-def test_the_worst_class_is_minimized_first_and_then_the_shortest_program(plan: Plan) -> None:
+def test_what_is_to_be_sorted_comes_before_what_is_minimized_and_the_shortest_program_first(plan: Plan) -> None:
     queue = waiting(plan)
     long, short, crash = (
         Suspect(parse(LONGER), SIGNATURE),
         Suspect(parse(PROGRAM), SIGNATURE),
         Suspect(parse(PROGRAM), OTHER),
     )
-    for suspect in (long, short, crash):
+    for suspect in (crash, long, short):
         queue.enqueue(suspect)
-    assert queue.waiting == [crash, short, long]
+    assert queue.waiting == [short, long, crash]
+    assert [s.step for s in queue.waiting] == [Step.SORT, Step.SORT, Step.WHOLE]
 
 
 def test_what_no_known_finding_explains_is_minimized_first(plan: Plan) -> None:
@@ -56,16 +64,16 @@ def test_a_signature_that_led_to_known_programs_too_often_is_only_minimized_wher
     plan: Plan,
 ) -> None:
     with open_store(plan.db) as store:
-        store.add(stored())
+        store.add(stored(signature=OTHER))
     queue = waiting(plan)
-    queue.fruitless[str(SIGNATURE)] = triages.MOST_FRUITLESS_COVERED
-    queue.enqueue(Suspect(parse(PROGRAM), SIGNATURE))
+    queue.fruitless[str(OTHER)] = triages.MOST_FRUITLESS_COVERED
+    queue.enqueue(Suspect(parse(PROGRAM), OTHER))
     assert queue.waiting == []
-    queue.enqueue(Suspect(parse(TANH), SIGNATURE))
+    queue.enqueue(Suspect(parse(TANH), OTHER))
     assert [s.text for s in queue.waiting] == [TANH]
-    queue.fruitless[str(SIGNATURE)] = triages.MOST_FRUITLESS
+    queue.fruitless[str(OTHER)] = triages.MOST_FRUITLESS_WHOLE
     queue.waiting.clear()
-    queue.enqueue(Suspect(parse(TANH), SIGNATURE))
+    queue.enqueue(Suspect(parse(TANH), OTHER))
     assert queue.waiting == []
 
 
@@ -73,7 +81,7 @@ def test_of_many_suspects_with_one_signature_the_shortest_wait(plan: Plan) -> No
     queue = waiting(plan)
     short = [PROGRAM.replace("seed=1", f"seed={i + 1}") for i in range(triages.MOST_WAITING)]
     for text in (LONGER, *short, PROGRAM):
-        queue.enqueue(Suspect(parse(text), SIGNATURE))
+        queue.enqueue(Suspect(parse(text), OTHER))
     assert [s.text for s in queue.waiting] == short
 
 
@@ -81,12 +89,12 @@ def test_what_is_unsupported_is_not_minimized_and_tried_without_its_settings(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, offered = waiting(plan), list[Program]()
-    monkeypatch.setattr(queue, "_offer_slip", offered.append)
+    monkeypatch.setattr(queue, "_offer_slip", lambda program, backend: offered.append(program))
     monkeypatch.setattr(triages, "triage_suspect", lambda *_: pytest.fail("it was minimized"))
     unsupported = replace(SIGNATURE, verdict=UNSUPPORTED)
     knob = PROGRAM.replace('route("', 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("')
     for text in (knob, PROGRAM):
-        queue._one(Suspect(parse(text), unsupported))
+        queue._one(Suspect(parse(text), unsupported, step=Step.WHOLE))
     assert [show(program) for program in offered] == [PROGRAM]
     assert queue.fruitless[str(unsupported)] == 2
 
@@ -156,8 +164,8 @@ def test_what_came_of_a_suspect_while_the_machine_lacked_something_is_not_believ
 ) -> None:
     counts = iter(range(100))
     monkeypatch.setattr(triages, "troubles", lambda: next(counts))  # more after each suspect than before it
-    monkeypatch.setattr(triages, "triage_suspect", lambda *_: TriageOutcome(None, False, "did not show again"))
-    triage, suspect = waiting(plan), Suspect(parse(PROGRAM), SIGNATURE)
+    monkeypatch.setattr(triages, "whole_core", lambda *_: TriageOutcome(None, False, "did not show again"))
+    triage, suspect = waiting(plan), Suspect(parse(PROGRAM), OTHER, step=Step.WHOLE)
     triage.cache = CandidateCache(triage.pool, plan.task)
     triage.enqueue(suspect)
     for _ in range(3):
@@ -183,10 +191,10 @@ def test_triage_waits_while_the_machine_lacks_something_and_while_the_disk_is_fu
             raise OSError(errno.ENOSPC, "No space left on device")
         return TriageOutcome(None, False, "did not show again")
 
-    monkeypatch.setattr(triages, "triage_suspect", full_once)
+    monkeypatch.setattr(triages, "whole_core", full_once)
     triage = waiting(plan)
     triage.held = True
-    triage.enqueue(Suspect(parse(PROGRAM), SIGNATURE))
+    triage.enqueue(Suspect(parse(PROGRAM), OTHER))
     triage.start(triage.pool)
     time.sleep(0.1)
     assert tried == []
@@ -194,3 +202,172 @@ def test_triage_waits_while_the_machine_lacks_something_and_while_the_disk_is_fu
     triage.finish(30)
     triage.join()
     assert (tried, triage.failed) == ([False, False], [])
+
+
+# ---------------------------------------------------------------- clusters
+
+
+WRONG = Verdict(SIGNATURE, "x0.grad[2]: compiled 0, eager 1", (Comparison("x0.grad", (2,), 1.0, 0.0, 1.0, 0.5, 1, 4),))
+
+
+def sorting(text: str, core: str = PROGRAM, **changes: Any) -> Report:
+    """The Report of a sorted suspect with this core."""
+    told = Report(core, (WRONG,), notes={STAGE: "aot_eager", BEFORE: f"numbers of {len(text)}"})
+    return replace(told, **changes)
+
+
+def at_work(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, shows: Callable[[Task, Any], Report]
+) -> tuple[Triage, list[str]]:
+    """Triage on a pool that answers so, and what it says; every experiment fails to explain, nothing is minimized."""
+    said = list[str]()
+    made = Triage(plan, "c1", Totals(), said.append)
+    made.pool = FakePool(shows)  # type: ignore[assignment]
+    made.cache = CandidateCache(made.pool, plan.task)
+    monkeypatch.setattr(triages, "met_as_core", lambda *_: None)
+    monkeypatch.setattr(triages, "triage_suspect", lambda *_: pytest.fail("it was minimized"))
+    return made, said
+
+
+def take(triage: Triage) -> Suspect:
+    """The suspect whose turn it is, once it has taken its step."""
+    triage.waiting.sort(key=triage.turn)
+    suspect = triage.waiting.pop(0)
+    triage._one(suspect)
+    return suspect
+
+
+def test_an_unexplained_suspect_is_sorted_built_once_and_told_before_it_is_minimized(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def shows(task: Task, what: Any) -> Report:
+        asked.append((task.place.subject.backend, what[:2] if isinstance(what, tuple) else what))
+        return sorting(what[0]) if isinstance(what, tuple) else Report(what, (WRONG,))
+
+    triage, said = at_work(replace(plan, task=Task()), monkeypatch, shows)
+    for text in (LONGER, TANH):
+        triage.enqueue(Suspect(parse(text), SIGNATURE, "ir"))
+    steps = [take(triage).step for _ in range(4)]
+    assert steps == [Step.SORT, Step.EXPLAIN, Step.CONFIRM, Step.SORT]
+    assert asked == [("inductor", (LONGER, SIGNATURE)), ("inductor", PROGRAM), ("inductor", (TANH, SIGNATURE))]
+    assert said == ["unconfirmed: wrong gradient of x0 through relu: compiled 0, eager 1, floor 0.5"]
+    assert triage.totals.summary()["unconfirmed"] == [said[0].removeprefix("unconfirmed: ")]
+    assert not plan.db.exists(), "it is no report"
+    [(step, core)] = [(s.step, s.core) for s in triage.waiting]
+    assert step is Step.SETTLE
+    assert core is not None
+    assert (core.before, len(triage.clusters)) == (f"numbers of {len(LONGER)}", 1)
+    told = triage.totals.triage()
+    assert (told["keys"], told["joined"], told["unexplained"], told["unsettled"]) == (1, 1, 1, 1)
+    assert [s.core for s in triage.shelf.suspects()] == [core, core]
+
+
+def test_what_cannot_be_sorted_is_built_and_is_its_own_core(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did not show again while it was sorted, or its worker died: then what ended that is a suspect of its own."""
+    died = Report(PROGRAM, (Verdict(OTHER, "SIGSEGV"),))
+
+    def shows(task: Task, what: Any) -> Report:
+        if isinstance(what, tuple):
+            return Report(TANH) if what[0] == TANH else died
+        return Report(what, (WRONG,)) if what == LONGER else Report(what)
+
+    triage, said = at_work(plan, monkeypatch, shows)
+    for text in (TANH, LONGER):
+        triage.enqueue(Suspect(parse(text), SIGNATURE))
+        take(triage)
+    assert [(s.text, s.signature, s.step, s.slip) for s in sorted(triage.waiting, key=triage.turn)] == [
+        (TANH, SIGNATURE, Step.WHOLE, False),
+        (LONGER, SIGNATURE, Step.WHOLE, False),
+        (PROGRAM, OTHER, Step.WHOLE, True),
+    ]
+    triage.count_open()
+    assert triage.totals.triage()["suspects_without_a_key"] == 2
+    assert said == []
+    steps = [take(triage).step for _ in range(4)]
+    assert steps == [Step.WHOLE, Step.WHOLE, Step.EXPLAIN, Step.CONFIRM]
+    assert said == [
+        f"not a finding: {SIGNATURE}: did not show again (agree)",
+        "unconfirmed: wrong gradient of x0 through relu: compiled 0, eager 1, floor 0.5",
+    ]
+    [(step, core)] = [(s.step, s.core) for s in triage.waiting if s.core is not None]
+    assert step is Step.SETTLE
+    assert core is not None
+    assert (show(core.program), core.stage, core.shown, core.builds) == (LONGER, "eager", 1, 1)
+    triage.count_open()
+    told = triage.totals.triage()
+    assert (told["suspects_without_a_key"], told["keys_without_a_verdict"]) == (0, 0)
+    assert told["set_aside"] == {"did not show again": 1}
+
+
+def test_what_the_final_look_explains_is_no_suspect_any_more(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    legal = Report(PROGRAM, notes={LEGAL: "rounding-sensitive"})
+    triage, said = at_work(plan, monkeypatch, lambda task, what: legal)
+    triage.enqueue(Suspect(parse(PROGRAM), SIGNATURE))
+    take(triage)
+    assert said == [f"not a finding: {SIGNATURE}: rounding-sensitive in the final look"]
+    assert (triage.waiting, triage.shelf.suspects()) == ([], [])
+    assert triage.totals.triage()["set_aside"] == {"the final look explains it": 1}
+
+
+def test_another_of_a_key_is_looked_into_where_code_does_not_show_the_first(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shows(task: Task, what: Any) -> Report:
+        return sorting(what[0]) if isinstance(what, tuple) else Report(what)
+
+    triage, said = at_work(replace(plan, task=Task()), monkeypatch, shows)
+    for text in (TANH, LONGER, PROGRAM):
+        triage.enqueue(Suspect(parse(text), SIGNATURE, "ir"))
+    steps = [take(triage).step for _ in range(6)]
+    assert steps == [Step.SORT, Step.EXPLAIN, Step.CONFIRM, Step.SORT, Step.CONFIRM, Step.SORT]
+    assert triage.waiting == []
+    assert len([line for line in said if "seen there, not when built (agree)" in line]) == 2
+    assert triage.leave() == 0, "after two of them the rest is given up"
+
+
+def test_one_that_joined_a_decided_cluster_is_held_against_its_fault_when_nothing_else_waits(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triage, said = at_work(plan, monkeypatch, lambda task, what: sorting(what[0]))
+    with open_store(plan.db) as store:
+        store.add(stored())
+        fault = store.fault_of(stored().id).id
+    met = Met(fault, stored(), 1)
+    monkeypatch.setattr(triages, "met_as_core", lambda core, *_: next(known))
+    known = iter([met, None, None])
+    for text in (PROGRAM, TANH, LONGER):
+        triage.enqueue(Suspect(parse(text), SIGNATURE))
+        take(triage)
+        if text == PROGRAM:
+            take(triage)
+    assert said == [f"recognised as {fault} in 1 experiment(s), not minimized: {next(iter(triage.clusters.found))[0]}"]
+    assert triage.waiting == []
+    answers = iter([False, True])
+    monkeypatch.setattr(triages, "explains", lambda told, *_: next(answers) if told == fault else None)
+    [doubtful] = triage._doubtful()
+    assert (doubtful.text, doubtful.step) == (TANH, Step.DOUBT), "it has the least in common with the first"
+    assert triage._doubtful() == [], "once"
+    triage._one(doubtful)
+    assert [(s.text, s.step, s.apart) for s in triage.waiting] == [(TANH, Step.EXPLAIN, True)]
+    assert len(triage.clusters) == 2
+    [second] = triage._doubtful()
+    assert second.text == LONGER, "since the first was not explained"
+    triage._one(second)
+    assert triage._doubtful() == []
+    assert triage.totals.joined == Counter(wrong=1)
+    assert triage.leave() == 1, "the one that was told apart"
+
+
+def test_doubts_come_before_growing(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    triage, _ = at_work(plan, monkeypatch, lambda task, what: sorting(what[0]))
+    for text in (PROGRAM, TANH):
+        triage._sort(Suspect(parse(text), SIGNATURE))
+    triage.waiting.clear()
+    [cluster] = triage.clusters
+    cluster.fault = "F1"
+    triage.waiting.append(replace(cluster.first, step=Step.GROW, finding=stored()))
+    triage.closing = True
+    taken = [triage._next() for _ in range(2)]
+    assert [s.step for s in taken if s is not None] == [Step.DOUBT, Step.GROW]

@@ -11,9 +11,10 @@ import pytest
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspects import recognition
 from fuzzer.campaign.suspects import suspect as suspects
+from fuzzer.campaign.suspects.core import Core
 from fuzzer.campaign.suspects.interestingness import CandidateCache
-from fuzzer.campaign.suspects.suspect import Suspect, triage_suspect
-from fuzzer.judgement.verdict import Finding, Signature
+from fuzzer.campaign.suspects.suspect import Suspect, grow_stored, triage_suspect, whole_core
+from fuzzer.judgement.verdict import Finding, Signature, Verdict
 from fuzzer.language.text import parse, show
 from fuzzer.ledger.store import open_store
 from fuzzer.workers.messages import Report, Task
@@ -28,8 +29,6 @@ def test_a_verified_suspect_becomes_a_finding_and_a_regression_program(plan: Pla
         [found] = store.list()
     assert (found.signature, found.program, found.reproduced, found.runs) == (SIGNATURE, PROGRAM, 3, 3)
     assert found.detail == "in code.py"
-    assert found.natural is not None
-    assert found.natural.program == PROGRAM
     assert plan.corpus is not None
     kept = parse((plan.corpus / f"{found.id}.prog").read_text())
     assert kept.nodes == parse(PROGRAM).nodes
@@ -83,8 +82,81 @@ def test_a_finding_is_safe_before_it_is_diagnosed_and_is_diagnosed_once(
     assert not one(plan).new
     [before] = seen
     with open_store(plan.db, create=False) as store:
-        assert store.list() == [as_natural(replace(before, diagnosis={"ratio": "all zero"}))]
+        assert store.list() == [replace(before, diagnosis={"ratio": "all zero"})]
     assert before.diagnosis == {}
+
+
+def test_a_stored_finding_is_grown_where_torch_promises_something(plan: Plan, fakes: dict[str, Any]) -> None:
+    found, pool = one(plan).finding, FakePool(lambda task, what: wrong())
+    assert found is not None
+    assert found.natural is None
+    unsupported = replace(found, unsupported="setting inductor.fallback_random")
+    assert grow_stored(unsupported, plan, pool) == unsupported  # type: ignore[arg-type]
+    assert grow_stored(found, plan, pool) == as_natural(found)  # type: ignore[arg-type]
+    with open_store(plan.db, create=False) as store:
+        assert store.list() == [as_natural(found)]
+
+
+def test_from_a_core_the_search_begins_at_its_stage_and_the_whole_is_not_built(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = Core(parse(PROGRAM), Verdict(SIGNATURE, "x0.grad[2]: compiled 0, eager 1"), "aot_eager", "as it was")
+    suspect = Suspect(parse(PROGRAM.replace("seed=1", "seed=5")), SIGNATURE, "ir", core)
+    looks, built = list[str](), list[str]()
+
+    def minimize(program: Any, verdict: Any, cache: CandidateCache, *_: Any) -> Reduction:
+        looks.append(cache.task.place.subject.backend)
+        assert (program, verdict) == (core.program, core.verdict)
+        return Reduction(program, 1, 0, (), (), True, "fixpoint")
+
+    def shows(task: Task, text: str) -> Report:
+        built.append(text)
+        return wrong(text=text) if len(built) > 1 else Report(text)
+
+    monkeypatch.setattr(suspects, "minimize_with", minimize)
+    monkeypatch.setattr(suspects, "met_as_core", lambda *_: None)
+    pool: Any = FakePool(shows)
+    outcome = triage_suspect(suspect, plan, CandidateCache(pool, plan.task), PLACE, "c1")
+    assert outcome.finding is not None
+    assert (outcome.finding.original, outcome.finding.before) == (suspect.text, "as it was")
+    assert looks == ["aot_eager", "eager"], "what the stage alone shows is minimized again where it is built"
+    assert built == [PROGRAM, PROGRAM]
+
+
+def test_a_core_that_shows_nothing_when_it_is_built_is_no_reason_to_drop_the_whole(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = Core(parse(PROGRAM), Verdict(SIGNATURE, "x0.grad[2]: compiled 0, eager 1"), "aot_eager")
+    whole = parse(PROGRAM.replace("seed=1", "seed=5"))
+    monkeypatch.setattr(
+        suspects, "minimize_with", lambda program, *_: Reduction(program, 1, 0, (), (), True, "fixpoint")
+    )
+    monkeypatch.setattr(suspects, "met_as_core", lambda *_: None)
+    pool: Any = FakePool(lambda task, text: wrong(text=text) if text == show(whole) else Report(text))
+    outcome = triage_suspect(Suspect(whole, SIGNATURE, core=core), plan, CandidateCache(pool, plan.task), PLACE, "c1")
+    assert outcome.finding is not None
+    assert outcome.finding.program == show(whole)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "answers", "shown"),
+    [
+        ("wrong", [True], (1, 1)),
+        ("wrong", [False, True, True], (2, 3)),
+        ("wrong", [False, False, False], None),
+        ("crashes", [True, True, False], (2, 3)),
+        ("hangs", [True], (1, 1)),
+        ("hangs", [False], None),
+    ],
+)
+def test_a_whole_suspect_is_built_as_often_as_it_takes_to_know_whether_it_shows(
+    plan: Plan, verdict: str, answers: list[bool], shown: tuple[int, int] | None
+) -> None:
+    signature, told = replace(SIGNATURE, verdict=verdict), list(answers)
+    pool: Any = FakePool(lambda task, text: wrong(signature) if told.pop(0) else Report(text))
+    core = whole_core(Suspect(parse(PROGRAM), signature), plan, pool)
+    assert not told
+    assert (core.shown, core.builds) == shown if isinstance(core, Core) else shown is None
 
 
 def test_a_known_finding_is_not_stored_twice_and_the_ledger_stays_byte_identical(
@@ -149,7 +221,7 @@ def test_a_suspect_that_shows_a_fault_of_the_ledger_is_not_minimized(
     assert triage_suspect(suspect, plan, cache, PLACE, recognised=False).note == "known", "it was asked for by name"
 
 
-def test_what_was_seen_at_a_stage_is_met_as_known_there_and_not_built(
+def test_a_core_is_met_as_known_at_its_stage_and_not_built(
     plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = one(plan).finding
@@ -163,7 +235,8 @@ def test_what_was_seen_at_a_stage_is_met_as_known_there_and_not_built(
 
     monkeypatch.setattr(recognition, "fault_shown", shown)
     monkeypatch.setattr(suspects, "examine_all", lambda *_: pytest.fail("it was built"))
-    outcome = one(plan, suspect=Suspect(parse(PROGRAM.replace("seed=1", "seed=5")), SIGNATURE, "ir"))
+    core = Core(parse(PROGRAM), Verdict(SIGNATURE, "x0.grad[2]: compiled 0, eager 1"), "inductor:ir")
+    outcome = one(plan, suspect=Suspect(parse(PROGRAM.replace("seed=1", "seed=5")), SIGNATURE, "ir", core))
     assert outcome.fault
     assert [task.place.subject.stage for task in asked] == ["ir"]
 

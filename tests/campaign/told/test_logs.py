@@ -38,6 +38,7 @@ def test_the_last_whole_row_is_read_with_its_time_also_while_the_next_is_written
     assert re.fullmatch(r"runs \(.*\): 12 programs, 2 new fault\(s\); suspects waiting: 3 raises", told(row))
     assert told(row | {"time": "2026-01-01T00:00:00+00:00"}).startswith("was killed, or hangs")
     assert told(row | {"paused": "there is no g++"}).endswith("; paused: there is no g++")
+    assert ": 12 programs, 2 new fault(s), 1 unconfirmed; suspects" in told(row | {"unconfirmed": ["wrong"]})
     assert told(row | {"ended": True}).startswith("does not run any more")
     assert last_beat(tmp_path / "none") is None
 

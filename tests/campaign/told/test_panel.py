@@ -88,6 +88,15 @@ def test_the_panel_answers_in_order_within_the_terminal(campaign: Campaign, widt
     assert "…" not in "\n".join(lines[1:-3])
 
 
+def test_what_one_build_showed_is_seen_before_it_is_settled(campaign: Campaign) -> None:
+    assert "unconfirmed" not in "\n".join(drawn(CampaignPanel(campaign, look(campaign), lambda: 1200.0)))
+    campaign.totals.unconfirmed |= {"a": "raises through relu: KeyError", "b": "wrong gradient of x0 through unfold"}
+    lines = drawn(CampaignPanel(campaign, look(campaign), lambda: 1200.0))
+    assert [line.strip("│ ") for line in lines if "seen" in line] == [
+        "seen      2 unconfirmed; wrong gradient of x0 through unfold"
+    ]
+
+
 def test_what_a_narrow_terminal_has_no_room_for_is_marked(campaign: Campaign) -> None:
     lines = drawn(CampaignPanel(campaign, look(campaign), lambda: 1200.0), 48)
     assert {len(line) for line in lines} == {48}

@@ -79,3 +79,14 @@ def test_programs_without_a_gradient_are_told_apart_from_those_whose_gradients_s
         totals.count(report)
     summary = totals.summary()
     assert (summary["without_gradient"], summary["detectable_share"]) == (1, 0.5)
+
+
+def test_the_cpu_seconds_of_all_steps_are_those_of_the_workers() -> None:
+    totals = Totals()
+    totals.count(Report("", seconds={"generate": 0.5, "subject": 9.0, "cpu": 2.0}))
+    totals.steps.update({"sorting": 3.0, "settling": 4.5})
+    assert totals.cpu_by_step() == {"drawing": 0.5, "judging": 1.5, "sorting": 3.0, "settling": 4.5}
+    assert sum(totals.triage()["cpu_seconds"].values()) == 2.0 + 7.5
+    assert totals.triage()["first_unexplained_wrong_seconds"] is None
+    totals.first_unexplained = 12.34
+    assert totals.summary()["triage"]["first_unexplained_wrong_seconds"] == 12.3

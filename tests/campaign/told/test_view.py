@@ -42,7 +42,7 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
 ) -> None:
     lines, campaign = view.Lines(False), Campaign(plan, print)
     now = time.monotonic()
-    lines.told, campaign.course.since[State.EXPLORING] = now, now - 65
+    lines.began, lines.told, campaign.course.since[State.EXPLORING] = now - 65, now, now - 65
     campaign.totals.drawn, campaign.totals.known["wrong"] = 130, 4
     for later in (10, 50, 61, 100, 122):
         monkeypatch.setattr(time, "monotonic", lambda later=later: now + later)
@@ -53,6 +53,17 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
         first,
     )
     assert "0:03:07 run" in second
+
+
+def test_the_first_lines_come_sooner(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, campaign, told = view.Lines(False), Campaign(plan, print), list[int]()
+    for later in range(200):
+        monkeypatch.setattr(time, "monotonic", lambda later=later: lines.began + later)
+        lines.tell(campaign)
+        told += [later] * len(capsys.readouterr().out.splitlines())
+    assert told == [5, 10, 20, 40, 80, 140]
 
 
 def test_while_canaries_are_asked_a_line_a_minute_says_so(
@@ -90,14 +101,21 @@ def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.Cap
     totals = Totals(seconds=1.0, minimized=3)
     view.Lines(False).end(totals)
     assert "new faults: none; " in (told := capsys.readouterr().out)
-    assert told.endswith("suspects: none recognised as known, 3 minimized\n")
+    assert told.endswith("suspects: 0 of 0 key(s), none recognised as known, 3 minimized\n")
     totals.new["wrong"], totals.variants["raises"] = 1, 2
     totals.legal.update(2 * ["narrowings_agree/agree/forward/dropped rounding"])
+    totals.suspects["wrong"], totals.keys = 5, 2
     totals.recognised = {"F1234567": [1, 2], "F7654321 of other.db": [1]}
     view.Lines(False).end(totals)
     assert "new faults: 1 wrong; new variants of known ones: 2 raises; " in (told := capsys.readouterr().out)
     assert "\nlegal differences: 2 dropped rounding\n" in told
     assert told.endswith(
-        "suspects: 3 recognised as known (F1234567 in 1 + 2 experiments; F7654321 of other.db in 1 experiments), "
-        "3 minimized\n"
+        "suspects: 5 of 2 key(s), 3 recognised as known (F1234567 in 1 + 2 experiments; F7654321 of other.db in 1 "
+        "experiments), 3 minimized\n"
+    )
+    totals.unconfirmed["key"] = "wrong gradient of x0 through unfold: compiled 3, eager 4, floor 1e-06"
+    view.Lines(False).end(totals)
+    told = capsys.readouterr().out
+    assert told.endswith(
+        "3 minimized\nunconfirmed: wrong gradient of x0 through unfold: compiled 3, eager 4, floor 1e-06\n"
     )

@@ -1,0 +1,97 @@
+"""The clusters of a campaign: suspects whose cores have one key are taken for one fault until an experiment says
+otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from fuzzer.campaign.suspects.core import Key
+from fuzzer.campaign.suspects.suspect import Suspect
+from fuzzer.language.program import Program
+
+_T = TypeVar("_T")
+# Suspects of one key that are kept beside the first: it is decided by its first, and one of the others is held against
+# its fault.
+MOST_OTHERS = 8
+# Suspects of one key that may come to nothing, one after the other, before the rest is given up.
+MOST_FRUITLESS = 2
+
+
+@dataclass
+class Cluster:
+    """The suspects of one key.
+
+    first   that is decided for all;  others  those that joined it by their key, at most MOST_OTHERS.
+    told    the line about it once code showed it; "" before.
+    fault   that explains it; "" where none does.
+    over    whether no suspect of it is looked into any more.
+    idle    whether its first came to nothing and no other is there; the next that joins is its first.
+    doubted whether another of it was held against its fault.
+    fruitless  suspects of it that came to nothing.
+    """
+
+    first: Suspect
+    others: list[Suspect] = field(default_factory=list)
+    told: str = ""
+    fault: str = ""
+    over: bool = False
+    idle: bool = False
+    doubted: bool = False
+    fruitless: int = 0
+
+    @property
+    def furthest(self) -> Suspect | None:
+        """The other suspect whose program has least in common with the first; None where there is none."""
+        return max(
+            self.others, key=lambda other: (distance(self.first.program, other.program), other.text), default=None
+        )
+
+    @property
+    def members(self) -> list[Suspect]:
+        """All that are kept of it."""
+        return [self.first, *self.others]
+
+
+def distance(one: Program, other: Program) -> float:
+    """How little two programs have in common, from 0 to 1: of the ops, dtypes, route and settings that either has, the
+    share that only one has."""
+    a, b = _traits(one), _traits(other)
+    return len(a ^ b) / len(a | b)
+
+
+def _traits(program: Program) -> set[str]:
+    made = {*(node.op for node in program.nodes), *(leaf.dtype for leaf in program.leaves)}
+    return made | {program.route.name, *(name for name, _ in program.settings)}
+
+
+class Clusters:
+    """The clusters so far, by the key of their cores."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[Key, str], Cluster] = {}
+
+    def __iter__(self) -> Iterator[Cluster]:
+        return iter(list(self.found.values()))
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    def of(self, suspect: Suspect) -> Cluster:
+        """The cluster of a sorted suspect; a new one where its key is new, or it was told apart from the others."""
+        assert suspect.core is not None
+        name = (suspect.core.key, suspect.text if suspect.apart else "")
+        return self.found.setdefault(name, Cluster(suspect))
+
+
+def firsts_first(things: Sequence[_T], suspect_of: Callable[[_T], Suspect | None]) -> list[_T]:
+    """The same things in another order: of those whose suspects have one key the first, then the others."""
+    met: set[Key] = set()
+    firsts, others = list[_T](), list[_T]()
+    for thing in things:
+        suspect = suspect_of(thing)
+        key = None if suspect is None or suspect.core is None else suspect.core.key
+        (others if key in met else firsts).append(thing)
+        met |= set() if key is None else {key}
+    return firsts + others

@@ -1,0 +1,163 @@
+"""A suspect sorted by one worker: the first stage that shows it, then the statements that it needs. Code is built only
+where no stage before it shows the suspect."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from fuzzer.campaign.suspects.core import Core
+from fuzzer.campaign.suspects.interestingness import finding_errors
+from fuzzer.diagnosis.ablation import STAGES
+from fuzzer.judgement.oracles import about_bare
+from fuzzer.judgement.trial import Place
+from fuzzer.judgement.verdict import FINDINGS, Signature, Verdict
+from fuzzer.language import interpret
+from fuzzer.language.program import Program, Recipe, needed_by_outputs
+from fuzzer.language.text import parse, show
+from fuzzer.trial.pipeline import report_program
+from fuzzer.trial.verify import matching
+from fuzzer.workers.journal import journal
+from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.pool import Pool
+from fuzzer.workers.usage import cpu_seconds
+from minimizer.passes import STATEMENTS, Reducer
+from minimizer.reduce import reduce
+from minimizer.rewrite import Types, propose
+from minimizer.same import Shown, checker, margin
+
+# These take the worker with them, are not seen each time, or are not minimized: such suspects are not sorted.
+UNSORTED = ("crashes", "hangs", "nondeterministic", "costly", "unsupported")
+# A core takes a mean of 3.1 CPU seconds and 7 answers in the median (38 suspects): ten times that bounds the rest.
+_SECONDS, _BUDGET = 30.0, 120
+_MOST_OTHERS = 4
+# Notes of the Report of a sorted suspect.
+STAGE, BEFORE, LEGAL = "stage", "before", "legal"
+
+
+def places(place: Place) -> Iterator[Place]:
+    """The places where a suspect may show, in the order of the compiler; its own is the last."""
+    subject = place.subject
+    if subject.backend in STAGES:
+        for backend in itertools.takewhile(lambda name: name != subject.backend, STAGES):
+            yield place.on(backend)
+    yield place
+
+
+def is_sortable(signature: Signature) -> bool:
+    """Whether one run in a worker shows it each time, without other settings."""
+    return not (signature.verdict in UNSORTED or about_bare((signature.oracle,)))
+
+
+def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
+    """The Report of a suspect's core, judged in the final look at the first stage that shows the suspect.
+
+    asked  its text, its signature, and the seconds after which no smaller core is looked for.
+
+    The note STAGE names that stage, BEFORE has the numbers of the whole suspect; `files` hold, by signature, candidates
+    that showed another finding. Without STAGE the suspect did not show again. LEGAL is its class in the final look, if
+    the suspect is no longer what it was; a finding of that class is in `files`. Raises ParseError.
+    """
+    from fuzzer.stages import cannot_run  # it imports much of inductor, which the campaign's own process needs not
+
+    text, signature, seconds = asked
+    program, before, until = parse(text), cpu_seconds(), time.monotonic() + seconds
+
+    def expired() -> bool:
+        return cpu_seconds() - before > _SECONDS or time.monotonic() > until
+
+    unstaged = bool(cannot_run(program))
+    for place in places(task.place):
+        if place.subject.stage and unstaged:
+            continue
+        at = replace(task, place=place, final=False)
+        verdict = _shown(program, at, signature)
+        if verdict is not None:
+            return _sorted(program, verdict, at, expired)
+    return Report(text)
+
+
+def sort_on(pool: Pool, task: Task, text: str, signature: Signature) -> Report:
+    """The Report of `sort` for a suspect, by one worker of a pool. Raises Stopped."""
+    # the last look at the core takes some of its time, too
+    return pool.result(pool.submit(sort, task, (text, signature, pool.deadline / 2)), task)
+
+
+def core_of(report: Report, signature: Signature) -> Core | None:
+    """The core that a Report of `sort` holds; None where it holds none."""
+    verdict = matching(report, signature)
+    if STAGE not in report.notes or verdict is None:
+        return None
+    return Core(parse(report.text), verdict, report.notes[STAGE], report.notes[BEFORE])
+
+
+def _shown(program: Program, task: Task, signature: Signature) -> Verdict | None:
+    """The verdict of a program under a task that is this signature's; None where it shows another, or was built."""
+    report = report_program(program, task, journal())
+    return None if report.built else matching(report, signature)
+
+
+def _sorted(program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool]) -> Report:
+    """The Report of the core of a program that shows this verdict under the task."""
+    others: dict[str, str] = {}
+    final, signature = replace(task, final=True), verdict.signature
+    notes = {STAGE: task.place.subject.backend, BEFORE: verdict.detail}
+    report = report_program(_cut(program, verdict, task, expired, others), final, journal())
+    if matching(report, signature) is None:  # a core that rounding explains after all
+        report = report_program(program, final, journal())
+        whole = matching(report, signature)
+        if whole is None:
+            shown = {str(v.signature): show(program) for v in report.verdicts[:1] if v.signature.verdict in FINDINGS}
+            return replace(report, notes={LEGAL: report.verdict}, files=shown)
+        if not expired():
+            report = report_program(_cut(program, whole, final, expired, others), final, journal())
+    return replace(report, notes=notes, files=others)
+
+
+def _cut(
+    program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool], others: dict[str, str]
+) -> Program:
+    """The program with the statements that it needs to show this verdict. Candidates that show another finding are
+    noted in `others`, by signature."""
+    seen: dict[str, Report] = {}
+
+    def run(batch: Sequence[Program]) -> Iterator[Shown]:
+        for candidate in batch:
+            report = report_program(candidate, task, journal())
+            seen[show(candidate)] = report = replace(report, verdicts=()) if report.built else report
+            yield finding_errors(report)
+
+    def record(candidate: Program) -> dict[str, Recipe]:
+        try:
+            return interpret.value_recipes(candidate, task.place.reference.device)
+        except Exception:  # what is not recorded is not proposed
+            return {}
+
+    is_same = checker(verdict.signature, run, least=margin(verdict.error))
+    reducers = (keep_differing(verdict), *STATEMENTS)
+    found = reduce(program, is_same, record=record, budget=_BUDGET, expired=expired, reducers=reducers)
+    for other in found.others:
+        shown = next(v.signature for v in seen[show(other)].verdicts if v.signature.verdict in FINDINGS)
+        if len(others) < _MOST_OTHERS:
+            others.setdefault(str(shown), show(other))
+    return found.program
+
+
+def keep_differing(verdict: Verdict) -> Reducer:
+    """A reducer that keeps the outputs on which a differing tensor of the verdict depends, and drops all others."""
+    names = {c.name.removesuffix(".grad") for c in verdict.comparisons}
+
+    def keep_differing_outputs(program: Program, types: Types) -> Iterator[Program]:
+        outputs = [o for o in program.outputs if names & _needed(replace(program, outputs=(o,)))]
+        if 0 < len(outputs) < len(program.outputs):
+            yield from propose(program, outputs=tuple(outputs))
+
+    return keep_differing_outputs
+
+
+def _needed(program: Program) -> set[str]:
+    """The values that a program's outputs depend on, themselves among them."""
+    kept, live = needed_by_outputs(program)
+    return {*live, *(name for outs in kept for name in outs), *(output.value for output in program.outputs)}
