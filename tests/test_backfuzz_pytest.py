@@ -67,6 +67,7 @@ def test_cannot_be_judged(backward_agrees):
 """
 
 
+@pytest.mark.slow
 def test_the_fixture_holds_a_librarys_functions_and_modules_against_eager(tmp_path: Path) -> None:
     document = (ROOT / "docs" / "commands.md").read_text()
     (documented,) = re.findall(r"```python\n(import torch\n\ndef test_.*?)```", document, re.DOTALL)

@@ -25,6 +25,7 @@ def build(source: Path, out: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_the_documentation_builds_without_a_warning_and_every_document_is_a_page(tmp_path: Path) -> None:
     done = build(ROOT, tmp_path)
     assert done.returncode == 0, done.stderr

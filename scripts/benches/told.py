@@ -1,8 +1,8 @@
 """What does a campaign tell of a fault? Rare faults are planted one at a time, in a campaign of its own each.
 
-A campaign *hits* a fault where a program differs in whose compile the fault acted. The fault is *told* where a key was
-confirmed, or explained by a finding, whose core agrees once nothing is planted; it is *settled* where such a finding is
-in the ledger. Each campaign has one worker and a ledger of its own.
+A program is *due* to a fault where it differs with the fault planted and agrees without. A campaign *hits* a fault
+where a drawn program is due to it. The fault is *told* where the core of a confirmed or explained key is, and
+*settled* where a finding in the ledger is. Each campaign has one worker and a ledger of its own.
 """
 
 from __future__ import annotations
@@ -40,24 +40,26 @@ _GRACE = 900.0  # seconds that a campaign may take beyond its minutes, before it
 
 @dataclass
 class Watched(BySeed):
-    """Programs of a seed; in how many of those that differed the fault acted."""
+    """Programs of a seed; the texts of those that differed where the fault acted."""
 
     fault: str
-    hits: int = 0
+    acted: list[str] = field(default_factory=list)
 
     def learn(self, n: int, report: Report) -> None:
-        self.hits += report.verdict in FINDINGS and self.fault in report.fired
+        if report.verdict in FINDINGS and self.fault in report.fired:
+            self.acted.append(report.text)
 
 
 @dataclass(frozen=True)
 class Told:
-    """What came of a campaign. hits: programs that differed where the fault acted; `lines` are those of unconfirmed
+    """What came of a campaign. acted: programs that differed where the fault acted; `lines` are those of unconfirmed
     keys, whoever is to blame."""
 
     fault: str
     programs: int
     suspects: int
-    hits: int
+    acted: int
+    hit: bool
     told: bool
     settled: bool
     seconds: float
@@ -80,8 +82,9 @@ def campaign_on(fault: str, task: Task, minutes: float, known: tuple[Path, ...],
     with Pool(1, task.place.devices) as pool:
         settled = _is_due(stored, task, pool)
         told = settled or _is_due([core.program for core in cores], task, pool)
+        hit = told or _is_due([parse(text) for text in watched.acted], task, pool)
     return Told(
-        fault, totals.programs, totals.suspects.total(), watched.hits, told, settled, round(seconds, 1),
+        fault, totals.programs, totals.suspects.total(), len(watched.acted), hit, told, settled, round(seconds, 1),
         list(totals.unconfirmed.values()),
     )  # fmt: skip
 
@@ -97,7 +100,7 @@ def _is_due(programs: list[Program], task: Task, pool: Pool) -> bool:
 
 def told_figures(rows: list[Told]) -> dict[str, Any]:
     """How many faults were hit, and of these told and settled."""
-    hit = [row for row in rows if row.hits]
+    hit = [row for row in rows if row.hit]
     return {
         "campaigns": len(rows),
         "hit": len(hit),
@@ -153,6 +156,6 @@ def told_command(
         words += [word for path in known for word in ("--known", str(path))]
         rows = []
         for row in _each(faults, jobs, words, 60 * minutes + _GRACE):
-            print(f"{row.fault}: {row.hits} hits, told {row.told}, settled {row.settled}", file=sys.stderr, flush=True)
+            print(f"{row.fault}: hit {row.hit}, told {row.told}, settled {row.settled}", file=sys.stderr, flush=True)
             rows.append(row)
     print_figures(told_figures(rows), as_json)

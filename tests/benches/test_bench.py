@@ -197,6 +197,7 @@ def test_the_bare_loop_goes_on_after_a_program_that_outlasts_the_deadline() -> N
     assert loop.lost == 2
 
 
+@pytest.mark.slow
 def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
     with Pool(1, ["cpu"]) as pool:
         loop = Bare(pool, Task(Place()), 2)

@@ -40,6 +40,7 @@ def _tensors(call: Call) -> list[torch.Tensor]:
     return [x for x in outputs if isinstance(x, torch.Tensor)]
 
 
+@pytest.mark.slow
 def test_a_bare_call_counts_the_gradients_of_both_sides_and_leaves_none() -> None:
     call = build(OWN["function-of-ones-own"])
     found = bare(call)

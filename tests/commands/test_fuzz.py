@@ -142,6 +142,7 @@ def test_a_share_at_a_stage_is_refused_for_a_backend_without_one() -> None:
     assert "--staged goes with inductor" in refused(call("fuzz", "--programs", "1", "--staged", "0.5", *EAGER))
 
 
+@pytest.mark.slow
 def test_the_log_of_a_campaign_with_mutants_gives_the_very_programs_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_of_how_many_programs_lines_are_recorded_depends_on_their_numbers_alone(
     assert {program_task(replace(task, lines=0.0), n).lines for n in range(50)} == {0.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_the_compile_of_the_backward_is_seen_and_nothing_where_nobody_asks(device: str) -> None:
     import torch

@@ -118,6 +118,7 @@ c.PyMem_RawFree(block)
         ("import os\nos.kill(os.getpid(), 11)\n", "no errors before the script ended by signal 11"),
     ],
 )
+@pytest.mark.slow
 def test_on_the_cpu_glibc_tells_which_side_corrupts_the_heap(
     monkeypatch: pytest.MonkeyPatch, script: str, told: str
 ) -> None:

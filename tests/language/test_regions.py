@@ -348,6 +348,7 @@ def test_what_comes_between_shows_in_leaves_and_outputs_and_not_in_gradients() -
     assert torch.equal(seen["v1"], (x0 + x1).exp())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("route", ["autograd", "backward_twice", "compiled_autograd"])
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_what_comes_between_agrees_and_both_sides_refuse_what_was_saved(route: str, backend: str) -> None:

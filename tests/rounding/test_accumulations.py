@@ -114,9 +114,9 @@ VERY_LONG = ("sum", "matmul", "index_add", "gradient of conv1d", "batch_norm")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VERY_LONG)
-def test_eager_lies_inside_the_floor_of_a_sum_of_four_million_terms(name: str) -> None:
+def test_eager_lies_inside_the_floor_of_a_sum_of_a_million_terms(name: str) -> None:
     shares = {
-        (values, dtype): judged(SUMS[name], VALUES[values](2**22).to(dtype))[0]
+        (values, dtype): judged(SUMS[name], VALUES[values](2**20).to(dtype))[0]
         for values, dtype in (("positive", F32), ("equal", F32))
     }
     assert max(shares.values()) <= 1, shares

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -185,6 +186,7 @@ def of_kind(*kinds: Kind) -> frozenset[str]:
     return frozenset(name for name, row in KERNELS.items() if row.kind in kinds)
 
 
+@pytest.mark.slow
 def test_what_a_row_calls_exact_or_accurate_is_checked_here() -> None:
     met = {call.step.name for call in calls()}
     claimed = of_kind(EXACT, COPY, PRIMITIVE, ACCUMULATION)

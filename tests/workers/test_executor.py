@@ -96,6 +96,7 @@ def test_a_program_whose_worker_is_killed_from_outside_runs_again_and_is_accused
     assert (tmp_path / "always").read_text() == "xx"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_sent", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 def test_a_fork_server_that_is_killed_or_stopped_costs_no_task(tmp_path: Path, signal_sent: int) -> None:
     with Pool(2, ["cpu"], deadline=60, scratch=tmp_path) as pool:
@@ -114,6 +115,7 @@ def test_a_fork_server_that_is_killed_or_stopped_costs_no_task(tmp_path: Path, s
         assert "'OMP_NUM_THREADS': '1'" in environment, "the new server's environment is as clean as the old one's"
 
 
+@pytest.mark.slow
 def test_workers_outlive_their_fork_server_and_another_one_starts_meanwhile(tmp_path: Path) -> None:
     with Pool(1, ["cpu"], deadline=60, scratch=tmp_path) as pool:
         pid = ask(pool, faults.tell, "pid").stderr
@@ -193,6 +195,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_parent_that_is_killed_and_the_next_removes_what_it_left(tmp_path: Path) -> None:
     """Neither a worker that hangs in native code, nor a compiler that it started, nor folders."""
     scratch, told = tmp_path / "own", tmp_path / "told"

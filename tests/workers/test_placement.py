@@ -112,6 +112,7 @@ def test_a_device_is_asked_in_a_process_of_its_own_and_not_for_ever(monkeypatch:
     assert not answers("cpu", 0)
 
 
+@pytest.mark.slow
 def test_an_executor_tells_how_many_tasks_those_had_that_ended_by_themselves(tmp_path: Path) -> None:
     lives: list[tuple[int, int]] = []
 

@@ -186,6 +186,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_ours_alone_also_while_the_fork_server_starts() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["heard", "1"], done.stderr

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fuzzer.workers.pool import Pool
 from fuzzer.workers.server import clean_environment
 from tests.workers import worker_faults as faults
@@ -29,6 +31,7 @@ def test_a_worker_starts_with_all_that_the_fork_server_holds(tmp_path: Path) -> 
 
 
 NO_DEVICE = """
+import pytest
 import torch
 
 def touch(*given, **named):
@@ -44,6 +47,7 @@ assert not torch.cuda.is_initialized()
 """
 
 
+@pytest.mark.slow
 def test_what_the_fork_server_imports_asks_for_no_gpu() -> None:
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", NO_DEVICE], env=environment, capture_output=True, text=True)

@@ -37,6 +37,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_one_that_is_begun_before_torch_is_imported_serves_pools_and_keeps_hidden_switches_from_workers() -> None:
     planted = {"TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TORCH_COMPILE_DEBUG": "1", "TRITON_INTERPRET": "1", "PLAIN": "kept"}
     done = python(EARLY, **planted)
