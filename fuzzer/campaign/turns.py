@@ -39,7 +39,7 @@ _STEPS: tuple[tuple[tuple[Step, ...], bool | None, bool | None], ...] = (
     ((Step.DOUBT,), None, None),
     ((Step.GROW,), None, None),
 )
-# Steps of seconds, of which each suspect has one; of the others few run at once, and only for their share of the CPU.
+# Steps of few runs, each taken once by a suspect; of the others few go on at once, and only for their share of the CPU.
 CHEAP = (Step.SORT, Step.WHOLE, Step.EXPLAIN, Step.CONFIRM, Step.DOUBT)
 
 

@@ -63,7 +63,7 @@ def minimize(
     """Shrink programs that differ, verify and store the result.
 
     The minimal program is printed. A program may be a suspect that a campaign had no time for, or your own. A suspect
-    whose core the campaign found is shrunk from there; its file is removed once it is a finding.
+    whose core the campaign found is shrunk from there; its file is removed once it is a finding, or known.
     """
     rows = _minimize_all(references, sides, workers, db, known, unless_known, as_json)
     if as_json:

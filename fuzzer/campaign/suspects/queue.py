@@ -33,6 +33,7 @@ from fuzzer.campaign.suspects.suspect import (
     met_as_core,
     ops_of,
     recognised_as,
+    task_at,
     task_of,
     triage_suspect,
     whole_core,
@@ -259,7 +260,7 @@ class Triage:
                 if not self.busy and all(s.step is Step.GROW for s in self.waiting):
                     self.waiting = self._doubtful() + self.waiting
                 dear = self._may_be_dear()
-                free = next((s for s in self.waiting if s.step in CHEAP or (dear and self._is_alone(s))), None)
+                free = next((s for s in self.waiting if (dear or s.step in CHEAP) and self._is_alone(s)), None)
                 if free is not None and not self.held:
                     self.waiting.remove(free)
                     self.busy.append(free)
@@ -517,7 +518,9 @@ class Triage:
         it, it is a suspect again, and another of the cluster may be held against the fault."""
         cluster = self.clusters.of(suspect)
         assert suspect.core is not None
-        if self._explains(cluster.fault, suspect.core) is not False:
+        core, plan = suspect.core, self.plan
+        at_stage = task_at(core, plan)
+        if explains(cluster.fault, core.program, core.signature, plan.db, plan.known, at_stage, self.pool) is not False:
             return
         with self.changed:
             cluster.others.remove(suspect)
@@ -525,12 +528,6 @@ class Triage:
             self.totals.joined[suspect.signature.verdict] -= 1
             self.totals.known[suspect.signature.verdict] -= 1
         self._gather(replace(suspect, apart=True))
-
-    def _explains(self, fault: str, core: Core) -> bool | None:
-        """Whether a fault explains a core; None where no experiment tells."""
-        task = task_of(core.signature, self.plan)
-        there = replace(task, place=task.place.on(core.stage))
-        return explains(fault, core.program, core.signature, self.plan.db, self.plan.known, there, self.pool)
 
     def _grow(self, suspect: Suspect) -> None:
         """Grow the minimal program of a stored finding into a natural one."""

@@ -154,11 +154,15 @@ def task_of(signature: Signature, plan: Plan) -> Task:
     return replace(plan.task, fixed=(), also=(*plan.task.also, *own))
 
 
+def task_at(core: Core, plan: Plan) -> Task:
+    """The task under which a core is compared with faults: at its stage."""
+    task = task_of(core.signature, plan)
+    return replace(task, place=task.place.on(core.stage))
+
+
 def met_as_core(core: Core, plan: Plan, pool: Pool) -> Met | None:
     """The known fault that explains a core, by experiments at its stage; None where none does."""
-    task = task_of(core.signature, plan)
-    there = replace(task, place=task.place.on(core.stage))
-    return met_as_known(core.program, core.signature, plan.db, plan.known, there, pool)
+    return met_as_known(core.program, core.signature, plan.db, plan.known, task_at(core, plan), pool)
 
 
 # Faults that need not show each time.

@@ -371,3 +371,14 @@ def test_doubts_come_before_growing(plan: Plan, monkeypatch: pytest.MonkeyPatch)
     triage.closing = True
     taken = [triage._next() for _ in range(2)]
     assert [s.step for s in taken if s is not None] == [Step.DOUBT, Step.GROW]
+
+
+def test_of_suspects_that_are_built_as_a_whole_one_of_a_signature_is_built_at_a_time(plan: Plan) -> None:
+    triage = waiting(plan)
+    for text in (PROGRAM, TANH):
+        triage.enqueue(Suspect(parse(text), OTHER))
+    triage.enqueue(Suspect(parse(PROGRAM), replace(OTHER, pattern="SIGKILL")))
+    taken = [triage._next() for _ in range(2)]
+    assert len({s.signature for s in taken if s is not None}) == 2
+    [left] = triage.waiting
+    assert left.signature == OTHER
