@@ -7,11 +7,10 @@ import os
 import runpy
 import subprocess
 import sys
-from multiprocessing import forkserver
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from fuzzer.workers.server import environment, server_environment
+from fuzzer.workers.server import start_server
 
 SECONDS = 500
 
@@ -20,9 +19,7 @@ def run(folder: Path, text: str, *arguments: str) -> CompletedProcess[str]:
     """The script as the program of a process of its own, in this folder: its exit code and what it wrote."""
     (folder / "repro.py").write_text(text)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["backfuzz", "fuzzer.workers.preload"])
-    with environment(server_environment()):  # as pools start it: whoever is first decides for all
-        forkserver.ensure_running()
+    start_server()
     process = context.Process(target=_main, args=(str(folder), arguments))
     process.start()
     process.join(SECONDS)

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from pathlib import Path
 
 from fuzzer.language.private import watch_headers
-from fuzzer.workers.folders import Folder
+from fuzzer.workers.kept import keep, longest_unused
 
 MOST_KEPT = 4  # 600 MB: two releases of torch, each with two sets of flags
 _BUILT = ".gch"  # after the header's own name
-_BEGUN = "begun-"  # of the folder of a header that is not whole yet; what a dead process left is removed
-
-
-def kept_folder() -> Path:
-    """Where headers are kept: in the user's cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "backfuzz" / "headers"
 
 
 def keep_headers(folder: Path) -> None:
@@ -50,16 +43,9 @@ def _keep(header: Path, folder: Path) -> None:
         if kept.exists():
             os.utime(kept)
             return
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / header.name).write_bytes(header.read_bytes())
-        beside = Folder(folder, _BEGUN)
-        try:
-            whole = beside.path / built.name
-            shutil.copyfile(built, whole)
-            whole.replace(kept)
-        finally:
-            beside.remove()
-        for old in sorted(folder.glob(f"*{_BUILT}"), key=lambda path: path.stat().st_mtime)[:-MOST_KEPT]:
+        keep(header, folder / header.name)
+        keep(built, kept)
+        for old in longest_unused(list(folder.glob(f"*{_BUILT}")), MOST_KEPT):
             old.unlink(missing_ok=True)
             old.with_suffix("").unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzzer.workers import headers
-from fuzzer.workers.headers import MOST_KEPT, keep_headers, kept_folder
+from fuzzer.workers.headers import MOST_KEPT, keep_headers
 from fuzzer.workers.server import clean_environment
 from tests.workers.asked import ROOT
 
@@ -86,13 +86,6 @@ def test_where_nothing_can_be_kept_inductor_makes_its_headers_as_ever(
     monkeypatch.setattr(headers, "watch_headers", lambda used: None)
     keep_headers(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
-
-
-def test_headers_are_kept_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert kept_folder() == Path("/somewhere/backfuzz/headers")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert kept_folder() == Path.home() / ".cache" / "backfuzz" / "headers"
 
 
 OF_INDUCTOR = """

@@ -1,0 +1,84 @@
+"""What the C++ compiler made of inductor's code, kept while the fork server lives: the same code is compiled once.
+
+Triage builds the same program again and again: in fresh processes, under other settings, beside a change that does not
+reach this kernel. Four fifths of the compiler's time went into code that it had compiled before (docs/speed.md).
+Inductor still writes its code anew each time; only the compiler's answer to the very same text and flags is taken from
+here. Code that takes long to compile is not kept: its cost is measured each time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shlex
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzzer.language.private import replace_compiler
+from fuzzer.workers.kept import keep, longest_unused
+
+MOST_KEPT = 500  # 100 KB each
+LONGEST_SECONDS = 10.0  # below what any oracle of costs calls long
+_BUILT = (".so", ".o")
+_TEXTS = (".cpp", ".cc", ".c", ".s", ".S", ".o")
+_READ = (".cpp", ".o")  # of these, those whose text says all: an assembler's may take in files by name
+
+
+def keep_objects(folder: Path) -> Callable[[], None]:
+    """Have inductor's C++ compiles answered from this folder where it holds the answer, and keep there what they make;
+    in this process and all that are forked from it, until the function that is returned is called."""
+    return replace_compiler(lambda command, compile_: _answer(command, compile_, folder))
+
+
+def _answer(command: str, compile_: Callable[[], None], folder: Path) -> None:
+    """Compile, or copy the result of an earlier compile of the same code."""
+    words = shlex.split(command)
+    target = _target(words)
+    kept = None if target is None else _kept(words, target, folder)
+    if target is None or kept is None:
+        compile_()
+        return
+    with contextlib.suppress(OSError):
+        shutil.copy(kept, target)  # a copy: the loader takes two names of one file for one library
+        os.utime(kept)
+        return
+    begun = time.monotonic()
+    compile_()
+    if time.monotonic() - begun < LONGEST_SECONDS:
+        _keep(target, kept)
+
+
+def _target(words: list[str]) -> Path | None:
+    """The file that a command of the compiler writes; None where that is no code."""
+    if "-o" not in words[:-1]:
+        return None
+    target = Path(words[words.index("-o") + 1])
+    return target if target.suffix in _BUILT else None
+
+
+def _kept(words: list[str], target: Path, folder: Path) -> Path | None:
+    """Where the result of a command is kept: by its flags and the text of all that it reads. None where it reads other
+    than that."""
+    said, read = hashlib.sha256(), 0
+    for word in words:
+        path = Path(word)
+        if path == target:
+            word = target.suffix
+        elif path.suffix in _TEXTS or path.parent == target.parent:
+            if path.suffix not in _READ or not path.is_file():
+                return None
+            # the name, too: inductor's names of probes hold the compiler's version and torch's
+            word, read = path.name + hashlib.sha256(path.read_bytes()).hexdigest(), read + 1
+        said.update(word.encode() + b"\0")
+    return folder / f"{said.hexdigest()}{target.suffix}" if read else None
+
+
+def _keep(target: Path, kept: Path) -> None:
+    """Keep a result, whole or not at all. Those that were not used for longest are removed."""
+    with contextlib.suppress(OSError):
+        keep(target, kept)
+        for old in longest_unused([path for path in kept.parent.iterdir() if path.suffix in _BUILT], MOST_KEPT):
+            old.unlink(missing_ok=True)
