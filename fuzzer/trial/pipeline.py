@@ -242,6 +242,18 @@ def conclude(
     return on_judged(replace(told, features=feature_ids(words)), trial), words
 
 
+def report_again(trial: Trial, task: Task, journal: Journal) -> Report:
+    """The Report of a trial whose reference side ran, by `run_reference`, for a side on trial at another place: what
+    was derived from the reference alone is not computed again."""
+
+    def compiled() -> Trial:
+        other = trial.with_subject(Observation(PENDING))
+        other.place, other.final = task.place, task.final
+        return compile_subject(other, task, journal)
+
+    return conclude(trial, compiled, Exercise(trial.program.route.name, task, journal), journal)[0]
+
+
 def report_refused(program: Program, task: Task, journal: Journal, error: Exception) -> Report:
     """The Report of a program that was refused. An error that torch promises in eager must be raised by the compiled
     side too."""

@@ -17,7 +17,7 @@ from fuzzer.judgement.verdict import FINDINGS, Signature, Verdict
 from fuzzer.language import interpret
 from fuzzer.language.program import Program, Recipe, needed_by_outputs
 from fuzzer.language.text import parse, show
-from fuzzer.trial.pipeline import report_program
+from fuzzer.trial.pipeline import REFUSED, report_again, report_program, run_reference
 from fuzzer.trial.verify import matching
 from fuzzer.workers.journal import journal
 from fuzzer.workers.messages import Report, Task
@@ -69,11 +69,13 @@ def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
         return cpu_seconds() - before > _SECONDS or time.monotonic() > until
 
     unstaged = bool(cannot_run(program))
+    look = _looks(program, replace(task, final=False))
     for place in places(task.place):
         if place.subject.stage and unstaged:
             continue
         at = replace(task, place=place, final=False)
-        verdict = _shown(program, at, signature)
+        report = look(at)
+        verdict = None if report.built else matching(report, signature)
         if verdict is not None:
             return _sorted(program, verdict, at, expired)
     return Report(text)
@@ -93,10 +95,13 @@ def core_of(report: Report, signature: Signature) -> Core | None:
     return Core(parse(report.text), verdict, report.notes[STAGE], report.notes[BEFORE])
 
 
-def _shown(program: Program, task: Task, signature: Signature) -> Verdict | None:
-    """The verdict of a program under a task that is this signature's; None where it shows another, or was built."""
-    report = report_program(program, task, journal())
-    return None if report.built else matching(report, signature)
+def _looks(program: Program, task: Task) -> Callable[[Task], Report]:
+    """Reports of a program at one place after the other: the reference side, the same at all of them, runs once."""
+    try:
+        trial = run_reference(program, task, journal())
+    except REFUSED:  # what is refused may be told, too
+        return lambda at: report_program(program, at, journal())
+    return lambda at: report_again(trial, at, journal())
 
 
 def _sorted(program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool]) -> Report:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -13,7 +14,9 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Comparison, Signature, Verdict
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse, show
-from fuzzer.workers.journal import Journal
+from fuzzer.trial import pipeline
+from fuzzer.trial.pipeline import REFUSED, report_again, report_program, run_reference
+from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from minimizer.rewrite import Types
 from tests.campaign.fakes import OTHER, SIGNATURE
@@ -29,6 +32,14 @@ backward(v1, cotangent(f32[4], values="ones"))
 backward(v2, cotangent(f32[4], values="ones"))
 """
 RELU = Verdict(SIGNATURE, "x0.grad[2]: compiled 0, eager 1", (Comparison("x0.grad", (2,), 1, 0, 1, 1e-7, 1, 4),))
+# autograd refuses it: what the backward needs is overwritten
+REFUSED_PROGRAM = """program(1)
+route("autograd")
+x0 = leaf(f32[4], seed=1)
+v0 = exp(x0)
+v1 = add_(v0, x0)
+backward(v1, cotangent(f32[4], values="ones"))
+"""
 TASK = Task(place=Place(Subject("eager"), Subject("inductor")))
 DOUBLED = Signature("gradients_agree", "wrong", "backward", "constant-ratio")
 Shows = Callable[[Program, Task], tuple[Verdict, ...]]
@@ -42,7 +53,9 @@ def judge(monkeypatch: pytest.MonkeyPatch, shows: Shows) -> list[tuple[str, str]
         ran.append((task.place.subject.backend, show(program)))
         return Report(show(program), shows(program, task))
 
-    monkeypatch.setattr(sorting, "report_program", report)
+    monkeypatch.setattr(sorting, "run_reference", lambda program, task, log: program)
+    for name in ("report_program", "report_again"):
+        monkeypatch.setattr(sorting, name, report)
     return ran
 
 
@@ -154,6 +167,28 @@ def test_a_suspect_is_cut_to_what_it_needs_at_the_first_stage_that_shows_it() ->
     assert (core.stage, len(core.program.nodes)) == ("eager", 1)
     assert core.verdict.comparisons
     assert core.before.startswith("x")
+
+
+def test_each_stage_reports_as_it_does_alone_and_the_reference_runs_once() -> None:
+    program, task, log = parse(LONG), Task(canary="gradients_doubled"), journal()
+    trial = run_reference(program, task, log)
+    for backend in ("eager", "aot_eager"):
+        at = replace(task, place=task.place.on(backend), final=False)
+        again, alone = report_again(trial, at, log), report_program(program, at, log)
+        assert again.verdicts
+        assert [(v.signature, v.comparisons) for v in again.verdicts] == [
+            (v.signature, v.comparisons) for v in alone.verdicts
+        ]
+        assert (again.detectable, again.elements) == (alone.detectable, alone.elements)
+    with patch.object(pipeline, "_observe_reference", side_effect=AssertionError("it runs again")):
+        assert report_again(trial, at, log).verdicts
+
+
+def test_an_error_that_torch_promises_is_sorted_too() -> None:
+    program = parse(REFUSED_PROGRAM)
+    with pytest.raises(REFUSED):
+        run_reference(program, TASK, journal())
+    assert sort(TASK, (show(program), SIGNATURE, 60.0)).text == show(program)
 
 
 def test_no_smaller_core_is_looked_for_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
