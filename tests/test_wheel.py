@@ -77,7 +77,7 @@ def run(environment: Path, folder: Path, *arguments: str, **variables: str) -> s
     )
     assert done.returncode == 0, done.stdout + done.stderr
     kept = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
-    assert all(name.startswith(".cache/backfuzz/headers/") for name in kept), kept
+    assert all(name.startswith((".cache/backfuzz/headers/", ".cache/backfuzz/probes/")) for name in kept), kept
     return done
 
 
