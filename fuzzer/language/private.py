@@ -8,7 +8,7 @@ config_module        torch._inductor.config, torch._functorch.config, torch._dyn
 config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
 watch_headers        torch._inductor.codecache.{_precompile_header, _HEADER_DIR} (tried on 2.13.0)
-replace_compiler     torch._inductor.cpp_builder.run_compile_cmd
+replace_compiler     torch._inductor.cpp_builder.run_compile_cmd (tried on 2.11.0 and 2.13.0)
 leave_guards_untimed torch._dynamo.guards.profile_guard_manager
 reset_compiler       torch._dynamo.reset: forget what was compiled before
 saved_tensor_hooks_kept torch._C._autograd._saved_tensors_hooks_{get_disabled_error_message, enable, disable} (tried on
@@ -202,11 +202,14 @@ def watch_headers(used: Callable[[Path], None]) -> Path | None:
 
 
 def replace_compiler(answer: Callable[[str, Callable[[], None]], None]) -> Callable[[], None]:
-    """Have inductor call answer(command, compile) instead of a C++ compiler; compile() runs the command. In this
-    process and those forked from it, until the function that is returned is called."""
+    """Have inductor call answer(command, compile) instead of a C++ compiler; compile() runs the command. This holds in
+    this process and those forked from it, until somebody calls the function that is returned. It changes nothing where
+    this torch has no such place."""
     from torch._inductor import cpp_builder
 
-    run = cpp_builder.run_compile_cmd
+    run = getattr(cpp_builder, "run_compile_cmd", None)
+    if run is None:
+        return lambda: None
 
     def replaced(cmd_line: str, cwd: str) -> None:
         answer(cmd_line, lambda: run(cmd_line, cwd))

@@ -74,8 +74,7 @@ def record_reference(code: Code, task: Task, journal: Journal) -> Trial:
     journal.begin(text_of(code))
     if isinstance(code, Program):
         routes.route_of(code)
-        if task.place.subject.backend != "eager":
-            routes.check_backend(code.route.name, task.place.subject.compiler)
+        _check_subject(code, task)
         check_draws(code)
     recorder = Recorder()
     reset_compiler()
@@ -86,6 +85,12 @@ def record_reference(code: Code, task: Task, journal: Journal) -> Trial:
     recorder.trace.devices = tuple(dict.fromkeys(task.place.devices))
     pending = Observation(PENDING)
     return Trial(code, task.place, seen, pending, recorder.trace, targets | gradients, task.final)
+
+
+def _check_subject(program: Program, task: Task) -> None:
+    """Raise UnknownRoute where the task's side on trial cannot run the program's route."""
+    if task.place.subject.backend != "eager":
+        routes.check_backend(program.route.name, task.place.subject.compiler)
 
 
 def text_of(code: Code) -> str:
@@ -243,10 +248,11 @@ def conclude(
 
 
 def report_again(trial: Trial, task: Task, journal: Journal) -> Report:
-    """The Report of a trial whose reference side ran, by `run_reference`, for a side on trial at another place: what
-    was derived from the reference alone is not computed again."""
+    """The Report of a trial that `run_reference` gave, for a side on trial at another place. The reference side does
+    not run again."""
 
     def compiled() -> Trial:
+        _check_subject(trial.program, task)
         other = trial.with_subject(Observation(PENDING))
         other.place, other.final = task.place, task.final
         return compile_subject(other, task, journal)

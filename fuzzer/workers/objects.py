@@ -1,9 +1,9 @@
-"""What the C++ compiler made of inductor's code, kept while the fork server lives: the same code is compiled once.
+"""Results of the C++ compiler, kept while the fork server lives: workers compile the same code once.
 
 Triage builds the same program again and again: in fresh processes, under other settings, beside a change that does not
-reach this kernel. Four fifths of the compiler's time went into code that it had compiled before (docs/speed.md).
-Inductor still writes its code anew each time; only the compiler's answer to the very same text and flags is taken from
-here. Code that takes long to compile is not kept: its cost is measured each time.
+reach this kernel. Most of the compiler's time went into code that it had compiled before (docs/speed.md).
+Inductor still writes its code anew each time; a result is used again only for the very same text and flags. Code that
+takes long to compile is not kept: its cost is measured each time.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _READ = (".cpp", ".o")  # of these, those whose text says all: an assembler's ma
 
 
 def keep_objects(folder: Path) -> Callable[[], None]:
-    """Have inductor's C++ compiles answered from this folder where it holds the answer, and keep there what they make;
-    in this process and all that are forked from it, until the function that is returned is called."""
+    """Compile the same C++ code once: inductor's compiles take their results from this folder, and leave those that it
+    lacks there. This holds in this process and all that are forked from it, until somebody calls the function that is
+    returned."""
     return replace_compiler(lambda command, compile_: _answer(command, compile_, folder))
 
 
@@ -37,8 +38,8 @@ def _answer(command: str, compile_: Callable[[], None], folder: Path) -> None:
     """Compile, or copy the result of an earlier compile of the same code."""
     words = shlex.split(command)
     target = _target(words)
-    kept = None if target is None else _kept(words, target, folder)
-    if target is None or kept is None:
+    kept = target and _kept(words, target, folder)
+    if not (target and kept):
         compile_()
         return
     with contextlib.suppress(OSError):
@@ -60,8 +61,8 @@ def _target(words: list[str]) -> Path | None:
 
 
 def _kept(words: list[str], target: Path, folder: Path) -> Path | None:
-    """Where the result of a command is kept: by its flags and the text of all that it reads. None where it reads other
-    than that."""
+    """Where the result of a command is kept: its name is a hash of the flags and of the texts that the command names.
+    None where it names no text, or one that may take in other files."""
     said, read = hashlib.sha256(), 0
     for word in words:
         path = Path(word)

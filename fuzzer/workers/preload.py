@@ -8,13 +8,13 @@ before is not compiled again (`objects`).
 import gc
 import os
 import tempfile
-from pathlib import Path
 
 
 def _hold() -> None:
     from fuzzer.language.private import know_machine, preload
     from fuzzer.workers import worker  # noqa: F401
     from fuzzer.workers.accelerator import can_fork
+    from fuzzer.workers.folders import Folder
     from fuzzer.workers.headers import keep_headers
     from fuzzer.workers.kept import kept_folder
     from fuzzer.workers.objects import keep_objects
@@ -22,12 +22,12 @@ def _hold() -> None:
 
     if can_fork():
         preload()
-        forget = keep_objects(kept_folder("probes"))
+        compile_again = keep_objects(kept_folder("probes"))
         with tempfile.TemporaryDirectory() as folder, environment({**os.environ, "TORCHINDUCTOR_CACHE_DIR": folder}):
             know_machine()
-        forget()
+        compile_again()
         keep_headers(kept_folder("headers"))
-        keep_objects(Path(tempfile.gettempdir()) / "objects")  # the server's own folder, which goes with it
+        keep_objects(Folder(None, "backfuzz-objects-").path)
 
 
 # Workers wait for this. Torch and its compiler are 600 000 objects that live as long as the process: to look through

@@ -32,14 +32,6 @@ backward(v1, cotangent(f32[4], values="ones"))
 backward(v2, cotangent(f32[4], values="ones"))
 """
 RELU = Verdict(SIGNATURE, "x0.grad[2]: compiled 0, eager 1", (Comparison("x0.grad", (2,), 1, 0, 1, 1e-7, 1, 4),))
-# autograd refuses it: what the backward needs is overwritten
-REFUSED_PROGRAM = """program(1)
-route("autograd")
-x0 = leaf(f32[4], seed=1)
-v0 = exp(x0)
-v1 = add_(v0, x0)
-backward(v1, cotangent(f32[4], values="ones"))
-"""
 TASK = Task(place=Place(Subject("eager"), Subject("inductor")))
 DOUBLED = Signature("gradients_agree", "wrong", "backward", "constant-ratio")
 Shows = Callable[[Program, Task], tuple[Verdict, ...]]
@@ -184,11 +176,21 @@ def test_each_stage_reports_as_it_does_alone_and_the_reference_runs_once() -> No
         assert report_again(trial, at, log).verdicts
 
 
+def test_a_stage_that_cannot_run_the_route_refuses_it_without_a_run() -> None:
+    program, at = parse(LONG.replace('"autograd"', '"aoti"')), replace(TASK, place=TASK.place.on("aot_eager"))
+    again = report_again(run_reference(program, TASK, journal()), at, journal())
+    assert "route aoti is for the backend" in again.rejected
+    assert again.rejected == report_program(program, at, journal()).rejected
+
+
 def test_an_error_that_torch_promises_is_sorted_too() -> None:
-    program = parse(REFUSED_PROGRAM)
+    text, task = LONG.replace("relu(", "sigmoid("), replace(TASK, canary="eager_refuses")
+    program = parse(text)
     with pytest.raises(REFUSED):
-        run_reference(program, TASK, journal())
-    assert sort(TASK, (show(program), SIGNATURE, 60.0)).text == show(program)
+        run_reference(program, task, journal())
+    [verdict] = report_program(program, replace(task, place=task.place.on("aot_eager")), journal()).verdicts
+    report = sort(task, (text, verdict.signature, 60.0))
+    assert report.notes[STAGE] == "aot_eager"
 
 
 def test_no_smaller_core_is_looked_for_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
