@@ -41,7 +41,7 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines, campaign = view.Lines(False), Campaign(plan, print)
-    now = time.monotonic()
+    now = 1000.0
     lines.began, lines.told, campaign.course.since[State.EXPLORING] = now - 65, now, now - 65
     campaign.totals.drawn, campaign.totals.known["wrong"] = 130, 4
     for later in (10, 50, 61, 100, 122):
@@ -58,9 +58,10 @@ def test_plain_lines_are_short_come_once_a_minute_and_say_the_time(
 def test_the_first_lines_come_sooner(
     plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # differences of whole numbers are not rounded
     lines, campaign, told = view.Lines(False), Campaign(plan, print), list[int]()
     for later in range(200):
-        monkeypatch.setattr(time, "monotonic", lambda later=later: lines.began + later)
+        monkeypatch.setattr(time, "monotonic", lambda later=later: float(later))
         lines.tell(campaign)
         told += [later] * len(capsys.readouterr().out.splitlines())
     assert told == [5, 10, 20, 40, 80, 140]
