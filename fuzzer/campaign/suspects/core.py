@@ -37,7 +37,7 @@ class Key:
 class Core:
     """A suspect's program cut to the statements that it needs.
 
-    verdict  on this program at the stage, in the final look.
+    verdict  on this program at the stage, in the second look.
     stage    the first backend that shows it; the compiler's own name where only code does.
     before   the numbers of the whole suspect there, in a line.
     shown    of so many `builds` of the whole suspect, which is then its own core; 0 of 0 where it was sorted.

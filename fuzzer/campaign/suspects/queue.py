@@ -24,7 +24,7 @@ from fuzzer.campaign.suspects.interestingness import CandidateCache
 from fuzzer.campaign.suspects.patience import BESIDE, RETRY_SECONDS
 from fuzzer.campaign.suspects.recognition import explains
 from fuzzer.campaign.suspects.shelf import Shelf
-from fuzzer.campaign.suspects.sort import LEGAL, core_of, is_sortable, sort_on
+from fuzzer.campaign.suspects.sort import core_of, is_sortable, sort_on
 from fuzzer.campaign.suspects.suspect import (
     Step,
     Suspect,
@@ -323,9 +323,6 @@ class Triage:
             if report.rejected.startswith(INTERNAL_ERROR):
                 self.say(f"{report.rejected} while a suspect was sorted (please report it)")
             self._take_others(report)
-            if LEGAL in report.notes:
-                self._set_aside(suspect, "the final look explains it", f"{report.notes[LEGAL]} in the final look")
-                return
             suspect = replace(suspect, core=core_of(report, suspect.signature))
             if suspect.core is None:
                 self._on(suspect, Step.WHOLE)

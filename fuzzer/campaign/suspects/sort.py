@@ -34,7 +34,7 @@ UNSORTED = ("crashes", "hangs", "nondeterministic", "costly", "unsupported")
 _SECONDS, _BUDGET = 30.0, 120
 _MOST_OTHERS = 4
 # Notes of the Report of a sorted suspect.
-STAGE, BEFORE, LEGAL = "stage", "before", "legal"
+STAGE, BEFORE = "stage", "before"
 
 
 def places(place: Place) -> Iterator[Place]:
@@ -52,13 +52,13 @@ def is_sortable(signature: Signature) -> bool:
 
 
 def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
-    """The Report of a suspect's core, judged in the final look at the first stage that shows the suspect.
+    """The Report of a suspect's core at the first stage that shows the suspect. The rounding model's final look, which
+    costs more than a compile, waits until code is built.
 
     asked  its text, its signature, and the seconds after which no smaller core is looked for.
 
     The note STAGE names that stage, BEFORE has the numbers of the whole suspect; `files` hold, by signature, candidates
-    that showed another finding. Without STAGE the suspect did not show again. LEGAL is its class in the final look, if
-    the suspect is no longer what it was; a finding of that class is in `files`. Raises ParseError.
+    that showed another finding. Without STAGE the suspect did not show again. Raises ParseError.
     """
     from fuzzer.stages import cannot_run  # it imports much of inductor, which the campaign's own process needs not
 
@@ -77,13 +77,13 @@ def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
         report = look(at)
         verdict = None if report.built else matching(report, signature)
         if verdict is not None:
-            return _sorted(program, verdict, at, expired)
+            return _sorted(report, program, verdict, at, expired)
     return Report(text)
 
 
 def sort_on(pool: Pool, task: Task, text: str, signature: Signature) -> Report:
     """The Report of `sort` for a suspect, by one worker of a pool. Raises Stopped."""
-    # the last look at the core takes some of its time, too
+    # the candidate in hand when its time is over takes some more
     return pool.result(pool.submit(sort, task, (text, signature, pool.deadline / 2)), task)
 
 
@@ -104,35 +104,15 @@ def _looks(program: Program, task: Task) -> Callable[[Task], Report]:
     return lambda at: report_again(trial, at, journal())
 
 
-def _sorted(program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool]) -> Report:
-    """The Report of the core of a program that shows this verdict under the task."""
-    others: dict[str, str] = {}
-    final, signature = replace(task, final=True), verdict.signature
-    notes = {STAGE: task.place.subject.backend, BEFORE: verdict.detail}
-    report = report_program(_cut(program, verdict, task, expired, others), final, journal())
-    if matching(report, signature) is None:  # a core that rounding explains after all
-        report = report_program(program, final, journal())
-        whole = matching(report, signature)
-        if whole is None:
-            shown = {str(v.signature): show(program) for v in report.verdicts[:1] if v.signature.verdict in FINDINGS}
-            return replace(report, notes={LEGAL: report.verdict}, files=shown)
-        if not expired():
-            report = report_program(_cut(program, whole, final, expired, others), final, journal())
-    return replace(report, notes=notes, files=others)
-
-
-def _cut(
-    program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool], others: dict[str, str]
-) -> Program:
-    """The program with the statements that it needs to show this verdict. Candidates that show another finding are
-    noted in `others`, by signature."""
-    seen: dict[str, Report] = {}
+def _sorted(report: Report, program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool]) -> Report:
+    """The Report of the core of a program that shows this verdict under the task, as its own Report says."""
+    reports: dict[str, Report] = {}
 
     def run(batch: Sequence[Program]) -> Iterator[Shown]:
         for candidate in batch:
-            report = report_program(candidate, task, journal())
-            seen[show(candidate)] = report = replace(report, verdicts=()) if report.built else report
-            yield finding_errors(report)
+            found = report_program(candidate, task, journal())
+            reports[show(candidate)] = found = replace(found, verdicts=()) if found.built else found
+            yield finding_errors(found)
 
     def record(candidate: Program) -> dict[str, Recipe]:
         try:
@@ -143,11 +123,13 @@ def _cut(
     is_same = checker(verdict.signature, run, least=margin(verdict.error))
     reducers = (keep_differing(verdict), *STATEMENTS)
     found = reduce(program, is_same, record=record, budget=_BUDGET, expired=expired, reducers=reducers)
-    for other in found.others:
-        shown = next(v.signature for v in seen[show(other)].verdicts if v.signature.verdict in FINDINGS)
+    others: dict[str, str] = {}
+    for other in map(show, found.others):
+        shown = next(v.signature for v in reports[other].verdicts if v.signature.verdict in FINDINGS)
         if len(others) < _MOST_OTHERS:
-            others.setdefault(str(shown), show(other))
-    return found.program
+            others.setdefault(str(shown), other)
+    notes = {STAGE: task.place.subject.backend, BEFORE: verdict.detail}
+    return replace(reports.get(show(found.program), report), notes=notes, files=others)
 
 
 def keep_differing(verdict: Verdict) -> Reducer:

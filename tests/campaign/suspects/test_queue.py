@@ -17,7 +17,7 @@ from fuzzer.campaign.suspects import queue as triages
 from fuzzer.campaign.suspects.interestingness import CandidateCache
 from fuzzer.campaign.suspects.queue import Triage
 from fuzzer.campaign.suspects.recognition import Met
-from fuzzer.campaign.suspects.sort import BEFORE, LEGAL, STAGE
+from fuzzer.campaign.suspects.sort import BEFORE, STAGE
 from fuzzer.campaign.suspects.suspect import Step, Suspect, TriageOutcome
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.judgement.verdict import UNSUPPORTED, Comparison, Finding, Verdict
@@ -299,16 +299,6 @@ def test_what_cannot_be_sorted_is_built_and_is_its_own_core(plan: Plan, monkeypa
     told = triage.totals.triage()
     assert (told["suspects_without_a_key"], told["keys_without_a_verdict"]) == (0, 0)
     assert told["set_aside"] == {"did not show again": 1}
-
-
-def test_what_the_final_look_explains_is_no_suspect_any_more(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
-    legal = Report(PROGRAM, notes={LEGAL: "rounding-sensitive"})
-    triage, said = at_work(plan, monkeypatch, lambda task, what: legal)
-    triage.enqueue(Suspect(parse(PROGRAM), SIGNATURE))
-    take(triage)
-    assert said == [f"not a finding: {SIGNATURE}: rounding-sensitive in the final look"]
-    assert (triage.waiting, triage.shelf.suspects()) == ([], [])
-    assert triage.totals.triage()["set_aside"] == {"the final look explains it": 1}
 
 
 def test_another_of_a_key_is_looked_into_where_code_does_not_show_the_first(

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from fuzzer.campaign.suspects import sort as sorting
-from fuzzer.campaign.suspects.sort import LEGAL, STAGE, core_of, is_sortable, keep_differing, places, sort
+from fuzzer.campaign.suspects.sort import STAGE, core_of, is_sortable, keep_differing, places, sort
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Comparison, Signature, Verdict
 from fuzzer.language.program import Program
@@ -42,6 +42,7 @@ def judge(monkeypatch: pytest.MonkeyPatch, shows: Shows) -> list[tuple[str, str]
     ran: list[tuple[str, str]] = []
 
     def report(program: Program, task: Task, log: Journal) -> Report:
+        assert not task.final, "that look waits until code is built"
         ran.append((task.place.subject.backend, show(program)))
         return Report(show(program), shows(program, task))
 
@@ -102,29 +103,11 @@ def test_what_does_not_show_again_has_no_core(monkeypatch: pytest.MonkeyPatch) -
     assert report.notes == {}
 
 
-def test_what_is_legal_in_the_final_look_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    judge(monkeypatch, lambda program, task: () if task.final else (RELU,))
-    report = sort(TASK, (LONG, SIGNATURE, 60.0))
-    assert core_of(report, SIGNATURE) is None
-    assert report.notes == {LEGAL: "agree"}
-
-
-def test_what_is_of_another_class_in_the_final_look_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    sensitive = replace(RELU, signature=replace(SIGNATURE, verdict="rounding-sensitive"))
-    judge(monkeypatch, lambda program, task: (sensitive,) if task.final else (RELU,))
-    report = sort(TASK, (LONG, SIGNATURE, 60.0))
-    assert core_of(report, SIGNATURE) is None
-    assert report.notes == {LEGAL: "rounding-sensitive"}
-    assert report.files == {str(sensitive.signature): LONG}
-
-
-def test_where_the_cut_slips_to_what_is_legal_it_is_made_again_under_the_final_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    judge(monkeypatch, lambda p, task: (RELU,) * ("relu" in ops(p) and (not task.final or "sin" in ops(p))))
+def test_a_core_is_not_run_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = judge(monkeypatch, relu_at("eager"))
     core = core_of(sort(TASK, (LONG, SIGNATURE, 60.0)), SIGNATURE)
     assert core is not None
-    assert ops(core.program) == ["sin", "relu"]
+    assert len(ran) == len({text for _, text in ran}), "the Report of the smallest candidate is the core's"
 
 
 def test_candidates_that_show_another_finding_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
