@@ -77,7 +77,7 @@ def test_each_of_several_faults_has_a_process_of_its_own(monkeypatch: pytest.Mon
 @pytest.mark.slow
 def test_a_campaign_with_a_planted_fault_has_its_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzzer.campaign.loop.require_canaries", lambda *_: None)
-    row = told.campaign_on(FAULT, task_on("cpu"), 0.02, (), tmp_path)
+    row = told.campaign_on(FAULT, task_on("cpu"), 0.2, (), tmp_path)
     assert row.fault == FAULT
     assert row.programs > 0
     assert row.seconds < 120
