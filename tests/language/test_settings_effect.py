@@ -199,14 +199,17 @@ def look(device: str, setting: Setting, value: Value, names: list[str]) -> tuple
 
 
 def inert(device: str) -> list[str]:
-    """The settings none of whose values changes any code on this device, or under which a compile raises; but for those
-    of every program, which change what is built of it (`test_tuning`)."""
+    """The settings none of whose values changes any code on this device, or under which a compile raises until one
+    does; but for those of every program, which change what is built of it (`test_tuning`)."""
     asked = [(s, value) for s, value in tried(device) if not s.always]
-    rows = [look(device, s, value, [first_look(s)]) for s, value in asked]
-    shown = {name for name, _, told in rows if told in PROGRAMS}
-    rows += [look(device, s, value, list(PROGRAMS)) for s, value in asked if s.name not in shown]
+    rows, shown = list[tuple[str, Value, str]](), set[str]()
+    for names in (1, len(PROGRAMS)):  # of programs, the one that most likely shows it first
+        for setting, value in asked:
+            if setting.name not in shown:
+                first = first_look(setting)
+                rows.append(look(device, setting, value, [first, *(n for n in PROGRAMS if n != first)][:names]))
+                shown |= {setting.name} if rows[-1][2] in PROGRAMS else set()
     show(f"settings, values and the program whose code changes on {device}", rows)
-    shown = {name for name, _, told in rows if told in PROGRAMS}
     return [name for name, _, told in rows if name not in shown or told.startswith("raised")]
 
 

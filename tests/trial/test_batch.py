@@ -213,8 +213,9 @@ def test_a_death_within_a_batch_is_its_programs_and_the_others_are_judged(
 @pytest.mark.parametrize("how", ENDS)
 def test_a_death_is_attributed_in_every_try(how: str, tmp_path: Path) -> None:
     with Pool(2, ["cpu"], deadline=20, scratch=tmp_path) as pool:
-        for i in range(16 if how == "deadline" else 50):  # a deadline is waited for
-            check_attribution(pool, how, 10 + i % 8, ("forward", "backward")[i % 2])
+        for victim in range(10, 18):
+            for phase in ("forward", "backward"):
+                check_attribution(pool, how, victim, phase)
 
 
 def test_a_death_in_nobodys_turn_accuses_nobody(pool: Pool) -> None:
