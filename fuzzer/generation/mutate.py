@@ -344,7 +344,7 @@ def mutate(
     wanted = rng.randint(2, 5) if by == HAVOC else 1
     mutators = [BY_NAME[by]] if by in BY_NAME else MUTATORS
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         mutant = program = canonical(program)
         for _ in range(_TRIES * wanted):
             found = try_mutator(change, rng, device, material.announce)

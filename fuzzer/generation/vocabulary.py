@@ -42,7 +42,7 @@ def complex_form(name: str) -> OpSpec:
 
 def _takes_complex(spec: OpSpec) -> bool:
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings(action="ignore"):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         ran = refused = 0
         while ran < _MIN_RAN and refused < _MAX_REFUSED:
             if _runs_on_complex(spec, ran + refused):
