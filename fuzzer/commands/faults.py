@@ -14,6 +14,7 @@ from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import db_option, json_option
 from fuzzer.commands.shared.verb import KEEP
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
+from fuzzer.language.errors import UnknownOp, UsageError, meant
 from fuzzer.ledger.faults import STATES, encode_fault
 
 if TYPE_CHECKING:
@@ -54,10 +55,32 @@ def faults(
 
     wanted = Wanted(text=" ".join(text), **{name: value or "" for name, value in filters.items()})
     with open_store(db, create=False) as store:
+        _refuse_unknown(store, wanted)
         if findings:
             _list_findings(store, replace(wanted, verdict=verdict or ""), as_json)
         else:
             _list_faults(store, wanted, verdict, as_json)
+
+
+def _refuse_unknown(store: Store, wanted: Wanted) -> None:
+    """Raise UsageError for an op that does not exist, and for a release of which the ledger knows nothing: nothing
+    listed would be no answer."""
+    from fuzzer.ledger.query import Wanted
+    from fuzzer.ledger.releases import numbers
+
+    if wanted.op and not any(store.rows(Wanted(op=wanted.op), "id")):
+        from fuzzer.language.ops import OPS
+
+        if wanted.op not in OPS:
+            raise UnknownOp(f"no op {wanted.op!r}; {meant(wanted.op, OPS)}`backfuzz ops` lists the ops")
+    if not (wanted.torch or wanted.lives_on):
+        return
+    lived = {place.split(" ")[0] for f in store.faults() for place in (*f.lives_on, *f.gone_on)}
+    met = {json.loads(row["place"]).get("torch", "") for row in store.rows(Wanted(), "place")}
+    for asked, known in ((wanted.torch, met), (wanted.lives_on, lived)):
+        if known and not any(release.startswith(asked) for release in known):
+            listed = ", ".join(sorted(known, key=numbers))
+            raise UsageError(f"no release in the ledger begins with {asked!r}; it has {listed}")
 
 
 def _list_faults(store: Store, wanted: Wanted, verdict: str | None, as_json: bool) -> None:

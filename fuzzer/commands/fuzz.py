@@ -33,7 +33,7 @@ from fuzzer.commands.shared.options import (
 )
 from fuzzer.commands.shared.verb import FIND
 from fuzzer.commands.shared.waiting import starting
-from fuzzer.language.errors import UsageError
+from fuzzer.language.errors import UsageError, meant
 from fuzzer.ledger.checkout import regressions
 from fuzzer.trial.places import make_task
 from fuzzer.workers.cluster import LOCAL, RAY, Cluster
@@ -238,7 +238,7 @@ def fuzz(
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
     from fuzzer.trial.batch import usual_batch
-    from fuzzer.workers.capacity import default_workers
+    from fuzzer.workers.capacity import LEAST_RAM, default_workers
 
     minutes = _minutes(minutes, duration)
     if until_plateau and (unguided or again):
@@ -254,6 +254,9 @@ def fuzz(
     command = command_line(click.get_current_context(), sys.argv[1:])
     cluster = _cluster(executor, ray_address, task.place.devices)
     workers = workers or (cluster.default_workers if cluster else default_workers)(task.place.devices)
+    if memory is not None and memory < workers * LEAST_RAM:
+        least = f"at least {workers * LEAST_RAM / 2**30:g}G"
+        raise UsageError(f"--max-memory {memory} is too little for {workers} worker(s): {least}, or fewer --workers")
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
     plan = replace(plan, bounds=bounds, grace=grace, on_finding=on_finding, cluster=cluster)
@@ -310,7 +313,7 @@ def _named_routes(text: str | None) -> tuple[str, ...]:
         raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
     for route in chosen:
         if route not in ROUTES:
-            raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}")
+            raise UsageError(f"no route {route!r}; {meant(route, ROUTES)}known are {', '.join(ROUTES)}")
     return chosen
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from fuzzer.language.errors import UnknownOp
+from fuzzer.language.errors import UnknownOp, meant
 from fuzzer.language.ops import OPS
 
 # Sets of ops by name. core: the ops of most models, with each kind of backward formula and layout once; every op that
@@ -39,9 +37,7 @@ def parse_ops(text: str) -> tuple[str, ...]:
     found: list[str] = []
     for name in (part.strip() for part in text.split(",")):
         if name not in SETS and name not in OPS:
-            near = difflib.get_close_matches(name, [*SETS, *OPS], n=1)
-            meant = f"did you mean {near[0]}? " if near else ""
             known = f"sets are {', '.join(SETS)}, `backfuzz ops` lists the ops"
-            raise UnknownOp(f"no op or set of ops {name!r}: {meant}{known}")
+            raise UnknownOp(f"no op or set of ops {name!r}: {meant(name, [*SETS, *OPS])}{known}")
         found += SETS.get(name, (name,))
     return tuple(dict.fromkeys(found))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class UsageError(ValueError):
     """A requested thing does not exist, or cannot be read, expressed or written; the message is one line for people."""
@@ -9,6 +12,12 @@ class UsageError(ValueError):
 
 class NoMachine(RuntimeError):
     """The machine cannot run the request; the message is one line for people."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The question whether a known name was meant, with a space after it; "" where none looks like it."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class UnknownOp(UsageError):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from fuzzer.language.devices import DEVICES, devices_with_code
-from fuzzer.language.errors import UsageError
+from fuzzer.language.errors import UsageError, meant
 from fuzzer.language.private import CONFIGS, config_module, config_type
 from fuzzer.language.program import Attributes, Value
 from fuzzer.language.trust import why_refused
@@ -201,7 +201,8 @@ def in_effect(name: str) -> Value:
     found = config_module(prefix)
     for part in key.split("."):
         if not part or not hasattr(found, part):
-            raise UnknownSetting(f"this torch has no setting {name!r} (no {part!r} in {CONFIGS[prefix]})")
+            why = f"this torch has no setting {name!r} (no {part!r} in {CONFIGS[prefix]})"
+            raise UnknownSetting(f"{why}; {meant(key, config_module(prefix).to_dict())}".rstrip("; "))
         found = getattr(found, part)
     return found
 

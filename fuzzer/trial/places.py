@@ -6,7 +6,7 @@ from typing import Any
 
 from fuzzer.judgement.trial import UNCOMPILED, Place, Subject, parse_subject
 from fuzzer.language.devices import DEVICE_NAMES, is_device
-from fuzzer.language.errors import UsageError
+from fuzzer.language.errors import UsageError, meant
 
 
 def pick_device(device: str | None) -> str:
@@ -56,7 +56,9 @@ def _check_backend(side: Subject) -> None:
 
     known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
     if side.compiler not in known:
-        raise UsageError(f"no backend {side.compiler!r}; this torch has {', '.join(sorted(known))}")
+        raise UsageError(
+            f"no backend {side.compiler!r}; {meant(side.compiler, known)}this torch has {', '.join(sorted(known))}"
+        )
 
 
 def _check_stage(side: Subject) -> None:

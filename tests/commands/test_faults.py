@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from fuzzer.ledger.store import open_store
-from tests.commands.calls import FINDING, RELU, call
+from tests.commands.calls import FINDING, RELU, call, refused
 
 
 def test_faults_are_a_table_and_rows_of_json(db: Path) -> None:
@@ -58,8 +60,20 @@ def test_findings_are_filtered_and_searched_and_so_are_faults(db: Path) -> None:
     for arguments in (("relu",), ("rel", "x0.grad"), ("--op", "relu"), ("--torch", torch), ("--lives-on", torch[:3]),
                       ("--device", "cpu"), ("--state", "new")):  # fmt: skip
         assert listed(*arguments) == {1}, arguments
-    for arguments in (("exp",), ("--op", "exp"), ("--device", "cuda"), ("--state", "known"), ("--lives-on", "1.0")):
+    for arguments in (("exp",), ("--op", "exp"), ("--device", "cuda"), ("--state", "known")):
         assert listed(*arguments) == {0}, arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--op", "reluu"), "no op 'reluu'; did you mean relu? `backfuzz ops` lists the ops"),
+        (("--lives-on", "1.0"), "no release in the ledger begins with '1.0'; it has "),
+        (("--torch", "1.0"), "no release in the ledger begins with '1.0'; it has "),
+    ],
+)
+def test_a_filter_that_nothing_could_pass_is_refused(db: Path, arguments: tuple[str, ...], told: str) -> None:
+    assert refused(call("faults", *arguments, "--db", db)).startswith(f"backfuzz: {told}")
 
 
 def test_a_finding_about_which_torch_promises_nothing_stands_apart(db: Path) -> None:

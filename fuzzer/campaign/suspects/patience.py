@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fuzzer.campaign.plan import Plan
 from fuzzer.judgement.verdict import Finding
-from fuzzer.ledger.errors import StoreError
+from fuzzer.ledger.errors import MissingStore, StoreError
 from fuzzer.ledger.store import Store, open_store
 
 RETRY_SECONDS = 2.0  # after the five that SQLite itself waits for a lock
@@ -23,6 +23,8 @@ def require_ledgers(plan: Plan) -> None:
     with open_store(plan.db) as store:
         store.list()
     for path in plan.known:
+        if not path.exists():
+            raise MissingStore(f"there is no {path}, which --known names as a ledger")
         with open_store(path, create=False) as store:
             store.list()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from fuzzer.commands.shared.exits import Refusal
+from fuzzer.language.errors import meant
 
 OWN, SHARED = Path("backfuzz.toml"), Path("pyproject.toml")
 
@@ -46,9 +46,7 @@ def defaults(path: Path | None, command: click.Command, table: Mapping[str, Any]
     found = {}
     for name, value in table.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise Refusal(f"{path}: {command.name} has no option {name!r}{meant}")
+            raise Refusal(f"{path}: {command.name} has no option {name!r}; {meant(name, names)}".rstrip("; "))
         pairs = isinstance(value, dict)  # [fuzz.set]
         found[names[name]] = [f"{key}={one!r}" for key, one in value.items()] if pairs else value
     return found

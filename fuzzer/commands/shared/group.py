@@ -11,7 +11,8 @@ import click
 
 from fuzzer.commands.shared.config import defaults, read_config
 from fuzzer.commands.shared.exits import Refusal, refusals
-from fuzzer.commands.shared.verb import PURPOSES, Verb, epilog
+from fuzzer.commands.shared.verb import CONFIG, PURPOSES, Verb, epilog
+from fuzzer.language.errors import meant
 
 
 def _verbs() -> dict[str, str]:
@@ -33,6 +34,13 @@ class Verbs(click.Group):
         if name in self.modules and name not in self.commands:
             importlib.import_module(f"fuzzer.commands.{self.modules[name]}")
         return super().get_command(context, name)
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.modules and not context.resilient_parsing:
+            context.fail(f"no command {args[0]!r}; {meant(args[0], self.modules)}".rstrip("; "))
+        return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """A section for each purpose; the columns of all stand below each other."""
@@ -65,6 +73,7 @@ def main(context: click.Context) -> None:
     Options may stand in backfuzz.toml, or in pyproject.toml below [tool.backfuzz], with a table for each command.
     """
     path, table = read_config()
+    context.meta[CONFIG] = path
     for verb in table:
         if verb not in Verbs.modules or not isinstance(table[verb], dict):
             raise Refusal(f"{path}: no command {verb!r}; a table is named like one, as [fuzz]")

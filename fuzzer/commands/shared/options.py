@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from fuzzer.language.devices import DEVICE_NAMES
+from fuzzer.language.errors import UsageError
 from fuzzer.workers.cluster import RAY
 
 
@@ -63,9 +64,20 @@ backend_option = click.option(
     show_default=True,
     help="The torch.compile backend to test, or flag_gems: eager with FlagGems' operators.",
 )
+
+
+def _two_sides(
+    context: click.Context, parameter: click.Parameter, sides: tuple[str, str] | None
+) -> tuple[str, str] | None:
+    if sides and sides[1].startswith("-"):  # the next option was taken for it
+        raise UsageError(f"--compare takes two sides, not {sides[0]} alone: for instance eager inductor")
+    return sides
+
+
 compare_option = click.option(
     "--compare",
     nargs=2,
+    callback=_two_sides,
     metavar="A B",
     default=None,
     help="Compare two sides, each `backend` or `backend@device`; the first is the reference. "

@@ -6,8 +6,11 @@ from collections.abc import Collection
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from fuzzer.commands.shared.exits import exits_line
+from fuzzer.commands.shared.exits import Refusal, exits_line
+
+CONFIG = "backfuzz.config"  # in a context's meta: the configuration file
 
 # What a person wants, in the order of `backfuzz --help`.
 FIND, DECIDE, HAND_OVER, KEEP, LOOK = PURPOSES = (
@@ -41,6 +44,16 @@ class Verb(click.Command):
         unknown = self.advanced - {name for param in self.params for name in param.opts}
         assert not unknown, f"{self.name} has no {sorted(unknown)}"
         self.epilog = epilog(exits_line(exits or {}, runs), example)
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Raises Refusal for a wrong value of the configuration file, which it names; click tells of others."""
+        try:
+            return super().parse_args(context, args)
+        except click.BadParameter as error:
+            name = error.param.name if error.param else None
+            if name and context.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+                raise Refusal(f"{context.meta[CONFIG]}: [{self.name}]: {error.format_message()}") from None
+            raise
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """The options in two sections."""

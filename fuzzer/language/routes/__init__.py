@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from fuzzer.language.errors import UsageError
+from fuzzer.language.errors import UsageError, meant
 from fuzzer.language.program import Program, Region, Route, has_gradient, statements
 from fuzzer.language.regions import REGIONS, ambient_region, check_between
 from fuzzer.language.routes.spec import Call, Compile, Results, RouteSpec, gradient_leaves, no_compile, no_phase
@@ -69,7 +69,8 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
     the route does not allow."""
     spec = ROUTES.get(program.route.name)
     if spec is None:
-        raise UnknownRoute(f"no route {program.route.name!r}; known are {', '.join(ROUTES)}")
+        name = program.route.name
+        raise UnknownRoute(f"no route {name!r}; {meant(name, ROUTES)}known are {', '.join(ROUTES)}")
     options = dict(program.route.options)
     for name in options:
         if name not in spec.options:

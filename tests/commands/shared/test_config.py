@@ -86,6 +86,7 @@ def test_a_table_of_pyproject_is_read_where_there_is_no_file_of_our_own(db: Path
         ("[fuz]\nminutes = 3", "backfuzz.toml: no command 'fuz'; a table is named like one, as [fuzz]"),
         ("minutes = 3", "backfuzz.toml: no command 'minutes'; a table is named like one, as [fuzz]"),
         ("[fuzz", "backfuzz.toml: "),
+        ('[fuzz]\nminutes = "long"', "backfuzz.toml: [fuzz]: Invalid value for '--minutes': "),
         ('[fuzz]\nops = "nonsense"', "no op or set of ops 'nonsense'"),
     ],
 )

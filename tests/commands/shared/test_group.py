@@ -32,6 +32,12 @@ def test_an_unknown_option_is_a_usage_error(name: str) -> None:
     assert call(name, "--no-such-option").exit_code == 2
 
 
+@pytest.mark.parametrize(("name", "told"), [("shw", "no command 'shw'; did you mean show?"), ("x", "no command 'x'")])
+def test_an_unknown_command_is_a_usage_error(name: str, told: str) -> None:
+    done = call(name)
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (2, f"Error: {told}")
+
+
 def test_the_version_is_that_of_the_distribution() -> None:
     assert call("--version").stdout.startswith("backfuzz, version ")
 
