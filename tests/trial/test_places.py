@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from fuzzer.campaign.told import view
 from fuzzer.stages import STAGES
 from fuzzer.trial.places import make_task
 from tests.commands.calls import SEED, call, refused
@@ -14,7 +15,8 @@ from tests.commands.calls import SEED, call, refused
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("arguments", [("fuzz",), ("replay", SEED), ("minimize", SEED), ("doctor",)])
-def test_a_missing_gpu_exits_3(arguments: tuple[Any, ...]) -> None:
+def test_a_missing_gpu_exits_3(arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "_FIRST_LINE_SECONDS", 600.0)  # a busy machine takes long to look for one
     assert "no CUDA device" in refused(call(*arguments, "--device", "cuda"), 3)
 
 
