@@ -63,8 +63,8 @@ def faults(
 
 
 def _refuse_unknown(store: Store, wanted: Wanted) -> None:
-    """Raise UsageError for an op that does not exist, and for a release of which the ledger knows nothing: nothing
-    listed would be no answer."""
+    """Raises UsageError for an op that does not exist, and for a release on which nothing in the ledger was tried: an
+    empty list would look like an answer."""
     from fuzzer.ledger.query import Wanted
     from fuzzer.ledger.releases import numbers
 
@@ -72,7 +72,7 @@ def _refuse_unknown(store: Store, wanted: Wanted) -> None:
         from fuzzer.language.ops import OPS
 
         if wanted.op not in OPS:
-            raise UnknownOp(f"no op {wanted.op!r}; {meant(wanted.op, OPS)}`backfuzz ops` lists the ops")
+            raise UnknownOp(f"no op {wanted.op!r}; `backfuzz ops` lists the ops{meant(wanted.op, OPS)}")
     if not (wanted.torch or wanted.lives_on):
         return
     lived = {place.split(" ")[0] for f in store.faults() for place in (*f.lives_on, *f.gone_on)}
@@ -80,7 +80,7 @@ def _refuse_unknown(store: Store, wanted: Wanted) -> None:
     for asked, known in ((wanted.torch, met), (wanted.lives_on, lived)):
         if known and not any(release.startswith(asked) for release in known):
             listed = ", ".join(sorted(known, key=numbers))
-            raise UsageError(f"no release in the ledger begins with {asked!r}; it has {listed}")
+            raise UsageError(f"no release in the ledger begins with {asked!r}; the ledger has {listed}")
 
 
 def _list_faults(store: Store, wanted: Wanted, verdict: str | None, as_json: bool) -> None:

@@ -238,7 +238,7 @@ def fuzz(
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
     from fuzzer.trial.batch import usual_batch
-    from fuzzer.workers.capacity import LEAST_RAM, default_workers
+    from fuzzer.workers.capacity import default_workers
 
     minutes = _minutes(minutes, duration)
     if until_plateau and (unguided or again):
@@ -254,9 +254,7 @@ def fuzz(
     command = command_line(click.get_current_context(), sys.argv[1:])
     cluster = _cluster(executor, ray_address, task.place.devices)
     workers = workers or (cluster.default_workers if cluster else default_workers)(task.place.devices)
-    if memory is not None and memory < workers * LEAST_RAM:
-        least = f"at least {workers * LEAST_RAM / 2**30:g}G"
-        raise UsageError(f"--max-memory {memory} is too little for {workers} worker(s): {least}, or fewer --workers")
+    _require_memory(memory, workers)
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
     plan = replace(plan, bounds=bounds, grace=grace, on_finding=on_finding, cluster=cluster)
@@ -303,6 +301,15 @@ def _minutes(minutes: float | None, duration: float | None) -> float | None:
     return minutes if duration is None else duration / 60
 
 
+def _require_memory(memory: int | None, workers: int) -> None:
+    """Raises UsageError where so many bytes are too few for so many workers."""
+    from fuzzer.workers.capacity import LEAST_RAM
+
+    if memory is not None and memory < workers * LEAST_RAM:
+        least = f"give at least {workers * LEAST_RAM / 2**30:g}G, or fewer --workers"
+        raise UsageError(f"--max-memory of {memory} bytes is too little for {workers} worker(s): {least}")
+
+
 def _named_routes(text: str | None) -> tuple[str, ...]:
     """The routes of a list with commas; without one those that any backend can take. Raises UsageError."""
     from fuzzer.language.routes import ANY_BACKEND, ROUTES
@@ -313,7 +320,7 @@ def _named_routes(text: str | None) -> tuple[str, ...]:
         raise UsageError(f"--routes names no route; known are {', '.join(ROUTES)}")
     for route in chosen:
         if route not in ROUTES:
-            raise UsageError(f"no route {route!r}; {meant(route, ROUTES)}known are {', '.join(ROUTES)}")
+            raise UsageError(f"no route {route!r}; known are {', '.join(ROUTES)}{meant(route, ROUTES)}")
     return chosen
 
 

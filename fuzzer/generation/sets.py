@@ -38,6 +38,6 @@ def parse_ops(text: str) -> tuple[str, ...]:
     for name in (part.strip() for part in text.split(",")):
         if name not in SETS and name not in OPS:
             known = f"sets are {', '.join(SETS)}, `backfuzz ops` lists the ops"
-            raise UnknownOp(f"no op or set of ops {name!r}: {meant(name, [*SETS, *OPS])}{known}")
+            raise UnknownOp(f"no op or set of ops {name!r}: {known}{meant(name, [*SETS, *OPS])}")
         found += SETS.get(name, (name,))
     return tuple(dict.fromkeys(found))

@@ -15,9 +15,10 @@ class NoMachine(RuntimeError):
 
 
 def meant(name: str, known: Iterable[str]) -> str:
-    """The question whether a known name was meant, with a space after it; "" where none looks like it."""
+    """The end of a message about an unknown name, "; did you mean NAME?", for the known name that is most like it; ""
+    where no known name is like it."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {near[0]}? " if near else ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class UnknownOp(UsageError):

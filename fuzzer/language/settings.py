@@ -202,7 +202,7 @@ def in_effect(name: str) -> Value:
     for part in key.split("."):
         if not part or not hasattr(found, part):
             why = f"this torch has no setting {name!r} (no {part!r} in {CONFIGS[prefix]})"
-            raise UnknownSetting(f"{why}; {meant(key, config_module(prefix).to_dict())}".rstrip("; "))
+            raise UnknownSetting(f"{why}{meant(name, [setting.name for setting in SETTINGS])}")
         found = getattr(found, part)
     return found
 

@@ -56,9 +56,8 @@ def _check_backend(side: Subject) -> None:
 
     known = {*UNCOMPILED, *torch.compiler.list_backends(exclude_tags=())}
     if side.compiler not in known:
-        raise UsageError(
-            f"no backend {side.compiler!r}; {meant(side.compiler, known)}this torch has {', '.join(sorted(known))}"
-        )
+        listed = ", ".join(sorted(known))
+        raise UsageError(f"no backend {side.compiler!r}; this torch has {listed}{meant(side.compiler, known)}")
 
 
 def _check_stage(side: Subject) -> None:

@@ -15,7 +15,7 @@ from fuzzer.workers.accelerator import free_memory
 
 # Bytes. A worker begins with 0.3 GiB and grows by 1.5 MB a program, for 200 programs; a C++ compiler runs beside it.
 _WORKER_RAM = 2**30
-LEAST_RAM = _WORKER_RAM // 2  # below that a worker is replaced after every few programs
+LEAST_RAM = _WORKER_RAM // 2  # room for the beginning and some 140 programs, before a worker is replaced
 # Bytes of a GPU: a context with its libraries and what an allocator keeps; programs themselves are small.
 WORKER_GPU_MEMORY = 2**30
 CGROUP = Path("/sys/fs/cgroup")

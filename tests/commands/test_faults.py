@@ -67,9 +67,9 @@ def test_findings_are_filtered_and_searched_and_so_are_faults(db: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--op", "reluu"), "no op 'reluu'; did you mean relu? `backfuzz ops` lists the ops"),
-        (("--lives-on", "1.0"), "no release in the ledger begins with '1.0'; it has "),
-        (("--torch", "1.0"), "no release in the ledger begins with '1.0'; it has "),
+        (("--op", "reluu"), "no op 'reluu'; `backfuzz ops` lists the ops; did you mean relu?"),
+        (("--lives-on", "1.0"), "no release in the ledger begins with '1.0'; the ledger has "),
+        (("--torch", "1.0"), "no release in the ledger begins with '1.0'; the ledger has "),
     ],
 )
 def test_a_filter_that_nothing_could_pass_is_refused(db: Path, arguments: tuple[str, ...], told: str) -> None:

@@ -200,18 +200,16 @@ def as_parameter(found: Finding) -> Any:
 def one_of_each_kind() -> list[Any]:
     """Findings whose scripts together hold every kind of line that a script has around its functions: of those that run
     here, and of those for a GPU."""
-    here: dict[bool, dict[str, Finding]] = {True: {}, False: {}}
-    for found in ledger():
-        here[found.place["device"] == "cpu"].update({found.id: found})
-    return [as_parameter(found) for side in here.values() for found in cover(side)]
+    sides = ([f for f in ledger() if (f.place["device"] == "cpu") == here] for here in (True, False))
+    return [as_parameter(found) for side in sides for found in cover(side)]
 
 
-def cover(findings: dict[str, Finding]) -> list[Finding]:
-    """Few findings that hold all lines of all: by turns the one that holds most of those that are lacking."""
-    lines = {name: frame(repro(found)) for name, found in findings.items()}
-    lacking, chosen = set[str]().union(*lines.values()), list[Finding]()
+def cover(findings: list[Finding]) -> list[Finding]:
+    """A few of the findings, whose scripts together hold the lines of all: each adds the most lines that lack still."""
+    lines = [frame(repro(found)) for found in findings]
+    lacking, chosen = set[str]().union(*lines), list[Finding]()
     while lacking:
-        best = max(lines, key=lambda name: len(lines[name] & lacking))
+        best = max(range(len(lines)), key=lambda n: len(lines[n] & lacking))
         chosen.append(findings[best])
         lacking -= lines[best]
     return chosen

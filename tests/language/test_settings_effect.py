@@ -198,19 +198,24 @@ def look(device: str, setting: Setting, value: Value, names: list[str]) -> tuple
         return setting.name, value, f"raised {type(error).__name__}: {str(error)[:200]}"
 
 
+def looks(device: str, setting: Setting) -> Iterator[tuple[str, Value, str]]:
+    """Rows of a setting until one of its values changes code: first the program that most likely shows it, then all."""
+    for names in ([first_look(setting)], list(PROGRAMS)):
+        for value in setting.values:
+            yield (row := look(device, setting, value, names))
+            if row[2] in PROGRAMS:
+                return
+
+
 def inert(device: str) -> list[str]:
     """The settings none of whose values changes any code on this device, or under which a compile raises until one
     does; but for those of every program, which change what is built of it (`test_tuning`)."""
-    asked = [(s, value) for s, value in tried(device) if not s.always]
-    rows, shown = list[tuple[str, Value, str]](), set[str]()
-    for names in (1, len(PROGRAMS)):  # of programs, the one that most likely shows it first
-        for setting, value in asked:
-            if setting.name not in shown:
-                first = first_look(setting)
-                rows.append(look(device, setting, value, [first, *(n for n in PROGRAMS if n != first)][:names]))
-                shown |= {setting.name} if rows[-1][2] in PROGRAMS else set()
-    show(f"settings, values and the program whose code changes on {device}", rows)
-    return [name for name, _, told in rows if name not in shown or told.startswith("raised")]
+    asked = {setting.name: setting for setting, _ in tried(device) if not setting.always}
+    rows = {name: list(looks(device, setting)) for name, setting in asked.items()}
+    told = [row for own in rows.values() for row in own]
+    show(f"settings, values and the program whose code changes on {device}", told)
+    raised = {name for name, _, what in told if what.startswith("raised")}
+    return [name for name, own in rows.items() if own[-1][2] not in PROGRAMS or name in raised]
 
 
 def disagreeing(device: str) -> list[str]:

@@ -71,8 +71,7 @@ def test_where_it_cannot_run_there_is_one_line_and_exit_code_3(
 def test_an_unknown_backend_is_refused_with_the_known_ones(backend: str) -> None:
     found = CliRunner().invoke(main, ["replay", "--backend", backend, str(SEED)])
     assert found.exit_code == 2
-    assert found.stderr.startswith(f"backfuzz: no backend '{backend}'; ")
-    assert "this torch has aot_eager, " in found.stderr
+    assert found.stderr.startswith(f"backfuzz: no backend '{backend}'; this torch has aot_eager, ")
     assert all(name in found.stderr for name in ("eager", "flag_gems", "inductor"))
 
 

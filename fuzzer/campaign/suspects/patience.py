@@ -24,7 +24,7 @@ def require_ledgers(plan: Plan) -> None:
         store.list()
     for path in plan.known:
         if not path.exists():
-            raise MissingStore(f"there is no {path}, which --known names as a ledger")
+            raise MissingStore(f"there is no {path}: --known takes a ledger that exists")
         with open_store(path, create=False) as store:
             store.list()
 

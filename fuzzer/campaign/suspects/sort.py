@@ -105,14 +105,14 @@ def _looks(program: Program, task: Task) -> Callable[[Task], Report]:
 
 
 def _sorted(report: Report, program: Program, verdict: Verdict, task: Task, expired: Callable[[], bool]) -> Report:
-    """The Report of the core of a program that shows this verdict under the task, as its own Report says."""
+    """The Report of a program's core under the task. report: of the whole program, which shows this verdict."""
     reports: dict[str, Report] = {}
 
     def run(batch: Sequence[Program]) -> Iterator[Shown]:
         for candidate in batch:
-            found = report_program(candidate, task, journal())
-            reports[show(candidate)] = found = replace(found, verdicts=()) if found.built else found
-            yield finding_errors(found)
+            told = report_program(candidate, task, journal())
+            reports[show(candidate)] = told = replace(told, verdicts=()) if told.built else told
+            yield finding_errors(told)
 
     def record(candidate: Program) -> dict[str, Recipe]:
         try:

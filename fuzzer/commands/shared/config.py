@@ -46,7 +46,7 @@ def defaults(path: Path | None, command: click.Command, table: Mapping[str, Any]
     found = {}
     for name, value in table.items():
         if name not in names:
-            raise Refusal(f"{path}: {command.name} has no option {name!r}; {meant(name, names)}".rstrip("; "))
+            raise Refusal(f"{path}: {command.name} has no option {name!r}{meant(name, names)}")
         pairs = isinstance(value, dict)  # [fuzz.set]
         found[names[name]] = [f"{key}={one!r}" for key, one in value.items()] if pairs else value
     return found

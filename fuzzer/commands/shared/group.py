@@ -39,7 +39,7 @@ class Verbs(click.Group):
         self, context: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in self.modules and not context.resilient_parsing:
-            context.fail(f"no command {args[0]!r}; {meant(args[0], self.modules)}".rstrip("; "))
+            context.fail(f"no command {args[0]!r}{meant(args[0], self.modules)}")
         return super().resolve_command(context, args)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -46,7 +46,8 @@ class Verb(click.Command):
         self.epilog = epilog(exits_line(exits or {}, runs), example)
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Raises Refusal for a wrong value of the configuration file, which it names; click tells of others."""
+        """Raises Refusal, with the file's name, for a wrong value in the configuration file; BadParameter for one on
+        the command line."""
         try:
             return super().parse_args(context, args)
         except click.BadParameter as error:

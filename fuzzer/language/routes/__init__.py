@@ -70,7 +70,7 @@ def route_of(program: Program) -> tuple[RouteSpec, dict[str, Any]]:
     spec = ROUTES.get(program.route.name)
     if spec is None:
         name = program.route.name
-        raise UnknownRoute(f"no route {name!r}; {meant(name, ROUTES)}known are {', '.join(ROUTES)}")
+        raise UnknownRoute(f"no route {name!r}; known are {', '.join(ROUTES)}{meant(name, ROUTES)}")
     options = dict(program.route.options)
     for name in options:
         if name not in spec.options:
