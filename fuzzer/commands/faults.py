@@ -40,26 +40,38 @@ _COLUMNS = "id, fault, oracle, class, direction, pattern, unsupported, place"
 @click.option("--torch", default=None, help="Only if found on this release; 2.1 stands for all that begin so.")
 @click.option("--device", default=None, help="Only if found on this device.")
 @click.option("--lives-on", default=None, help="Only if the fault reproduces on this release.")
+@click.option(
+    "--to-post", is_flag=True,
+    help="Only faults to report now: confirmed, without an issue, alive on the newest release that the ledger knows.",
+)  # fmt: skip
 @db_option
 @json_option
 def faults(
-    text: Sequence[str], findings: bool, verdict: str | None, db: Path, as_json: bool, **filters: str | None
+    text: Sequence[str],
+    findings: bool,
+    verdict: str | None,
+    to_post: bool,
+    db: Path,
+    as_json: bool,
+    **filters: str | None,
 ) -> None:
     """List the faults of the ledger, or its findings.
 
-    The most urgent fault comes first. A fault is a cause in torch. Its findings are the minimal programs that show
-    it, and its class is their worst.
+    The most severe fault comes first, of the open ones. A fault is a cause in torch. Its findings are the minimal
+    programs that show it; its severity (S1 to S5) and class are those of the most severe.
     """
     from fuzzer.ledger.query import Wanted
     from fuzzer.ledger.store import open_store
 
+    if findings and to_post:
+        raise UsageError("--to-post chooses faults, and --findings lists findings: leave one of them out")
     wanted = Wanted(text=" ".join(text), **{name: value or "" for name, value in filters.items()})
     with open_store(db, create=False) as store:
         _refuse_unknown(store, wanted)
         if findings:
             _list_findings(store, replace(wanted, verdict=verdict or ""), as_json)
         else:
-            _list_faults(store, wanted, verdict, as_json)
+            _list_faults(store, wanted, verdict, to_post, as_json)
 
 
 def _refuse_unknown(store: Store, wanted: Wanted) -> None:
@@ -83,12 +95,14 @@ def _refuse_unknown(store: Store, wanted: Wanted) -> None:
             raise UsageError(f"no release in the ledger begins with {asked!r}; the ledger has {listed}")
 
 
-def _list_faults(store: Store, wanted: Wanted, verdict: str | None, as_json: bool) -> None:
+def _list_faults(store: Store, wanted: Wanted, verdict: str | None, post: bool, as_json: bool) -> None:
     """The faults that have such a finding, and this class."""
     from fuzzer.commands.shared.table import print_faults
+    from fuzzer.ledger.listing import to_post
 
     chosen = {row["fault"] for row in store.rows(wanted, "fault")}
-    found = [fault for fault in store.faults() if fault.id in chosen and verdict in (None, fault.verdict)]
+    listed = to_post(store.faults()) if post else store.faults()
+    found = [fault for fault in listed if fault.id in chosen and verdict in (None, fault.verdict)]
     if as_json:
         click.echo(json.dumps([encode_fault(fault) for fault in found]))
     else:

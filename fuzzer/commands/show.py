@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from fuzzer.commands.shared.again import brought_up_to_date
-from fuzzer.commands.shared.describe import diagnosis_lines, fault_lines, scope_lines
+from fuzzer.commands.shared.describe import diagnosis_lines, fault_lines, scope_lines, severity_line
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import db_option, id_argument, json_option, no_diagnose_option
 from fuzzer.commands.shared.verb import KEEP
@@ -36,6 +36,7 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
     """
     from fuzzer.ledger.rows import encode
     from fuzzer.ledger.scope import encode_scope
+    from fuzzer.ledger.severity import severity_of
     from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
@@ -45,6 +46,7 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
         finding, fault = brought_up_to_date(finding, fault, db)
     if as_json:
         told = {"fault": encode_fault(fault), "scopes": [encode_scope(scope) for scope in scopes]}
+        told["severity"] = str(severity_of(finding))
         click.echo(json.dumps(encode(finding) | told))
         return
     if sys.stdout.isatty():
@@ -60,6 +62,7 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
     if finding.grown is not finding:
         click.echo(f"the natural program: {finding.grown.detail}\n\n{finding.grown.program}")
     click.echo(f"reproduced {finding.reproduced} of {finding.runs} in fresh processes")
+    click.echo(f"severity: {severity_line(finding)}")
     click.echo("diagnosis:\n" + "\n".join(diagnosis_lines(finding)))
     for title, table in (("stages", finding.stages), ("settings", finding.ablation), ("place", finding.place)):
         click.echo(f"{title}:" + "".join(f"\n  {key}: {value}" for key, value in table.items()))
@@ -88,6 +91,7 @@ def print_tables(finding: Finding, fault: Fault, scopes: Sequence[Scope]) -> Non
         console.print(Text("the natural program", style="bold"), Text(f"{finding.grown.detail}\n"), sep="\n")
         console.print(Syntax(finding.grown.program, "python", background_color="default", word_wrap=True))
     facts = {"reproduced": f"{finding.reproduced} of {finding.runs} in fresh processes"}
+    facts |= {"severity": severity_line(finding)}
     facts |= {"original": finding.before} if finding.before else {}
     facts |= {"note": finding.note} if finding.note else {}
     told = {name: text for name, text in finding.diagnosis.items() if name != VERSION}

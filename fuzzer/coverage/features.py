@@ -17,8 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fuzzer.language.ops.spec import writable
-from fuzzer.language.program import TensorType, contiguous, extent
+from fuzzer.language.program import TensorType, contiguous, extent, writable
 
 if TYPE_CHECKING:  # they need torch
     from fuzzer.rounding.trace import Ref, Step, Trace

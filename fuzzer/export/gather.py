@@ -14,7 +14,7 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.pairs import pairs
 from fuzzer.ledger.changes import Changes
 from fuzzer.ledger.faults import OPEN, Fault
-from fuzzer.ledger.listing import by_promise, urgency
+from fuzzer.ledger.listing import by_promise, to_post, urgency
 from fuzzer.ledger.progress import Point, read_pairs, read_points
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.scope import Scope
@@ -53,6 +53,11 @@ class Contents:
     def open(self) -> list[Fault]:
         """Open faults that break a promise of torch, the most urgent first."""
         return [f for f in by_promise(self.faults)[0] if f.state.name in OPEN]
+
+    @property
+    def to_post(self) -> list[Fault]:
+        """The faults that a person could report now, the most severe first."""
+        return to_post(self.faults)
 
     @property
     def closed(self) -> list[Fault]:

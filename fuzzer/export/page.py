@@ -16,6 +16,7 @@ from fuzzer.ledger.faults import Fault
 from fuzzer.ledger.listing import devices, short_issue, short_title
 from fuzzer.ledger.releases import numbers, span
 from fuzzer.ledger.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
+from fuzzer.ledger.severity import label
 
 MOST_SHOWN = 300  # open faults shown with program and evidence, some 1.5 MB; the others have a line each
 _MOST_PAIRS = 60
@@ -34,7 +35,7 @@ def page(contents: Contents, made: str) -> str:
         lstrip_blocks=True,
     )
     environment.globals |= {"short_issue": short_issue, "colors": plots.COLORS}
-    environment.filters["short"] = short_title
+    environment.filters |= {"short": short_title, "level": label}
     drawn, recorded = plots.features(contents)
     return environment.get_template("page.html").render(
         contents=contents,

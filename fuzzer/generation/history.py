@@ -23,8 +23,18 @@ from fuzzer.generation.rejoin import fits
 from fuzzer.generation.shapes import draw_shape
 from fuzzer.language.infer import type_of
 from fuzzer.language.interpret import apply
-from fuzzer.language.ops.spec import Draw, Limits, OpSpec, writable
-from fuzzer.language.program import BETWEEN, Attributes, Node, Program, Region, canonical, has_gradient, writes
+from fuzzer.language.ops.spec import Draw, Limits, OpSpec
+from fuzzer.language.program import (
+    BETWEEN,
+    Attributes,
+    Node,
+    Program,
+    Region,
+    canonical,
+    has_gradient,
+    writable,
+    writes,
+)
 from fuzzer.language.regions import REGIONS, ambient_region
 from fuzzer.language.routes import ROUTES
 

@@ -16,7 +16,7 @@ from fuzzer.language.classes import main_operand
 from fuzzer.language.infer import type_of
 from fuzzer.language.interpret import apply, strided
 from fuzzer.language.ops import OPS
-from fuzzer.language.ops.spec import LEAST_LARGE, NEAR_ENDS, Attribute, Draw, Limits, Operand, OpSpec, writable
+from fuzzer.language.ops.spec import LEAST_LARGE, NEAR_ENDS, Attribute, Draw, Limits, Operand, OpSpec
 from fuzzer.language.program import (
     DIFFERENTIABLE,
     FLOATS,
@@ -31,6 +31,7 @@ from fuzzer.language.program import (
     TensorType,
     contiguous,
     extent,
+    writable,
     writes,
 )
 from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITIONS, SPECIAL, fill

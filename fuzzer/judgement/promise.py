@@ -1,7 +1,8 @@
 """torch's promises and their limits: a difference without a promise is `unsupported`, however it looks.
 
 torch makes no promise in five cases. Settings that exist for torch's own tests (`Setting.promised`). Internal operators
-(a torch function whose name begins with an underscore). Control flow that torch calls a prototype, where it raises.
+(a torch function whose name begins with an underscore) that torch.nn.functional does not call. Control flow that torch
+calls a prototype, where it raises.
 Autograd's complaint about a write before the backward to a value that the compiled graph saved and eager's did not.
 dynamo's refusal to trace, with dynamic sizes, a call that holds both directions: `torch.func.vjp`, or Python that
 autograd's graph of an eager forward calls (a checkpoint's).
@@ -10,7 +11,11 @@ Some of eager's errors are promised.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
+
+import torch
 
 from fuzzer.judgement.trial import Code, Raised
 from fuzzer.language.ops import OPS
@@ -41,7 +46,7 @@ def _why_unsupported(program: Program, pattern: str) -> str:
     """The reason that a program gives, apart from its settings."""
     for node in program.nodes:
         source = OPS[node.op].source if node.op in OPS else ""
-        if any(part.startswith("_") and not part.startswith("__") for part in source.split(".")):
+        if _is_internal(source) and not _called_by_public_functions(source):
             return f"operator {source}"
     for s in statements(program.body):
         if " < " in pattern and isinstance(s, Region) and s.kind in REGIONS and REGIONS[s.kind].prototype:
@@ -55,6 +60,18 @@ def _why_unsupported(program: Program, pattern: str) -> str:
     if untraced and options.get("eager_forward"):
         return f"route {program.route.name} over an eager forward"
     return ""
+
+
+def _is_internal(source: str) -> bool:
+    return any(part.startswith("_") and not part.startswith("__") for part in source.split("."))
+
+
+@functools.cache
+def _called_by_public_functions(source: str) -> bool:
+    """Whether torch.nn.functional calls an internal operator by its name: then people reach it, as they reach
+    `_upsample_bilinear2d_aa` by `interpolate(antialias=True)`."""
+    (name,) = re.findall(r"\._(\w+)", source)[:1]
+    return re.search(rf"\b_{name}\(", inspect.getsource(torch.nn.functional)) is not None
 
 
 # Errors by which torch protects from wrong numbers: type, message, its name here. A compiler may run everything else

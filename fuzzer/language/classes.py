@@ -18,9 +18,18 @@ from fuzzer.language.ops.spec import (
     Limits,
     Operand,
     OpSpec,
+)
+from fuzzer.language.program import (
+    DIFFERENTIABLE,
+    Attributes,
+    Dtype,
+    Shape,
+    TensorType,
+    Value,
+    contiguous,
+    extent,
     writable,
 )
-from fuzzer.language.program import DIFFERENTIABLE, Attributes, Dtype, Shape, TensorType, Value, contiguous, extent
 
 # Of a layout: the order of its elements in memory, one of ORDERS; also AT_OFFSET, where the storage offset is not 0,
 # and SIZE_ONE, where some dimension has one element, whose stride means nothing.

@@ -17,7 +17,6 @@ import torch
 from fuzzer.language import control, regions
 from fuzzer.language.errors import UnknownOp
 from fuzzer.language.ops import OPS
-from fuzzer.language.ops.spec import writable
 from fuzzer.language.program import (
     Argument,
     Dtype,
@@ -36,6 +35,7 @@ from fuzzer.language.program import (
     may_alias,
     outer_reads,
     walk,
+    writable,
     writes,
 )
 from fuzzer.language.values import DTYPE_NAMES, TORCH_DTYPES, as_data, fill

@@ -116,6 +116,16 @@ class TensorType:
         return self.dtype in DIFFERENTIABLE
 
 
+def writable(t: TensorType) -> bool:
+    """Whether no two elements share a place, as far as sizes and strides tell, so that it may be written in place."""
+    reach = 0
+    for step, size in sorted((step, size) for size, step in zip(t.shape, t.stride, strict=True) if size > 1):
+        if step <= reach:
+            return False
+        reach += step * (size - 1)
+    return True
+
+
 @dataclass(frozen=True)
 class Leaf:
     """An input tensor of the program. `base` names another leaf whose storage it shares (a leaf_view)."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fuzzer.judgement.verdict import CLASSES, Finding
+from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED, Finding, Signature
 from fuzzer.ledger.cause import cause_of
 from fuzzer.ledger.diagnosed import NO_MORE
 from fuzzer.ledger.query import Wanted, read_rows
-from fuzzer.ledger.rows import DIAGNOSED, decode, from_row, to_row
+from fuzzer.ledger.rows import DIAGNOSED, decode, decode_comparisons, from_row, to_row
+from fuzzer.ledger.severity import MOST_SEVERE, label, severity
 from fuzzer.ledger.title import title
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class State:
 class Fault:
     """A cause in torch, as far as the ledger knows it.
 
-    verdict      the worst class of its variants.  side, stage, decided   of its diagnosis (`cause.Cause`).
+    verdict, side, stage, decided   class, diagnosis and cause (`cause.Cause`) of the variant that represents it;
+    severity   its points (`severity.Severity`).
     first_seen   the time of its first occurrence;  occurrences   programs that showed it;  variants   minimal programs.
     lives_on     "RELEASE DEVICE" where it reproduced in the newest run there;  gone_on   where it did not;
     unsaid       where the newest run decided neither, and why: "2.13.0 cpu: shows something else: crashes".
@@ -69,6 +71,7 @@ class Fault:
     gone_on: tuple[str, ...] = ()
     history: tuple[tuple[str, str, str], ...] = field(default=(), compare=False)
     unsaid: tuple[str, ...] = ()
+    severity: int = MOST_SEVERE
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -80,7 +83,7 @@ def encode_fault(fault: Fault) -> dict[str, Any]:
     """A fault as plain values for JSON; its state's parts stand beside the others."""
     fields = asdict(fault)
     state, verdict = fields.pop("state"), fields.pop("verdict")
-    return {**fields, "class": verdict, "state": state.pop("name"), **state}
+    return {**fields, "class": verdict, "severity": label(fault.severity), "state": state.pop("name"), **state}
 
 
 # ---------------------------------------------------------------- joining
@@ -217,33 +220,58 @@ def refresh(db: Database, fault: str) -> None:
         )
 
 
-_RANKED = (
-    "select case when unsupported = '' then class else 'unsupported' end, "
-    f"coalesce(json_extract(diagnosis, '$.side') like '{NO_MORE}%', 0), length(program), created, id, fault "
-)
+class _Ranked(NamedTuple):
+    """A variant among those of its fault: they sort so that the one that represents the fault comes first."""
+
+    gone: bool  # it reproduces no more
+    severity: int
+    verdict: int  # the place of its class in CLASSES
+    elsewhere: bool  # it was found on another device than a CPU, which every machine has
+    size: int
+    created: str
+    id: str
+    fault: str
 
 
 def representative(db: Database, fault: str) -> Finding:
-    """The variant that represents a fault: among those of the worst class, and of these preferably one that still
-    reproduces, the one with the shortest program."""
-    return _variant(db, min(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)[4])
+    """The variant that represents a fault: of those that still reproduce the most severe, of these the worst class,
+    preferably found on a CPU, and the shortest program."""
+    return _variant(db, min(_ranked(db, fault)).id)
 
 
 def variants(db: Database, fault: str) -> list[Finding]:
-    """The variants of a fault, the simplest first."""
-    ranked = sorted(db.conn.execute(f"{_RANKED} from variant where fault = ?", [fault]), key=_rank)
-    return [_variant(db, row[4]) for row in ranked]
+    """The variants of a fault, the one that represents it first."""
+    return [_variant(db, row.id) for row in sorted(_ranked(db, fault))]
 
 
 def representatives(db: Database) -> dict[str, Finding]:
     """The representative of each fault, by the fault's id."""
-    ranked = sorted(db.conn.execute(f"{_RANKED} from variant"), key=_rank, reverse=True)
-    return {fault: _variant(db, name) for fault, name in {row[5]: row[4] for row in ranked}.items()}
+    return {fault: _variant(db, row.id) for fault, row in _first(db).items()}
 
 
-def _rank(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The sort key of a row of _RANKED, the simplest variant first."""
-    return CLASSES.index(row[0]), *row[1:5]
+def _first(db: Database) -> dict[str, _Ranked]:
+    """The variant that represents each fault, by the fault's id."""
+    return {row.fault: row for row in sorted(_ranked(db), reverse=True)}
+
+
+_FACTS = (
+    f"select coalesce(json_extract(diagnosis, '$.side') like '{NO_MORE}%', 0), "
+    "coalesce(json_extract(place, '$.device'), ''), created, id, fault, oracle, class, direction, pattern, program, "
+    "comparisons, unsupported from variant"
+)
+
+
+def _ranked(db: Database, fault: str = "") -> list[_Ranked]:
+    """The variants of a fault, or all of them."""
+    rows = db.conn.execute(f"{_FACTS} where fault = ?", [fault]) if fault else db.conn.execute(_FACTS)
+    found = []
+    for gone, device, created, id, own, oracle, verdict, direction, pattern, program, compared, unsupported in rows:
+        signature, worst = Signature(oracle, verdict, direction, pattern), decode_comparisons(compared)
+        points = severity(signature, program, worst, unsupported).points
+        place = CLASSES.index(UNSUPPORTED if unsupported else verdict)
+        elsewhere = not device.startswith("cpu")
+        found.append(_Ranked(bool(gone), points, place, elsewhere, len(program), created, id, own))
+    return found
 
 
 def _variant(db: Database, name: str) -> Finding:
@@ -338,10 +366,11 @@ def read_faults(db: Database) -> list[Fault]:
     told: dict[str, list[tuple[str, str, str]]] = {}
     for fault, time, what, who in db.conn.execute("select fault, time, what, who from history order by time"):
         told.setdefault(fault, []).append((time, what, who))
-    found = []
+    first, found = _first(db), []
     for row in db.conn.execute(_FAULTS).fetchall():
         id, state = row[0], State(*row[9:])
         shows, gone = (tuple(lives.get((id, said), ())) for said in (SHOWS, GONE))
         more = tuple(told.get(id, ())), tuple(unsaid.get(id, ()))
-        found.append(Fault(*row[:9], state, shows, gone, *more))  # type: ignore[call-arg]
+        points = first[id].severity if id in first else MOST_SEVERE
+        found.append(Fault(*row[:9], state, shows, gone, *more, points))  # type: ignore[call-arg]
     return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from fuzzer.judgement.verdict import CLASSES, UNASKED, UNSUPPORTED
+from fuzzer.judgement.verdict import UNASKED, UNSUPPORTED
 from fuzzer.ledger.cause import KERNELS
 from fuzzer.ledger.faults import OPEN, STATES, Fault
+from fuzzer.ledger.releases import numbers
 
 
 def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
@@ -16,10 +17,23 @@ def by_promise(faults: Sequence[Fault]) -> tuple[list[Fault], list[Fault]]:
 
 
 def urgency(fault: Fault) -> tuple[bool, int, int, int]:
-    """The sort key of a fault, the most urgent first: open ones, the worst class, those nobody has judged and then
+    """The sort key of a fault, the most urgent first: open ones, the most severe, those nobody has judged and then
     those nobody has reported, the most frequent."""
     state = fault.state.name
-    return state not in OPEN, CLASSES.index(fault.verdict), STATES.index(state), -fault.occurrences
+    return state not in OPEN, fault.severity, STATES.index(state), -fault.occurrences
+
+
+def to_post(faults: Sequence[Fault]) -> list[Fault]:
+    """The faults that a person could report now, the most severe first: confirmed, promised, without an issue, alive on
+    the newest release that the ledger knows."""
+    tried = [place.split(" ")[0] for f in faults for place in (*f.lives_on, *f.gone_on)]
+    newest = max(tried, key=numbers, default="")
+    found = [
+        f
+        for f in by_promise(faults)[0]
+        if f.state.name == "confirmed" and not f.state.issue and any(p.startswith(f"{newest} ") for p in f.lives_on)
+    ]
+    return sorted(found, key=urgency)
 
 
 def devices(fault: Fault) -> list[str]:

@@ -74,6 +74,11 @@ def _plain(comparison: dict[str, Any]) -> dict[str, Any]:
     return {key: value(v) for key, v in comparison.items()}
 
 
+def decode_comparisons(text: str) -> tuple[Comparison, ...]:
+    """The comparisons of a row."""
+    return tuple(map(_comparison, json.loads(text)))
+
+
 def _comparison(fields: dict[str, Any]) -> Comparison:
     numbers = {key: float(fields[key]) for key in ("eager", "compiled", "float64", "floor")}
     return Comparison(fields["name"], tuple(fields["index"]), wrong=fields["wrong"], total=fields["total"], **numbers)

@@ -12,7 +12,7 @@ from sqlite_utils import Database
 from sqlite_utils.db import Table
 
 from fuzzer.ledger.faults import refresh
-from fuzzer.ledger.upgrade import fill_faults, join_anew
+from fuzzer.ledger.upgrade import fill_faults, join_anew, promise_anew
 
 Migration = Callable[[Database], None]
 MIGRATIONS: list[Migration] = []  # in order; the schema version of a file is the number of migrations it has had
@@ -120,6 +120,15 @@ def _add_scopes(db: Database) -> None:
 @_migration
 def _tell_every_side(db: Database) -> None:
     """Give each fault a side, even if the side was never decided."""
+    for (name,) in db.conn.execute("select id from fault").fetchall():
+        refresh(db, name)
+
+
+@_migration
+def _represent_by_severity(db: Database) -> None:
+    """Ask again whether torch promises anything about internal operators; the most severe finding represents a
+    fault."""
+    promise_anew(db)
     for (name,) in db.conn.execute("select id from fault").fetchall():
         refresh(db, name)
 

@@ -86,7 +86,7 @@ class Store:
             return not known[0]
 
     def get(self, prefix: str) -> Finding:
-        """The finding with this id, or the only one whose id begins so; for a fault's id its simplest variant."""
+        """The finding with this id, or the only one whose id begins so; for a fault's id the one that represents it."""
         prefix = self._meant(prefix)
         with self._reading() as db:
             if prefix.startswith("F") and db is not None:
@@ -197,12 +197,12 @@ class Store:
             return tuple(known for fault, variants in held.items() for known in known_fault(fault, variants))
 
     def variants(self, fault: str) -> tuple[Finding, ...]:
-        """The findings of a fault, by its id, the simplest first."""
+        """The findings of a fault, by its id, the one that represents it first."""
         with self._reading() as db:
             return tuple(faults.variants(db, fault)) if db is not None else ()
 
     def representatives(self) -> dict[str, Finding]:
-        """The finding that represents each fault, by the fault's id: the simplest."""
+        """The finding that represents each fault, by the fault's id."""
         with self._reading() as db:
             return faults.representatives(db) if db is not None else {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from fuzzer.judgement.verdict import EAGER, VALUES, Finding
+from fuzzer.judgement.verdict import EAGER, NO_DERIVATIVE, VALUES, Finding
 from fuzzer.language.program import Region, statements
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import DEMANDED, KERNELS, NUMBERS, first_stage, raised
@@ -13,7 +13,7 @@ from fuzzer.ledger.cause import DEMANDED, KERNELS, NUMBERS, first_stage, raised
 _MOST_OPS = 3
 # The kind of error where nothing raises, by the pattern of the difference.
 _SILENT = {
-    **dict.fromkeys(NUMBERS, "wrong {what} of {ops}"),
+    **dict.fromkeys((*NUMBERS, NO_DERIVATIVE), "wrong {what} of {ops}"),
     "all-zero": "zero {what} of {ops}",
     "nonfinite": "NaN or infinity in the {what} of {ops}",
     **dict.fromkeys(("dtype", "shape", "storage"), "another {pattern} of the {what} of {ops}"),

@@ -46,6 +46,16 @@ def join_anew(db: Database) -> None:
         faults.assign(db, decode(from_row(read_rows(db, Wanted(id=name))[0])))
 
 
+def promise_anew(db: Database) -> None:
+    """Ask the present rule whether torch promises anything about findings that were called an internal operator's."""
+    from fuzzer.judgement.promise import why_unsupported  # needs torch, which a ledger of the newest schema does not
+
+    internal = "select id, program, pattern from variant where unsupported like 'operator %'"
+    for id, program, pattern in db.conn.execute(internal).fetchall():
+        reason = why_unsupported(parse(program), pattern)
+        db.conn.execute("update variant set unsupported = ? where id = ?", [reason, id])
+
+
 def _take_over(db: Database, row: dict[str, Any]) -> None:
     """Take over the note of a finding: its fault is known, with the issues that the note names."""
     if not row["note"].startswith(_KNOWN):

@@ -23,6 +23,7 @@ from benches.profile import profile_command
 from benches.reach import reach_command
 from benches.scale import scale_command
 from benches.sensitivity import sensitivity_command
+from benches.severity import severity_command
 from benches.silence import silence_command
 from benches.slopes import slopes_command
 from benches.stages import stages_command
@@ -48,6 +49,7 @@ BENCHES = (
     reach_command,
     scale_command,
     sensitivity_command,
+    severity_command,
     silence_command,
     slopes_command,
     stages_command,

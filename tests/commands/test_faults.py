@@ -34,6 +34,14 @@ def test_a_fault_about_which_torch_promises_nothing_stands_apart(db: Path) -> No
     assert "2 fault(s)" in text
 
 
+def test_those_to_post_are_confirmed_and_have_no_issue(db: Path) -> None:
+    assert json.loads(call("faults", "--to-post", "--db", db, "--json").stdout) == []
+    call("triage", FINDING.id, "confirmed", "--db", db)
+    [row] = json.loads(call("faults", "--to-post", "--db", db, "--json").stdout)
+    assert (row["id"], row["severity"]) == (f"F{FINDING.id[:7]}", "S1")
+    assert "--to-post" in refused(call("faults", "--to-post", "--findings", "--db", db))
+
+
 # ---------------------------------------------------------------- findings
 
 

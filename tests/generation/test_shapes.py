@@ -20,8 +20,8 @@ from fuzzer.generation.generate import generate
 from fuzzer.generation.shapes import draw_layout, draw_shape
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.interpret import apply, cotangents, materialise, run_each, to_function
-from fuzzer.language.ops.spec import Limits, writable
-from fuzzer.language.program import Program, Shape, TensorType, contiguous, extent
+from fuzzer.language.ops.spec import Limits
+from fuzzer.language.program import Program, Shape, TensorType, contiguous, extent, writable
 from fuzzer.language.routes import ROUTES, Call
 from fuzzer.language.text import parse, show
 

@@ -56,6 +56,14 @@ def test_settings_of_tests_internal_operators_and_what_dynamo_refuses_are_not_pr
     assert why_unsupported(parse(text), pattern) == why
 
 
+def test_an_internal_operator_that_a_public_function_calls_is_promised() -> None:
+    text = PLAIN.replace("f32[3]", "f32[1, 1, 3, 3]")
+    lines = [line for line in text.splitlines() if not line.startswith(("v", "backward"))]
+    called = "v0 = upsample_bilinear2d_aa(x0, output_size=(2, 1), align_corners=False)"
+    program = parse("\n".join([*lines, called, "backward(v0, cotangent(f32[1, 1, 2, 1]))"]) + "\n")
+    assert why_unsupported(program, "other") == ""
+
+
 def test_a_verdict_is_unsupported_where_torch_promises_nothing() -> None:
     made = trial(ROUNDED)
     made.subject = Observation(RAISED, phase="forward", raised=Raised("KeyError", "x", ("f",)))

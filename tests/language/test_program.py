@@ -21,6 +21,7 @@ from fuzzer.language.program import (
     extent,
     rename,
     walk,
+    writable,
 )
 
 X = Leaf("x0", "f32", (4,), (1,))
@@ -154,3 +155,10 @@ def test_a_type_knows_its_rank_and_its_number_of_elements() -> None:
     assert (t.rank, t.numel, t.is_float) == (3, 0, True)
     assert TensorType("i8", (), ()).numel == 1
     assert not TensorType("bool", (), ()).is_float
+
+
+@pytest.mark.parametrize(
+    ("stride", "may"), [((4, 1), True), ((1, 3), True), ((0, 1), False), ((1, 1), False), ((9, 2), True)]
+)
+def test_only_memory_without_overlaps_is_writable(stride: tuple[int, int], may: bool) -> None:
+    assert writable(TensorType("f32", (3, 4), stride)) is may

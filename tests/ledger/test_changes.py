@@ -25,11 +25,11 @@ def test_what_is_new_came_back_or_moved_is_told_apart() -> None:
     }
     assert list(change_lines(told)) == [
         "came back:",
-        "  F2  wrong  sum loses a row (cpu 2.13)",
+        "  F2  S1  wrong  sum loses a row (cpu 2.13)",
         "new:",
-        "  F3  crashes  sum loses a row (cpu 2.15, not 2.13)",
+        "  F3  S1  crashes  sum loses a row (cpu 2.15, not 2.13)",
         "moved:",
-        "  F1  wrong  sum loses a row (cpu 2.13): new -> fixed 2.15.0",
+        "  F1  S1  wrong  sum loses a row (cpu 2.13): new -> fixed 2.15.0",
     ]
 
 

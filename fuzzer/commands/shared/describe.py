@@ -23,6 +23,14 @@ def diagnosis_lines(finding: Finding) -> list[str]:
     return lines + ([f"  {TRACEBACK}:", *(f"    {line}" for line in told.splitlines())] if told else [])
 
 
+def severity_line(finding: Finding) -> str:
+    """The severity of a finding with its reasons: "S2: function, dynamic sizes"."""
+    from fuzzer.ledger.severity import severity_of
+
+    found = severity_of(finding)
+    return f"{found}: {', '.join(found.reasons)}" if found.reasons else f"{found}: silent, and nothing rare is needed"
+
+
 def scope_lines(scope: Scope) -> list[str]:
     """A scope: its summary, a line for each neighbour, the shape table."""
     from fuzzer.ledger.scope import SCOPE_HEAD, scope_rows, shape_head, shape_rows

@@ -159,7 +159,8 @@ pythons_option = click.option(
     type=click.Path(path_type=Path),
     help="A Python with another torch (repeatable).",
 )
-ID_HELP = "A fault or a finding of the ledger, by the first digits of its id. A fault stands for its simplest finding."
+ID_HELP = """A fault or a finding of the ledger, by the first digits of its id. A fault stands for the finding that
+represents it."""
 FAULT_HELP = "A fault, or one of its findings, by the first digits of its id."
 id_argument = click.argument("reference", metavar="ID", help=ID_HELP)
 ids_argument = click.argument("references", nargs=-1, required=True, metavar="ID...", help=ID_HELP)

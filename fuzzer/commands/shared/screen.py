@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fuzzer.commands.shared.table import Console, fault_table, print_faults
 from fuzzer.ledger.faults import OPEN, Fault, State
-from fuzzer.ledger.listing import urgency
+from fuzzer.ledger.listing import to_post, urgency
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.store import Store, open_store
 
@@ -25,7 +25,7 @@ _MOVES = {"\x1b[A": -1, "\x1b[B": 1, "\x1b[5~": -10, "\x1b[6~": 10}
 _LEAVE = ("q", "\x03", "\x04", "")
 KEYS = (
     "up/down move   Enter show   n new   c confirmed   k known   r reported   f fixed   x not a fault   "
-    "/ search   o open ones or all   q leave"
+    "/ search   o open ones or all   p those to post   q leave"
 )
 _TOLD = ("side", "culprit", "vanishes")  # of a diagnosis
 _ROWS_AROUND = 6  # lines for head, keys and the like; a fault takes up to three
@@ -45,6 +45,7 @@ class Screen:
     at: int = 0
     text: str = ""
     all: bool = False
+    to_post: bool = False
     open: bool = False
     told: str = ""
     faults: list[Fault] = field(default_factory=list)
@@ -53,10 +54,10 @@ class Screen:
         self.load()
 
     def load(self) -> None:
-        """Read the faults that are wanted, the worst class first, the most frequent of a class first."""
+        """Read the faults that are wanted, the most severe first, of the equally severe the most frequent."""
         chosen = {row["fault"] for row in self.store.rows(Wanted(text=self.text), "fault")}
         found = [f for f in self.store.faults() if f.id in chosen and (self.all or f.state.name in OPEN)]
-        self.faults = sorted(found, key=urgency)
+        self.faults = to_post(found) if self.to_post else sorted(found, key=urgency)
         self.at = max(0, min(self.at, len(self.faults) - 1))
 
     def press(self, key: str) -> bool:
@@ -73,6 +74,9 @@ class Screen:
             self.load()
         elif key == "o":
             self.all = not self.all
+            self.load()
+        elif key == "p":
+            self.to_post = not self.to_post
             self.load()
         elif key in _STATES and self.faults:
             self.set(*_STATES[key])
@@ -96,7 +100,8 @@ class Screen:
         first = max(0, min(self.at - room // 2, len(self.faults) - room))
         chosen = self.faults[self.at].id if self.faults else ""
         search = f", with {self.text!r}" if self.text else ""
-        head = f"{len(self.faults)} {'' if self.all else 'open '}fault(s){search}  {self.told}"
+        which = "fault(s) to post" if self.to_post else f"{'' if self.all else 'open '}fault(s)"
+        head = f"{len(self.faults)} {which}{search}  {self.told}"
         some = self.faults[first : first + room]
         body = self.one() if self.open and self.faults else fault_table(some, width, chosen=chosen)
         return Group(Text(head, style="bold"), body, Text(f"\n{KEYS}", style="dim"))

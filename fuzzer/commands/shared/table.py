@@ -12,6 +12,7 @@ from rich.text import Text
 from fuzzer.judgement.verdict import UNSUPPORTED
 from fuzzer.ledger.faults import Fault
 from fuzzer.ledger.listing import lives, short_issue, short_side, short_title, urgency
+from fuzzer.ledger.severity import label
 
 Listed = TypeVar("Listed")
 
@@ -36,7 +37,7 @@ class Console(RichConsole):
 def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: str = "") -> Table:
     """One row for each fault, for a terminal of this width; the chosen one's id stands out."""
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "class", "state"):
+    for name in ("id", "sev", "class", "state"):
         table.add_column(name, no_wrap=True)
     table.add_column("title", ratio=3, min_width=24)
     sides, counts = width >= _SIDES, width >= _COUNTS
@@ -49,6 +50,7 @@ def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: st
     for f in faults:
         table.add_row(
             Text(f.id, style="reverse" if f.id == chosen else ""),
+            label(f.severity),
             Text(f.verdict, style=_COLORS.get(f.verdict, "")),
             f.state.name,
             Text(short_title(f)),

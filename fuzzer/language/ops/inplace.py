@@ -22,9 +22,8 @@ from fuzzer.language.ops.spec import (
     broadcast,
     choice,
     expandable,
-    writable,
 )
-from fuzzer.language.program import FLOATS, Shape
+from fuzzer.language.program import FLOATS, Shape, writable
 
 FAMILY = "inplace"
 

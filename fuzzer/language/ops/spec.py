@@ -353,16 +353,6 @@ def dense(t: TensorType) -> bool:
     return t.numel > 0 and t.stride == contiguous(t.shape)
 
 
-def writable(t: TensorType) -> bool:
-    """Whether no two elements share a place, as far as sizes and strides tell, so that it may be written in place."""
-    reach = 0
-    for step, size in sorted((step, size) for size, step in zip(t.shape, t.stride, strict=True) if size > 1):
-        if step <= reach:
-            return False
-        reach += step * (size - 1)
-    return True
-
-
 def like(d: Draw) -> Shape:
     """The shape of the first operand."""
     return d.x.shape
