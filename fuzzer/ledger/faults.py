@@ -5,6 +5,7 @@ These are functions of an open database, within the caller's transaction; other 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
@@ -256,8 +257,8 @@ def _first(db: Database) -> dict[str, _Ranked]:
 
 _FACTS = (
     f"select coalesce(json_extract(diagnosis, '$.side') like '{NO_MORE}%', 0), "
-    "coalesce(json_extract(place, '$.device'), ''), created, id, fault, oracle, class, direction, pattern, program, "
-    "comparisons, unsupported from variant"
+    "coalesce(json_extract(place, '$.device'), ''), created, id, fault, program, class, oracle, direction, pattern, "
+    "coalesce(json_extract(comparisons, '$[0]'), ''), unsupported from variant"
 )
 
 
@@ -265,13 +266,20 @@ def _ranked(db: Database, fault: str = "") -> list[_Ranked]:
     """The variants of a fault, or all of them."""
     rows = db.conn.execute(f"{_FACTS} where fault = ?", [fault]) if fault else db.conn.execute(_FACTS)
     found = []
-    for gone, device, created, id, own, oracle, verdict, direction, pattern, program, compared, unsupported in rows:
-        signature, worst = Signature(oracle, verdict, direction, pattern), decode_comparisons(compared)
-        points = severity(signature, program, worst, unsupported).points
-        place = CLASSES.index(UNSUPPORTED if unsupported else verdict)
-        elsewhere = not device.startswith("cpu")
-        found.append(_Ranked(bool(gone), points, place, elsewhere, len(program), created, id, own))
+    for gone, device, created, id, own, program, verdict, *facts, unsupported in rows:
+        points, place = (
+            _points(program, verdict, *facts, unsupported),
+            CLASSES.index(UNSUPPORTED if unsupported else verdict),
+        )
+        found.append(_Ranked(bool(gone), points, place, not device.startswith("cpu"), len(program), created, id, own))
     return found
+
+
+@functools.lru_cache(10_000)
+def _points(program: str, verdict: str, oracle: str, direction: str, pattern: str, worst: str, unsupported: str) -> int:
+    """The severity of a variant, from its columns."""
+    signature = Signature(oracle, verdict, direction, pattern)
+    return severity(signature, program, decode_comparisons(f"[{worst}]" if worst else "[]"), unsupported).points
 
 
 def _variant(db: Database, name: str) -> Finding:

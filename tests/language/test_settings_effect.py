@@ -209,8 +209,10 @@ def looks(device: str, setting: Setting) -> Iterator[tuple[str, Value, str]]:
 
 def inert(device: str) -> list[str]:
     """The settings none of whose values changes any code on this device, or under which a compile raises until one
-    does; but for those of every program, which change what is built of it (`test_tuning`)."""
-    asked = {setting.name: setting for setting, _ in tried(device) if not setting.always}
+    does; but for those of every program, which change what is built of it (`test_tuning`), and those that change what
+    is made before code is written (`marked_wrongly` tries these)."""
+    late = [setting for setting, _ in tried(device) if setting.code or stages.built_under(setting.name)]
+    asked = {setting.name: setting for setting in late if not setting.always}
     rows = {name: list(looks(device, setting)) for name, setting in asked.items()}
     told = [row for own in rows.values() for row in own]
     show(f"settings, values and the program whose code changes on {device}", told)
