@@ -133,6 +133,13 @@ def _represent_by_severity(db: Database) -> None:
         refresh(db, name)
 
 
+@_migration
+def _count_programs_once(db: Database) -> None:
+    """An occurrence is one program. The upgrade from ledgers of findings alone gave it the count of its finding, which
+    grew with every copy."""
+    db.conn.execute("update occurrence set times = 1 where times > 1")
+
+
 def _table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 

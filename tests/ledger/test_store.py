@@ -311,7 +311,7 @@ def test_a_store_of_the_first_schema_has_the_fields_of_today(path: Path) -> None
     db.conn.close()
     with open_store(path) as opened:
         assert same(opened.get(finding().id), finding())
-        assert opened.seen(finding().id) == 3
+        assert opened.seen(finding().id) == 1, "its count grew with copies"
 
 
 def test_a_diagnosis_is_stored_with_its_finding_and_nothing_else_changes(path: Path) -> None:
