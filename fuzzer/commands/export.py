@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from fuzzer.commands.shared import again
 from fuzzer.commands.shared.group import main
 from fuzzer.commands.shared.options import (
+    ID_HELP,
     db_option,
     found_device_option,
-    id_argument,
     json_option,
     no_diagnose_option,
 )
@@ -21,6 +22,7 @@ from fuzzer.commands.shared.reference import runs_here
 from fuzzer.commands.shared.verb import HAND_OVER
 from fuzzer.export.demonstration import Demonstration
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.errors import UsageError
 from fuzzer.ledger.scope import Scope
 
 
@@ -28,13 +30,23 @@ from fuzzer.ledger.scope import Scope
     purpose=HAND_OVER,
     runs=True,
     exits={
-        2: "no script reproduces the fault on the torch where it was found, there is no such finding, the ledger "
-        "cannot be read, or the folder not written"
+        2: "no script reproduces the fault on the torch where it was found (with --top: any of them), there is no such "
+        "finding, the ledger cannot be read, or the folder not written"
     },
-    example="backfuzz export F9957c78\npython export/F9957c78/repro.py",
+    example="backfuzz export F9957c78\npython export/F9957c78/repro.py\nbackfuzz export --top 10",
 )
-@id_argument
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="The folder to write. Default: export/ID.")
+@click.argument("reference", metavar="[ID]", required=False, help=ID_HELP)
+@click.option(
+    "--top", type=click.IntRange(1), default=None, metavar="N",
+    help="Instead of one, the N most severe faults to post, as the ledger has them: nothing is grown, diagnosed or "
+    "measured.",
+)  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="The folder to write. Default: export/ID. With --top a folder each, below it.",
+)
 @found_device_option
 @click.option("--no-natural", is_flag=True, help="Export the minimal program alone, and grow none.")
 @click.option("--no-vary", is_flag=True, help="Measure no scope; one that is stored is exported.")
@@ -43,7 +55,8 @@ from fuzzer.ledger.scope import Scope
 @db_option
 @json_option
 def export(
-    reference: str,
+    reference: str | None,
+    top: int | None,
     out: Path | None,
     device: str | None,
     no_natural: bool,
@@ -59,32 +72,86 @@ def export(
     while the fault is there. Each runs in a fresh process, and issue.md says what it did. Natural program,
     diagnosis and scope are made first, where the ledger has none.
     """
+    if (reference is None) == (top is None):
+        raise UsageError("name a fault or a finding, or give --top N: one of the two")
+    if reference is not None:
+        wanted = _Wanted(device, not no_natural, not no_diagnose, not no_vary, True, not no_run)
+        row = _export_one(reference, out or Path("export") / reference, db, wanted)
+        click.echo(json.dumps(row) if as_json else "\n".join([*row["files"], f"repro.py: {row['repro']}"]))
+        return
+    rows = _export_top(top or 0, out or Path("export"), db, _Wanted(device, not no_natural, runs=not no_run), as_json)
+    if as_json:
+        click.echo(json.dumps(rows))
+    if any("error" in row for row in rows):
+        raise SystemExit(2)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What to export of a finding, and what may be made first.
+
+    device     of both sides; None: the finding's.  natural   its natural program too.
+    diagnoses, varies, grows   make a diagnosis, a scope, a natural program where the ledger has none.
+    runs       the scripts.
+    """
+
+    device: str | None
+    natural: bool = True
+    diagnoses: bool = False
+    varies: bool = False
+    grows: bool = False
+    runs: bool = True
+
+
+def _export_top(top: int, out: Path, db: Path, wanted: _Wanted, quiet: bool) -> list[dict[str, Any]]:
+    """Export the most severe faults to post, a folder each. A script that shows nothing is told in its row; the others
+    are exported all the same."""
+    from fuzzer.export.script import ExportError
+    from fuzzer.ledger.listing import short_title, to_post
+    from fuzzer.ledger.severity import label
+    from fuzzer.ledger.store import open_store
+
+    with open_store(db, create=False) as store:
+        chosen = to_post(store.faults())[:top]
+    rows: list[dict[str, Any]] = []
+    for fault in chosen:
+        try:
+            row = _export_one(fault.id, out / fault.id, db, wanted)
+        except ExportError as error:
+            row = {"fault": fault.id, "error": str(error)}
+        rows.append(row)
+        if not quiet:
+            told = row.get("error") or f"{out / fault.id}: repro.py {row['repro']}"
+            click.echo(
+                f"{len(rows)} of {len(chosen)}  {fault.id}  {label(fault.severity)}  {short_title(fault)}: {told}"
+            )
+    return rows
+
+
+def _export_one(reference: str, folder: Path, db: Path, wanted: _Wanted) -> dict[str, Any]:
+    """Write the scripts and the draft of one fault or finding into a folder. Raises ExportError."""
     from fuzzer.export.issue import issue
     from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
-    runs = not no_run and runs_here(finding, device)
-    if runs and not no_diagnose:
+    device, runs = wanted.device, wanted.runs and runs_here(finding, wanted.device)
+    if runs and wanted.diagnoses:
         finding, fault = again.brought_up_to_date(finding, fault, db, device)
-    if no_natural:
+    if not wanted.natural:
         finding = replace(finding, natural=None)
-    elif runs and finding.natural is None:
+    elif runs and wanted.grows and finding.natural is None:
         finding = _grown(finding, device, db)
     texts, shown, versions = _scripts(_on(finding, device), runs)
     if shown is not None and not shown.shows:
         _require_elsewhere(finding, shown)
-    measures = shown is not None and shown.shows and not no_vary
-    scope = _scope(finding, device, db, measures)
+    scope = _scope(finding, device, db, wanted.varies and shown is not None and shown.shows)
     texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions, scope)
-    folder = out or Path("export") / reference
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text)
-    paths = [str(folder / name) for name in texts]
     told = "not run" if shown is None else shown.told()
-    row = {"id": finding.id, "fault": fault.id, "files": paths, "repro": told}
-    click.echo(json.dumps(row) if as_json else "\n".join([*paths, f"repro.py: {told}"]))
+    return {"id": finding.id, "fault": fault.id, "files": [str(folder / name) for name in texts], "repro": told}
 
 
 def _on(finding: Finding, device: str | None) -> Finding:

@@ -158,3 +158,29 @@ def test_nothing_runs_on_a_machine_without_the_device(db: Path, monkeypatch: pyt
 def test_export_into_what_is_no_folder_is_told(db: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "file: File exists" in refused(call("export", FINDING.id, "--db", db, "--out", "file", "--no-run"))
+
+
+def test_the_most_severe_to_post_are_exported_and_one_that_shows_nothing_stops_no_other(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(FINDING, program=FINDING.program.replace("relu", "exp"), stages={"eager": "wrong"})
+    with open_store(db) as opened:
+        opened.add(other)
+    for finding in (FINDING, other):
+        call("triage", finding.id, "confirmed", "--db", db)
+    Scripts(monkeypatch, True, False)
+    done = call("export", "--top", "5", "--db", db)
+    assert done.exit_code == 2
+    first, second = done.stdout.splitlines()
+    assert first.startswith("1 of 2  F")
+    assert "repro.py exited with 1" in first
+    assert "its script exited with 0" in second
+    assert len([*Path("export").iterdir()]) == 1
+    Scripts(monkeypatch, True)
+    [row] = json.loads(call("export", "--top", "1", "--db", db, "--out", "best", "--json").stdout)
+    assert {Path(name).parent for name in row["files"]} == {Path("best") / row["fault"]}
+
+
+def test_one_fault_or_the_first_of_the_list_is_asked_for(db: Path) -> None:
+    for given in ((), (FINDING.id, "--top", "3")):
+        assert "--top N" in refused(call("export", *given, "--db", db))
