@@ -42,6 +42,7 @@ def issue(
         _before_posting(finding, fault),
         "### 🐛 Describe the bug",
         description(finding),
+        _note(fault),
         _side(finding),
         _where(finding),
         f"Scope: {scope.summary}." if scope is not None else "",
@@ -104,9 +105,10 @@ def _backward(finding: Finding) -> bool:
 def _before_posting(finding: Finding, fault: Fault | None) -> str:
     terms = "; ".join(f"`{term}`" for term in search_terms(finding))
     known = fault.state.issue.split() if fault is not None else []
+    before = f" (so far: {'; '.join(dict.fromkeys(fault.searched))})" if fault is not None and fault.searched else ""
     tracker, label = (_GEMS_TRACKER, "") if gems(finding) else (_TRACKER, f" Label: {_LABEL}.")
     return (
-        f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}"
+        f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}{before}"
         f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label} -->"
     )
 
@@ -191,16 +193,24 @@ def _scope(scope: Scope) -> str:
     return _folded(f"Scope: {len(scope.rows) - 1} neighbouring programs and their results", "\n\n".join(parts))
 
 
+def _note(fault: Fault | None) -> str:
+    """A person's note about the fault, but for clauses that name other faults of the ledger."""
+    told = []
+    for sentence in re.split(r"(?<=\.) ", fault.state.note) if fault is not None else []:
+        clauses = [c for c in sentence.rstrip(".").split("; ") if c and not re.search(r"\bF[0-9a-f]{7}\b", c)]
+        told += ["; ".join(clauses) + "."] if clauses else []
+    text = " ".join(told)
+    return text[:1].upper() + text[1:]
+
+
 def _known(fault: Fault | None) -> str:
-    """People's knowledge of the fault: its state, and their searches."""
-    if fault is None:
-        return ""
+    """Where the fault is known, or since when it is gone."""
     told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
-    name = told.get(fault.state.name, fault.state.name.capitalize())
-    more = str(fault.state).removeprefix(fault.state.name)
-    state = "" if fault.state.name == "new" else f"{name}{':' if more and name.startswith('Already') else ''}{more}."
-    searched = f"Searched the tracker for: {'; '.join(fault.searched)}." if fault.searched else ""
-    return " ".join(filter(None, (state, searched)))
+    if fault is None or fault.state.name not in told:
+        return ""
+    more = fault.state.fixed_in if fault.state.name == "fixed" else fault.state.issue
+    between = ": " if more and fault.state.name != "fixed" else " "
+    return f"{told[fault.state.name]}{between}{more}".rstrip() + "."
 
 
 def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:

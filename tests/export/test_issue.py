@@ -120,7 +120,16 @@ def test_what_is_known_of_the_fault_and_what_to_search_for_are_told() -> None:
     looked = replace(
         fault, state=State("new"), history=(("2026", "met as x", ""), ("2026", SEARCHED + "relu nan", "me"))
     )
-    assert "Searched the tracker for: relu nan." in issue(finding(RELU), looked)
+    told, _, body = issue(finding(RELU), looked).partition("-->")
+    assert "(so far: relu nan)" in told
+    assert "relu nan" not in body
+
+
+def test_a_persons_note_stands_in_the_draft_but_for_what_names_the_ledgers_own_ids() -> None:
+    note = "eager adds up in half precision: 256 ones stay 256; kin of F19efd66. Since 2.13"
+    fault = Fault("F1", "", "wrong", "", "", "", "", 1, 1, State("confirmed", note=note))
+    assert "\n\nEager adds up in half precision: 256 ones stay 256. Since 2.13.\n\n" in issue(finding(RELU), fault)
+    assert "Confirmed" not in issue(finding(RELU), fault)
 
 
 def test_a_draft_for_flag_gems_is_for_its_tracker_and_names_its_kernels() -> None:
