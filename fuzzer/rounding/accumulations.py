@@ -37,7 +37,8 @@ class Accumulations:
     exact     steps that cannot round: all operands are on so coarse a grid that every partial sum is representable.
     growths   the factor by which the accumulator's unit grows with the number of terms.
     partial   for long sums, the largest partial sums half-way along each dimension, of each result.
-    sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result.
+    sizes     where a partial sum may overflow, the sums of the summands' sizes, of each result; of a mean before the
+              division.
     units     the errors of the kernel's operands and result inside it.
     chains    sums of gradients, by the number of each of their additions.
     """
@@ -71,6 +72,8 @@ class Accumulations:
             # no partial sum is larger
             most = terms * math.prod(max(float(t.abs().max()), 1.0) for t in operands if t.numel())
             most = most if sizes is None else largest_of(sizes)
+            if divides and most > reach(step):  # the sum that is divided may overflow
+                sizes = [size * terms for size in _changed(step, args, kwargs, torch.abs) or ()]
             if sizes is not None and most > reach(step):
                 self.sizes[number] = sizes
             if _on_grid(step, operands, most):

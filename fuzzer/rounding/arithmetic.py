@@ -62,7 +62,7 @@ def ties(step: Step) -> bool:
 def handed_on(step: Step) -> bool:
     """Whether the operation uses its operands unperturbed, in every replica."""
     row = kernel(step)
-    moved = row.contracts or row.rereads is not None or row.divides_first is not None
+    moved = row.contracts or row.rereads is not None or row.divides_first is not None or _promotes_integers(step)
     return (rounds_once(step) or is_exact(step)) and not moved and not ties(step)
 
 
@@ -153,6 +153,16 @@ def _promotion(step: Step) -> torch.dtype | None:
     first, *others = [torch.empty((1,) * len(ref.shape), dtype=ref.dtype, device="meta") for ref in refs]
     dtype = torch.result_type(first, others[0])
     return dtype if len(others) == 1 and dtype.is_floating_point else None
+
+
+def _promotes_integers(step: Step) -> bool:
+    """Whether the step reads integers as numbers of a dtype that does not hold all of them: `pow` of bfloat16 takes 275
+    for 276."""
+    whole = any(isinstance(ref, Ref) and ref.dtype in _WHOLE for ref in step.args)
+    return whole and torch.Tag.pointwise in step.op.tags and _promotion(step) is not None
+
+
+_WHOLE = (torch.int64, torch.int32, torch.int16)
 
 
 def promoted(step: Step, args: Any) -> Any:

@@ -29,6 +29,7 @@ import torch
 
 from fuzzer.rounding.accumulations import Accumulations
 from fuzzer.rounding.arithmetic import (
+    accumulation_length,
     accumulator,
     decides,
     handed_on,
@@ -262,7 +263,8 @@ class Rounder:
         if sizes is None or self.seed % 2 == 0 or value.is_complex():
             return inside
         sizes = sizes * (1 + self.scale * accumulator(step) * self.found.growth(number, step))
-        over, under = (sizes + value > 2 * reach(step)), (sizes - value > 2 * reach(step))
+        total = value * accumulation_length(step) if kernel(step).divides else value
+        over, under = (sizes + total > 2 * reach(step)), (sizes - total > 2 * reach(step))
         spilled = torch.where(over & under, math.nan, torch.where(over, math.inf, -math.inf))
         return torch.where(over | under, spilled, inside)
 

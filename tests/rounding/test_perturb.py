@@ -420,6 +420,13 @@ def test_partial_sums_may_overflow_upwards_though_the_sum_leaves_the_range_downw
     assert bool(model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0][-1].isinf())
 
 
+def test_the_sum_that_a_mean_divides_may_overflow_though_the_mean_does_not() -> None:
+    most = 0.9 * torch.finfo(F32).max
+    limit = floors(lambda x: [x.mean(1)], torch.tensor([[most, most / 2], [most / 2, -most], [1e30, 1e30]]))[0]
+    assert limit.isinf().tolist() == [True, False, False]
+    assert floor(lambda x: [x.mean()], torch.full((4,), 60000.0, dtype=F16)) < 100, "it adds up in float32"
+
+
 def test_a_sum_kept_in_float32_does_not_overflow_as_float16() -> None:
     assert floor(lambda x: [x.sum()], torch.tensor([60000.0, 60000.0, -60000.0], dtype=F16)) == 0
 
