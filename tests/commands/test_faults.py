@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +13,19 @@ from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, RELU, call, refused
 
 
+def plain(text: str) -> str:
+    """What a terminal shows, without its colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 def test_faults_are_a_table_and_rows_of_json(db: Path) -> None:
     before = db.read_bytes()
-    text = call("faults", "--db", db).stdout
-    for part in (f"F{FINDING.id[:7]}", "silent: wrong gradient of F.relu", "wrong", "new", "cpu", "2026-01-01"):
-        assert part in text
-    assert "1 fault(s): 1 new" in text
+    done = call("faults", "--db", db)
+    head, line = (row.split("\t") for row in done.stdout.splitlines())
+    told = dict(zip(head, line, strict=True))
+    assert (told["id"], told["sev"], told["class"], told["state"]) == (f"F{FINDING.id[:7]}", "S1", "wrong", "new")
+    assert (told["title"], told["first seen"]) == ("silent: wrong gradient of torch.nn.functional.relu", "2026-01-01")
+    assert done.stderr == "1 fault(s): 1 new\n"
     [row] = json.loads(call("faults", "--db", db, "--json").stdout)
     assert (row["id"], row["class"], row["state"], row["occurrences"]) == (f"F{FINDING.id[:7]}", "wrong", "new", 1)
     assert row["lives_on"] == [f"{FINDING.place['torch'].split('+')[0]} cpu"]
@@ -26,10 +34,11 @@ def test_faults_are_a_table_and_rows_of_json(db: Path) -> None:
     assert db.read_bytes() == before
 
 
-def test_a_fault_about_which_torch_promises_nothing_stands_apart(db: Path) -> None:
+def test_a_fault_about_which_torch_promises_nothing_stands_apart(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     with open_store(db) as store:
         store.add(replace(FINDING, signature=replace(FINDING.signature, pattern="other"), unsupported="setting x"))
-    text = call("faults", "--db", db).stdout
+    text = plain(call("faults", "--db", db).stdout)
     assert text.index("torch promises nothing here (unsupported)") > text.index(f"F{FINDING.id[:7]}")
     assert "2 fault(s)" in text
 
@@ -51,7 +60,7 @@ def test_findings_are_a_table_too_and_the_ledger_stays_as_it_is(db: Path) -> Non
     assert FINDING.id in text
     for part in (FINDING.signature.oracle, FINDING.signature.direction, FINDING.signature.pattern, "new"):
         assert part in text
-    assert text.endswith("1 finding(s)\n")
+    assert call("faults", "--findings", "--db", db).stderr == "1 finding(s)\n"
     [row] = json.loads(call("faults", "--findings", "--db", db, "--json").stdout)
     assert (row["id"], row["class"], row["program"]) == (FINDING.id, "wrong", RELU)
     assert (row["fault"], row["state"]) == (f"F{FINDING.id[:7]}", "new")
@@ -84,11 +93,12 @@ def test_a_filter_that_nothing_could_pass_is_refused(db: Path, arguments: tuple[
     assert refused(call("faults", *arguments, "--db", db)).startswith(f"backfuzz: {told}")
 
 
-def test_a_finding_about_which_torch_promises_nothing_stands_apart(db: Path) -> None:
+def test_a_finding_about_which_torch_promises_nothing_stands_apart(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     apart = replace(FINDING, signature=replace(FINDING.signature, pattern="other"), unsupported="setting x")
     with open_store(db) as store:
         store.add(apart)
-    lines = [line.rstrip() for line in call("faults", "--findings", "--db", db).stdout.splitlines()]
+    lines = [line.rstrip() for line in plain(call("faults", "--findings", "--db", db).stdout).splitlines()]
     assert lines[1].startswith(FINDING.id)
     assert lines[3] == "torch promises nothing here (unsupported)"
     assert lines[5].split()[::2][:2] == [apart.id, "unsupported"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -82,17 +83,47 @@ def finding_table(rows: Sequence[Mapping[str, Any]], title: str = "") -> Table:
 
 
 def print_findings(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Findings as a table (`finding_table`)."""
-    _print_apart(rows, lambda row: str(row["class"]), lambda some, _, title: finding_table(some, title))
-    Console().print(f"{len(rows)} finding(s)")
+    """Findings as a table (`finding_table`), into a file or a pipe as a line each."""
+    told = f"{len(rows)} finding(s)"
+    if _is_terminal(told):
+        _print_apart(rows, lambda row: str(row["class"]), lambda some, _, title: finding_table(some, title))
+        Console().print(told)
+        return
+    _print_lines(_FINDING, [[str(row[name]) for name in _FINDING] for row in rows])
 
 
 def print_faults(found: Sequence[Fault]) -> None:
-    """Faults as a table, the most urgent first."""
-    _print_apart(sorted(found, key=urgency), lambda fault: fault.verdict, fault_table)
-    states = [fault.state.name for fault in found]
-    told = ", ".join(f"{states.count(name)} {name}" for name in dict.fromkeys(states))
-    Console().print(f"{len(found)} fault(s){f': {told}' if told else ''}")
+    """Faults as a table, the most urgent first; into a file or a pipe as a line each."""
+    there, states = sorted(found, key=urgency), [fault.state.name for fault in found]
+    counts = ", ".join(f"{states.count(name)} {name}" for name in dict.fromkeys(states))
+    told = f"{len(found)} fault(s){f': {counts}' if counts else ''}"
+    if _is_terminal(told):
+        _print_apart(there, lambda fault: fault.verdict, fault_table)
+        Console().print(told)
+        return
+    _print_lines(_FAULT, [
+        [f.id, label(f.severity), f.verdict, f.state.name, f.title, short_side(f), f.first_seen[:10],
+         str(f.occurrences), "; ".join(lives(f)), f.state.issue or _about(f)]
+        for f in there
+    ])  # fmt: skip
+
+
+_FAULT = ("id", "sev", "class", "state", "title", "side", "first seen", "seen", "lives on", "issue")
+_FINDING = ("id", "fault", "class", "state", "where", "direction", "pattern", "oracle")
+
+
+def _is_terminal(told: str) -> bool:
+    """Whether standard output is a terminal; else the count goes to stderr, so that a pipe has lines of one kind."""
+    terminal = Console().is_terminal
+    if not terminal:
+        print(told, file=sys.stderr)
+    return terminal
+
+
+def _print_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A line of names, and one for each row, with tabs between cells."""
+    for row in (head, *rows):
+        print("\t".join(" ".join(cell.split()) for cell in row))
 
 
 def _print_apart(
