@@ -128,6 +128,17 @@ def _export_top(top: int, out: Path, db: Path, wanted: _Wanted, quiet: bool) -> 
     return rows
 
 
+def exported(fault: str, db: Path) -> str:
+    """Export a fault as the ledger has it, into export/ID: where that is and what its script did, or why it is not."""
+    from fuzzer.export.script import ExportError
+
+    try:
+        row = _export_one(fault, Path("export") / fault, db, _Wanted(None))
+    except ExportError as error:
+        return str(error)
+    return f"{Path('export') / fault}: repro.py {row['repro']}"
+
+
 def _export_one(reference: str, folder: Path, db: Path, wanted: _Wanted) -> dict[str, Any]:
     """Write the scripts and the draft of one fault or finding into a folder. Raises ExportError."""
     from fuzzer.export.issue import issue

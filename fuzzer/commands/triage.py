@@ -13,6 +13,7 @@ from fuzzer.commands.shared.screen import user
 from fuzzer.commands.shared.verb import DECIDE
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.faults import STATES, State
+from fuzzer.ledger.states import mistake
 
 
 @main.command(
@@ -54,9 +55,10 @@ def triage(
     from fuzzer.ledger.store import open_store
 
     if reference is None:
+        from fuzzer.commands.export import exported
         from fuzzer.commands.shared.screen import go_through
 
-        return go_through(db)
+        return go_through(db, lambda fault: exported(fault, db))
     if state is None:
         raise UsageError(f"the new state of {reference} is missing: one of {', '.join(STATES)}")
     said = State(state, issue, note, fixed_in)
@@ -70,8 +72,10 @@ NEEDS = {"known": "--issue", "reported": "--issue", "fixed": "--fixed-in", "not-
 
 
 def require_complete(state: State) -> None:
-    """Raise UsageError for a state without the option that it needs."""
+    """Raise UsageError for a state without the option that it needs, or with one that is not what it should be."""
     needed = {"--issue": state.issue, "--fixed-in": state.fixed_in, "--note": state.note}
     option = NEEDS.get(state.name)
     if option and not needed[option]:
         raise UsageError(f"{state.name} needs {option}")
+    if wrong := mistake(state):
+        raise UsageError(wrong)

@@ -44,6 +44,8 @@ def test_what_was_searched_for_and_who_says_so_are_remembered(db: Path) -> None:
         ((FINDING.id, "known"), "known needs --issue"),
         ((FINDING.id, "fixed"), "fixed needs --fixed-in"),
         ((FINDING.id, "not-a-fault"), "not-a-fault needs --note"),
+        ((FINDING.id, "known", "--issue", "soon"), "'soon' is no issue: write its URL, or a tracker's #number"),
+        ((FINDING.id, "fixed", "--fixed-in", "next"), "'next' is no release"),
         (("F0000000", "confirmed"), "no fault F0000000"),
     ],
 )
@@ -57,6 +59,6 @@ def test_without_a_terminal_the_open_faults_are_listed(db: Path) -> None:
     done = call("triage", "--db", db)
     assert done.exit_code == 0
     assert f"F{FINDING.id[:7]}" in done.stdout
-    assert "no terminal" in done.stdout
+    assert "no terminal" in done.stderr
     with open_store(db) as store:
         assert store.faults()[0].state.name == "new"

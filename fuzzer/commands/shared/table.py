@@ -19,6 +19,7 @@ Listed = TypeVar("Listed")
 
 _COLORS = {"wrong": "red", "crashes": "red", "hangs": "red", "raises": "yellow"}
 _UNBOUNDED = 200  # columns where nobody says how many there are: a table in a file
+_MOST = 20  # columns of a cell beside the title, where a fault has one line
 _SIDES, _COUNTS = 100, 140  # columns of a terminal below which the sides, and times and counts, are left out
 
 
@@ -35,31 +36,39 @@ class Console(RichConsole):
         raise BrokenPipeError
 
 
-def fault_table(faults: Sequence[Fault], width: int, title: str = "", chosen: str = "") -> Table:
-    """One row for each fault, for a terminal of this width; the chosen one's id stands out."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in ("id", "sev", "class", "state"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("title", ratio=3, min_width=24)
+def fault_table(
+    faults: Sequence[Fault], width: int, title: str = "", chosen: str = "", one_line: bool = False
+) -> Table:
+    """One row for each fault, for a terminal of this width; the chosen one's id stands out. one_line: what does not fit
+    into a line is cut."""
     sides, counts = width >= _SIDES, width >= _COUNTS
-    if sides:
-        table.add_column("side", no_wrap=True)
-    for name in ("first seen", "seen") if counts else ():
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("lives on", no_wrap=True)
-    table.add_column("issue", ratio=1, min_width=6)
-    for f in faults:
-        table.add_row(
-            Text(f.id, style="reverse" if f.id == chosen else ""),
-            label(f.severity),
-            Text(f.verdict, style=_COLORS.get(f.verdict, "")),
-            f.state.name,
-            Text(short_title(f)),
-            *([short_side(f)] if sides else []),
-            *((f.first_seen[:10], str(f.occurrences)) if counts else ()),
-            Text("\n".join(lives(f))),
-            Text("\n".join(short_issue(url) for url in f.state.issue.split()) or _about(f)),
-        )
+    line = "; " if one_line else "\n"
+    columns = {
+        "id": [Text(f.id, style="reverse" if f.id == chosen else "") for f in faults],
+        "sev": [Text(label(f.severity)) for f in faults],
+        "class": [Text(f.verdict, style=_COLORS.get(f.verdict, "")) for f in faults],
+        "state": [Text(f.state.name) for f in faults],
+        "title": [Text(short_title(f)) for f in faults],
+    }
+    columns |= {"side": [Text(short_side(f)) for f in faults]} if sides else {}
+    if counts:
+        columns |= {"first seen": [Text(f.first_seen[:10]) for f in faults]}
+        columns |= {"seen": [Text(str(f.occurrences)) for f in faults]}
+    if sides or not one_line:
+        columns["lives on"] = [Text(line.join(lives(f))) for f in faults]
+        columns["issue"] = [Text(line.join(map(short_issue, f.state.issue.split())) or _about(f)) for f in faults]
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    if one_line:
+        widths = {name: min(_MOST, max([len(name), *map(len, cells)])) for name, cells in columns.items()}
+        widths["title"] = max(1, width - sum(widths.values()) + widths["title"] - 2 * (len(widths) - 1))
+        for name, most in widths.items():
+            table.add_column(name, width=most, no_wrap=True, overflow="ellipsis")
+    else:
+        for name in columns:
+            given: dict[str, Any] = {"title": {"ratio": 3, "min_width": 24}, "issue": {"ratio": 1, "min_width": 6}}
+            table.add_column(name, justify="right" if name == "seen" else "left", **given.get(name, {"no_wrap": True}))
+    for cells in zip(*columns.values(), strict=True):
+        table.add_row(*cells)
     return table
 
 
