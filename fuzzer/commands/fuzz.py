@@ -166,7 +166,8 @@ _ADVANCED = (
     default="",
     metavar="COMMAND",
     help="Run a shell command for each new fault. The fault is on its standard input, and in BACKFUZZ_FAULT, "
-    "BACKFUZZ_FINDING, BACKFUZZ_CLASS, BACKFUZZ_DB.",
+    "BACKFUZZ_FINDING, BACKFUZZ_TITLE, BACKFUZZ_CLASS, BACKFUZZ_SEVERITY, BACKFUZZ_TORCH, BACKFUZZ_DEVICE, "
+    "BACKFUZZ_DB.",
 )
 @click.option(
     "--grace",

@@ -51,12 +51,13 @@ _STACKS_TAIL = 1 << 20  # the stack of the thread that died comes first, then th
 
 @dataclass(frozen=True)
 class Owner:
-    """The description of a task: the name of its function, the number of programs, and the seconds that each
-    may take."""
+    """The description of a task: the name of its function, the number of programs, the seconds that each may take, and
+    whether it comes after all that is not behind."""
 
     function: str
     programs: int
     seconds: float
+    behind: bool = False
 
 
 class Pool:
@@ -93,6 +94,7 @@ class Pool:
         self.scratch = self.folder.path
         self.context = multiprocessing.get_context("forkserver")
         self.deaths = 0
+        self.deaths_behind = 0  # those of tasks that are behind others: a campaign explores in these
         self.owners: dict[Future[Any], Owner] = {}
         self.ahead: set[Future[Any]] = set()  # tasks that are not behind others
         self.last_ahead = -math.inf  # when one of these ended
@@ -156,7 +158,7 @@ class Pool:
         # each program of several keeps its own deadline in the worker, and so does what they have in common
         together = each if programs == 1 else 2 * programs * each
         future = self.executor.schedule(worker.run_task, (function, task, what), together, behind)
-        self.owners[future] = Owner(function.__name__, programs, each)
+        self.owners[future] = Owner(function.__name__, programs, each, behind)
         if not behind:
             self.ahead.add(future)
             future.add_done_callback(self._one_less_ahead)
@@ -192,6 +194,7 @@ class Pool:
             found = future.result()
         except WorkerEnded as end:
             self.deaths += 1
+            self.deaths_behind += owner.behind
             # SIGALRM: a program's own deadline
             late = end.why == DEADLINE or end.code == -signal.SIGALRM
             _spend(owner.seconds if late else 0.0)
@@ -221,9 +224,11 @@ class Pool:
         return [f"{self.kind}:{index}" for index in self.answering.silent]
 
     def health(self) -> dict[str, int]:
-        """The number of workers that run, the number that died, and the bytes of the host's memory that they take."""
+        """The number of workers that run, the numbers that died (while exploring, and at all), and the bytes of the
+        host's memory that they take."""
         sizes = self.executor.resident()
-        return {"workers": len(sizes), "worker_deaths": self.deaths, "memory_bytes": sum(sizes)}
+        deaths = {"exploring_deaths": self.deaths_behind, "worker_deaths": self.deaths}
+        return {"workers": len(sizes), **deaths, "memory_bytes": sum(sizes)}
 
     def _bury(self, pid: int) -> Left:
         placement(self.kind).give(self.devices.pop(pid))

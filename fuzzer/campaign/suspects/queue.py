@@ -47,6 +47,7 @@ from fuzzer.language.program import Program
 from fuzzer.language.text import parse
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.query import Wanted
+from fuzzer.ledger.severity import label, severity_of
 from fuzzer.ledger.store import open_store
 from fuzzer.trial.pipeline import without_settings
 from fuzzer.trial.verify import examine_all, matching
@@ -551,9 +552,13 @@ class Triage:
             self.findings.append(finding)
             fault = outcome.fault or self._fault_met(finding)
             (totals.variants if fault else totals.new)[finding.signature.verdict] += 1
+            if not fault:
+                totals.severities[str(severity_of(finding))] += 1
+                totals.last_new = finding.id
             if not fault and self.plan.on_finding:
                 self._announce(finding)
-            return f"{f'a new variant of {fault}' if fault else 'a new fault'}: {describe(finding)}"
+            kind = f"a new variant of {fault}" if fault else f"a new fault, {severity_of(finding)}"
+            return f"{kind}: {describe(finding)}"
         totals.known[finding.signature.verdict] += 1
         if outcome.reduction is None and outcome.fault:
             totals.recognised.setdefault(outcome.fault, []).append(outcome.experiments)
@@ -563,8 +568,11 @@ class Triage:
     def _announce(self, finding: Finding) -> None:
         """Run the plan's command for a new fault, in a thread of its own. A failure is reported."""
         with open_store(self.plan.db) as store:
-            fault = store.fault_of(finding.id).id
-        told = {"FAULT": fault, "FINDING": finding.id, "CLASS": finding.signature.verdict, "DB": str(self.plan.db)}
+            known = store.fault_of(finding.id)
+        fault, place = known.id, finding.place
+        told = {"FAULT": fault, "FINDING": finding.id, "CLASS": finding.signature.verdict, "DB": str(self.plan.db),
+                "TITLE": known.title, "SEVERITY": label(known.severity), "TORCH": place.get("torch", ""),
+                "DEVICE": place.get("device", "")}  # fmt: skip
         given = os.environ | {f"BACKFUZZ_{name}": value for name, value in told.items()}
 
         def run() -> None:

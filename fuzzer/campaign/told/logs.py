@@ -96,6 +96,7 @@ _METRICS = {
     "suspects_waiting": ("gauge", "for triage"),
     "workers": ("gauge", "processes that run"),
     "worker_deaths": ("counter", "and deadlines that were met"),
+    "exploring_deaths": ("counter", "of these, those of drawn programs"),
     "triage_cpu_seconds": ("counter", "of programs that triage asked for"),
     "exploration_cpu_seconds": ("counter", "of programs that were drawn"),
     "memory_bytes": ("gauge", "resident, of all workers"),

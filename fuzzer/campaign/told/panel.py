@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -30,6 +30,7 @@ _WORKER_WIDTH = 33  # columns for what one worker is at
 _BESIDE = 14  # columns of the frame and the names of rows
 _NAMES = 14  # columns of the first column, of what is between the two, and of the frame
 _AROUND = 14  # lines of the panel without workers; they take half of what is left, what is said the other
+_FEW_DEATHS, _MANY_DEATHS = 5, 0.05  # workers that died over drawn programs, and as a share of these
 _COLORS = {"wrong": "bold red", "crashes": "bold red", "hangs": "bold red"}
 
 
@@ -101,6 +102,7 @@ class CampaignPanel:
     def _rows(self, bars: str) -> Iterator[tuple[str, Text | str]]:
         """The rows that a person looks at first."""
         totals, seconds = self.campaign.totals, self.seconds()
+        yield "now", self._now()
         if State.EXPLORING not in self.campaign.course.since:
             ran = f", {pool.finished} programs run" if (pool := self.campaign.pool) is not None else ""
             yield "time", f"{clock(self.clock() - self.began)} of getting ready{ran}; the rates leave it out"
@@ -124,6 +126,29 @@ class CampaignPanel:
         if legal := totals.legal_by_pattern():
             yield "", "legal, counted: " + ", ".join(f"{n} {pattern}" for pattern, n in legal.items())
         yield from self._curves(bars)
+
+    def _now(self) -> Text:
+        """Whether the campaign is well, what it finds, and the one command to type now, if there is one."""
+        totals, pool = self.campaign.totals, self.campaign.pool
+        trouble = self._trouble(pool.health() if pool is not None else {})
+        told = Text(trouble or "well", style="bold red" if trouble else "bold green")
+        worst = ", ".join(f"{n} {name}" for name, n in sorted(totals.severities.items()))
+        told.append(f"; {totals.new.total()} new fault(s){f': {worst}' if worst else ''}", style="default")
+        if waiting := len(totals.unconfirmed):
+            told.append(f"; {waiting} told, not settled", style="default")
+        return told.append(f"; backfuzz show {totals.last_new}" if totals.last_new else "", style="bold")
+
+    def _trouble(self, health: Mapping[str, int]) -> str:
+        """What is wrong with the machine or the workers; "" where nothing is. A worker may die of a drawn program; of
+        many something else is the cause."""
+        deaths, programs = health.get("exploring_deaths", 0), self.campaign.totals.programs
+        if self.campaign.course.lacks:
+            return f"paused: {self.campaign.course.lacks}"
+        if self.campaign.silent:
+            return f"{', '.join(self.campaign.silent)} does not answer"
+        if deaths > _FEW_DEATHS and deaths > _MANY_DEATHS * programs:
+            return f"{deaths} workers died over {programs} programs"
+        return ""
 
     def _faults(self) -> Text:
         totals, triage = self.campaign.totals, self.campaign.triage
@@ -158,10 +183,8 @@ class CampaignPanel:
         free = f"memory {_gib(health.get('memory_bytes', 0))}, {_gib(free_ram())} free"
         disk = f"; disk {_gib(free_bytes(campaign.plan.folder))} free" if campaign.plan.folder.exists() else ""
         yield "machine", f"{load}; {free}{disk}"
-        if campaign.course.lacks:
-            yield "", Text(f"paused: {campaign.course.lacks}", style="bold red")
-        if health.get("worker_deaths"):
-            yield "", f"{health['worker_deaths']} workers died or met their deadline"
+        if deaths := health.get("exploring_deaths"):
+            yield "", f"{deaths} workers died of drawn programs, or met their deadline"
 
     def _queue(self) -> str:
         triage = self.campaign.triage

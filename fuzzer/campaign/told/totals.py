@@ -25,6 +25,8 @@ class Totals:
     elements_seen: int = 0
     elements_deaf: int = 0
     new: Counter[str] = field(default_factory=Counter)  # faults, by class
+    severities: Counter[str] = field(default_factory=Counter)  # of the new faults, "S1" to "S5"
+    last_new: str = ""  # the finding of the newest fault
     variants: Counter[str] = field(default_factory=Counter)  # new findings of faults that were known, by class
     known: Counter[str] = field(default_factory=Counter)  # suspects that ended at what was known, by class
     recognised: dict[str, list[int]] = field(default_factory=dict)  # experiments of each such suspect, by fault
@@ -115,6 +117,7 @@ class Totals:
             "redrawn_share": round(self.redrawn / max(self.drawn + self.redrawn, 1), 4),
             "rejected_share": round(self.classes["rejected"] / max(self.drawn, 1), 4),
             "findings": {name: self.new[name] for name in FINDINGS if self.new[name]},
+            "severities": dict(sorted(self.severities.items())),
             "variants": {name: self.variants[name] for name in FINDINGS if self.variants[name]},
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
             "recognised": {fault: list(each) for fault, each in sorted(self.recognised.items())},

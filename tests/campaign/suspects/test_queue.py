@@ -109,7 +109,7 @@ def test_only_a_fault_that_was_not_known_or_told_before_is_new(plan: Plan) -> No
         told.append(queue._count(TriageOutcome(finding, True, ""), "").partition(":")[0])
     with open_store(plan.db) as store:
         fault = store.fault_of(first.id).id
-    assert told == ["a new fault", f"a new variant of {fault}", "a new fault"]
+    assert told == ["a new fault, S1", f"a new variant of {fault}", "a new fault, S1"]
     elsewhere = TriageOutcome(stored(program=TANH), True, "", fault="F1234567 of other.db")
     assert queue._count(elsewhere, "").startswith("a new variant of F1234567 of other.db: ")
     assert (queue.totals.new, queue.totals.variants) == ({"wrong": 2}, {"wrong": 2})
@@ -147,7 +147,8 @@ def test_triage_waits_once_it_had_a_quarter_of_the_cpu_while_exploring_finds_wha
 
 def test_a_new_fault_is_announced_to_a_command(plan: Plan, tmp_path: Path) -> None:
     out, said = tmp_path / "out", list[str]()
-    triage = waiting(replace(plan, on_finding=f'(echo "$BACKFUZZ_CLASS $BACKFUZZ_FINDING"; cat) > {out}; exit 3'))
+    names = " ".join(f"$BACKFUZZ_{name}" for name in ("CLASS", "FINDING", "SEVERITY", "DEVICE", "TITLE"))
+    triage = waiting(replace(plan, on_finding=f'(echo "{names}"; cat) > {out}; exit 3'))
     triage.say = said.append
     with open_store(plan.db) as store:
         store.add(FINDING)
@@ -155,7 +156,9 @@ def test_a_new_fault_is_announced_to_a_command(plan: Plan, tmp_path: Path) -> No
     until = time.monotonic() + 20
     while not said and time.monotonic() < until:
         time.sleep(0.02)
-    assert out.read_text().startswith(f"wrong {FINDING.id}\nwrong {FINDING.id}: gradients_agree/wrong")
+    first, second = out.read_text().splitlines()[:2]
+    assert first.startswith(f"wrong {FINDING.id} S1 {FINDING.place['device']} silent: wrong gradient of ")
+    assert second.startswith(f"wrong {FINDING.id}: gradients_agree/wrong")
     assert said[0].endswith("exit status 3")
 
 

@@ -47,13 +47,17 @@ def campaign(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Campaign:
     totals.classes.update(agree=1190, wrong=10, rejected=33)
     totals.stages["inductor:ir"] = 900
     totals.new.update(wrong=2, raises=1)
+    totals.severities.update(S1=1, S3=2)
+    totals.last_new = "711f9708ad"
     totals.known["wrong"] = 9
     made.triage = Triage(plan, "c1", totals, print)
     made.triage.waiting, made.triage.busy = [Suspect(parse(PROGRAM), SIGNATURE)] * 3, [Suspect(parse(PROGRAM), OTHER)]
     made.progress = Progress(plan.folder)
     made.progress.points = [Point(s, s, {}, {"node": s, "pair": 2 * s, "source": 7}) for s in range(10, 1200, 30)]
     made.schedule = SimpleNamespace(features=lambda: {"node": 1200, "pair": 2400, "source": 7})  # type: ignore[assignment]
-    made.pool = SimpleNamespace(health=lambda: {"memory_bytes": 2**31, "worker_deaths": 2}, finished=5)  # type: ignore[assignment]
+    made.pool = SimpleNamespace(
+        health=lambda: {"memory_bytes": 2**31, "worker_deaths": 9, "exploring_deaths": 2}, finished=5
+    )  # type: ignore[assignment]
     works = [Work("explore_batch", 32, 5, "backward", 3.0), Work()]
     monkeypatch.setattr(panel, "at_work", lambda pool: works)
     return made
@@ -66,7 +70,7 @@ def look(campaign: Campaign) -> Pace:
     return pace
 
 
-ORDER = ("time", "faults", "programs", "verdicts", "cells", "features", "lines", "workers", "queue", "machine")
+ORDER = ("now", "time", "faults", "programs", "verdicts", "cells", "features", "lines", "workers", "queue", "machine")
 
 
 @pytest.mark.parametrize(("width", "height"), [(120, 40), (80, 24)])
@@ -77,6 +81,7 @@ def test_the_panel_answers_in_order_within_the_terminal(campaign: Campaign, widt
     names = [line[2:12].strip() for line in lines[1:-1]]
     assert [name for name in names if name] == list(ORDER)
     text = "\n".join(lines)
+    assert "well; 3 new fault(s): 1 S1, 2 S3; backfuzz show 711f9708ad" in lines[1]
     assert "0:20:00 run, left: 0:40:00, last new fault 0:01:40 ago" in text
     assert "3 new (2 wrong, 1 raises); 9 suspects known, 1 in triage" in text
     assert "1200 run, 1.00/s now, 1.00/s mean" in text
@@ -86,6 +91,20 @@ def test_the_panel_answers_in_order_within_the_terminal(campaign: Campaign, widt
     assert "torch 2." in lines[-1]
     assert "seed 0" in lines[-1]
     assert "…" not in "\n".join(lines[1:-3])
+
+
+def test_the_first_line_says_what_is_wrong(campaign: Campaign) -> None:
+    def first() -> str:
+        return drawn(CampaignPanel(campaign, look(campaign), lambda: 1200.0), 120)[1]
+
+    campaign.totals.unconfirmed |= {"a": "raises through relu: KeyError"}
+    assert "well; 3 new fault(s): 1 S1, 2 S3; 1 told, not settled;" in first()
+    campaign.pool = SimpleNamespace(health=lambda: {"exploring_deaths": 99, "worker_deaths": 99}, finished=5)  # type: ignore[assignment]
+    assert "99 workers died over 1200 programs; 3 new" in first()
+    campaign.silent.append("cuda:1")
+    assert "cuda:1 does not answer; 3 new" in first()
+    campaign.course.pause("the disk is full")
+    assert "paused: the disk is full; 3 new" in first()
 
 
 def test_what_one_build_showed_is_seen_before_it_is_settled(campaign: Campaign) -> None:
