@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fuzzer.judgement.verdict import CORRUPT_HEAP, NARROWING, Comparison, Finding, Signature
-from fuzzer.language.program import Leaf, Program, Region, statements, writable
+from fuzzer.language.program import Leaf, Program, Region, Route, statements, writable
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import DEMANDED
 
@@ -141,12 +141,8 @@ def _setting(facts: Facts) -> str:
     return ", ".join(f"{name}={value}" for name, value in facts.program.settings if name not in DEMANDED)
 
 
-def _compiled_autograd(facts: Facts) -> str:
-    return "compiled autograd" if facts.program.route.name == "compiled_autograd" else ""
-
-
 def _eager_alone(facts: Facts) -> str:
-    return "eager alone raises" if facts.signature.oracle == "errors_agree" else ""
+    return "eager alone raises" if facts.signature.pattern.startswith("eager alone") else ""
 
 
 def _region(facts: Facts) -> str:
@@ -163,15 +159,14 @@ def _metadata(facts: Facts) -> str:
 
 
 def _route(facts: Facts) -> str:
-    return "" if facts.program.route.name in ("autograd", "compiled_autograd") else f"route {facts.program.route.name}"
+    return "" if facts.program.route.name == Route().name else f"route {facts.program.route.name}"
 
 
 RARE = (
     Rare("setting", 4, _setting),
-    Rare("compiled autograd", 4, _compiled_autograd),
+    Rare("route", 4, _route),
     Rare("eager alone", 4, _eager_alone),
     Rare("region", 2, _region),
     Rare("dynamic", 2, _dynamic),
     Rare("metadata", 2, _metadata),
-    Rare("route", 1, _route),
 )

@@ -44,9 +44,9 @@ def of(text: str, signature: Signature | None = None, **fields: object) -> Findi
         (of(PLAIN), "S1"),
         (of(DEMANDED), "S1"),  # no such program runs without it
         (of(BROADCAST), "S1"),
-        (of(VJP), "S1"),
         (of(PLAIN, HEAP), "S1"),
         (of(HOOKED), "S2"),
+        (of(VJP), "S2"),
         (of(DYNAMIC), "S2"),
         (of(UNDER_A_SETTING), "S2"),
         (of(PLAIN, Signature("metadata_agrees", "wrong", "forward", "dtype")), "S2"),
