@@ -41,7 +41,7 @@ def status(corpus: Path, prometheus: bool, coverage: bool, as_json: bool) -> Non
     if prometheus:
         if beat is None:
             raise UsageError(f"no campaign beside {corpus} has written a heartbeat")
-        click.echo("\n".join(logs.prometheus(beat)))
+        click.echo("\n".join(logs.prometheus(beat, own.name)))
         return
     found = load_corpus(corpus)
     state = found.state()

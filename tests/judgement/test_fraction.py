@@ -20,7 +20,14 @@ def test_a_fraction_of_small_numbers_is_written_as_one(value: Fraction) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(20 / 13, "1.53846 (20/13)"), (2.0, "2"), (-0.5, "-0.5 (-1/2)"), (1.0000001, "1"), (0.123456789, "0.123457")],
+    [
+        (20 / 13, "1.53846 (20/13)"),
+        (2.0, "2"),
+        (-0.5, "-0.5 (-1/2)"),
+        (1.0000001, "1.0000001"),
+        (1 + 3e-8, "1.00000003"),
+        (0.123456789, "0.123457"),
+    ],
 )
 def test_what_is_no_such_fraction_is_a_number_alone(value: float, text: str) -> None:
     assert fraction(value) == text

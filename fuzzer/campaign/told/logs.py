@@ -19,6 +19,7 @@ from typing import Any
 
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.told.written import append_line, now
+from fuzzer.judgement.verdict import CLASSES, FINDINGS
 from fuzzer.language.pairs import pairs
 from fuzzer.ledger.progress import PAIRS_FILE, PROGRESS_FILE, Point
 
@@ -105,21 +106,30 @@ _METRICS = {
 }
 
 
-def prometheus(row: Mapping[str, Any]) -> Iterator[str]:
-    """A row in Prometheus' text format, a line each."""
+def prometheus(row: Mapping[str, Any], campaign: str) -> Iterator[str]:
+    """A row of a campaign in Prometheus' text format, a line each. Every class has a sample, from 0 on, so that its
+    first rise is seen."""
+    label = f'campaign="{campaign}"'
     for name, (kind, told) in _METRICS.items():
         if name in row:
-            yield f"# HELP backfuzz_{name} {told}"
-            yield f"# TYPE backfuzz_{name} {kind}"
+            full = f"backfuzz_{name}{'_total' if kind == 'counter' else ''}"
             value = row[name] if isinstance(row[name], int | float) else bool(row[name])
-            yield f"backfuzz_{name} {float(value):g}"
-    for name, counts in (("new_faults", row.get("new", {})), ("classes", row.get("classes", {}))):
-        yield f"# TYPE backfuzz_{name} counter"
-        for label, count in sorted(Counter(counts).items()):
-            yield f'backfuzz_{name}{{class="{label}"}} {count}'
+            yield f"# HELP {full} {told}"
+            yield f"# TYPE {full} {kind}"
+            yield f"{full}{{{label}}} {float(value):.15g}"
+    for name, told, key, classes in (
+        ("new_faults", "that the ledger did not know, by class", "new", FINDINGS),
+        ("judged", "programs, by class", "classes", CLASSES),
+    ):
+        counts = Counter(row.get(key, {}))
+        yield f"# HELP backfuzz_{name}_total {told}"
+        yield f"# TYPE backfuzz_{name}_total counter"
+        for verdict in classes:
+            yield f'backfuzz_{name}_total{{{label},class="{verdict}"}} {counts[verdict]}'
     written = datetime.datetime.fromisoformat(row["time"]).timestamp()
+    yield "# HELP backfuzz_heartbeat_timestamp_seconds when this was written"
     yield "# TYPE backfuzz_heartbeat_timestamp_seconds gauge"
-    yield f"backfuzz_heartbeat_timestamp_seconds {written:.0f}"
+    yield f"backfuzz_heartbeat_timestamp_seconds{{{label}}} {written:.0f}"
 
 
 _LEAST_SECONDS, _SHARE = 10.0, 0.01  # between two lines: a campaign of a day writes some 550

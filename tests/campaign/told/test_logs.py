@@ -52,15 +52,16 @@ def test_a_log_keeps_two_files_and_no_more(tmp_path: Path) -> None:
 
 
 def test_prometheus_reads_every_line(tmp_path: Path) -> None:
-    lines = list(prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00"}))
-    sample = re.compile(r'backfuzz_[a-z_]+(\{class="[a-z-]+"\})? [-+.e\d]+')
+    lines = list(prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00"}, "c1"))
+    sample = re.compile(r'backfuzz_[a-z_]+\{campaign="c1"(,class="[a-z-]+")?\} [-+.e\d]+')
     assert [line for line in lines if not line.startswith("# ") and not sample.fullmatch(line)] == []
-    assert "backfuzz_programs 12" in lines
-    assert 'backfuzz_new_faults{class="wrong"} 2' in lines
-    assert "backfuzz_paused 0" in lines
-    paused = prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00", "paused": "there is no g++"})
-    assert "backfuzz_paused 1" in list(paused)
-    assert "backfuzz_heartbeat_timestamp_seconds 1767225600" in lines
+    assert 'backfuzz_programs_total{campaign="c1"} 12' in lines
+    assert 'backfuzz_new_faults_total{campaign="c1",class="wrong"} 2' in lines
+    assert 'backfuzz_new_faults_total{campaign="c1",class="hangs"} 0' in lines, "its first rise is seen"
+    assert 'backfuzz_paused{campaign="c1"} 0' in lines
+    paused = prometheus(ROW | {"time": "2026-01-01T00:00:00+00:00", "paused": "there is no g++"}, "c1")
+    assert 'backfuzz_paused{campaign="c1"} 1' in list(paused)
+    assert 'backfuzz_heartbeat_timestamp_seconds{campaign="c1"} 1767225600' in lines
 
 
 def test_lines_are_written_from_time_to_time_and_at_the_end_with_the_pairs(tmp_path: Path) -> None:
