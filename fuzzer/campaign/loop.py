@@ -127,8 +127,11 @@ class Campaign:
         self.progress, self.heartbeat = Progress(own), Heartbeat(own)
         self.room = Room(plan.folder, plan.bounds.disk, compiler_of(plan.task.place.subject))
         self.triage = Triage(plan, name, self.totals, self.say)
-        for suspect in [suspect for folder in before for suspect in self.triage.shelf.take_over(Shelf(folder))]:
+        left = [suspect for folder in before for suspect in self.triage.shelf.take_over(Shelf(folder))]
+        for suspect in left:
             self.triage.enqueue(suspect)
+        if before:
+            self.say(f"goes on from {before[0]}, with {len(left)} suspect(s) that it left")
         self._run(own, show_progress)
         if beside := self.triage.beside():
             self.say(f"findings that {plan.db} lacks: backfuzz merge {beside} --db {plan.db}")

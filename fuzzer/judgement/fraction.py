@@ -9,7 +9,9 @@ _MAX_DENOMINATOR = 64  # largest denominator; by chance one number in 400 is wit
 
 
 def fraction(value: float) -> str:
-    """A number, with the fraction of small numbers that equals it: 1.53846 (20/13). As many digits as tell it from 1."""
+    """A number, with the fraction of small numbers that equals it: 1.53846 (20/13).
+
+    It has the digits that tell it from 1."""
     if not math.isfinite(value):
         return f"{value:.6g}"
     near = Fraction(value).limit_denominator(_MAX_DENOMINATOR)

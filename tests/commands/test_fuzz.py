@@ -161,6 +161,8 @@ def test_the_log_of_a_campaign_with_mutants_gives_the_very_programs_again(
     assert call(*fuzzed, "--again", log).exit_code == 0
     assert sorted(ran) == first
     ran.clear()
-    assert call(*fuzzed, "--resume", "--programs", "4").exit_code == 0
+    done = call(*fuzzed, "--resume", "--programs", "4")
+    assert done.exit_code == 0
+    assert "goes on from .backfuzz/campaigns/" in done.output
     later = next(path for path in tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl") if path != log)
     assert sorted(json.loads(line)["number"] for line in later.read_text().splitlines()[1:]) == [12, 13, 14, 15]
