@@ -96,6 +96,7 @@ print(sum(node.op == "mine_double" for n in range(9) for node in draw_program(ta
 """
 
 
+@pytest.mark.slow
 def test_an_op_and_a_backend_of_somebodys_package_are_like_any_other(packages: Path) -> None:
     own, drawn, differs = run(packages, OWN_OP + block("A backend of your own", 1)).splitlines()
     assert own.startswith("agree: outputs and 1 gradient(s); an error would show in 3 of 3")

@@ -88,6 +88,7 @@ def test_the_fixture_holds_a_librarys_functions_and_modules_against_eager(tmp_pa
     assert "backfuzz_pytest.py" not in done.stdout, "a failure is of the function, not of our code"
 
 
+@pytest.mark.slow
 def test_a_device_that_does_not_exist_ends_the_session_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.prog").write_text(RELU)
     done = run(tmp_path, "--backfuzz", "--backfuzz-device", "moon")

@@ -191,6 +191,7 @@ def test_pytest_finds_the_plugin_and_it_does_nothing_unasked(installed: Path, tm
 OTHERS = ("--compare", "eager", "aot_eager", "--device", "cpu", "--workers", "1")  # a subject that compiles in no time
 
 
+@pytest.mark.slow
 def test_a_type_checker_knows_what_the_python_interface_offers(installed: Path, tmp_path: Path) -> None:
     offered = ", ".join(name for name in backfuzz.__all__ if name != "main")
     (tmp_path / "users.py").write_text(

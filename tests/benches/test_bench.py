@@ -269,6 +269,7 @@ def test_the_bare_loop_gets_what_a_campaign_lost_but_not_what_was_never_drawn() 
     assert list(map(throughput._ran, reports)) == [True, False, False, False]
 
 
+@pytest.mark.slow
 def test_throughput_tells_shipped_and_unguided_campaigns_apart_and_what_programs_cost() -> None:
     told: list[str] = []
     task = replace(EAGER, routes=("autograd", "vjp"), seed=2)

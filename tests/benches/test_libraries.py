@@ -50,6 +50,7 @@ def test_a_bare_call_counts_the_gradients_of_both_sides_and_leaves_none() -> Non
     assert all(x.grad is None for x in call.args)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_compiled_tensor_is_told_in_units_of_eagers() -> None:
     x = torch.linspace(0.1, 2, 7, requires_grad=True)
     found = checked(Call(lambda x: (x.sin() * 3).sum(), (x,)))

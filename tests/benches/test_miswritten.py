@@ -63,6 +63,7 @@ def test_where_no_code_is_written_none_acts() -> None:
         assert (report.verdict, report.fired, report.stage) == ("agree", (), "ir")
 
 
+@pytest.mark.slow
 def test_programs_whose_code_is_built_together_say_which_acted() -> None:
     names = (QUICK, "second_of_two_sums")
     together = examine_batch(Task(place=PLACE, canary=ALL), [text_of(name) for name in names])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from fuzzer import commands
 from fuzzer.language.text import parse
 
 
+@pytest.mark.slow
 def test_features_prints_words(tmp_path: Path) -> None:
     path = tmp_path / "one.prog"
     path.write_text('program(1)\nroute("autograd")\nx0 = leaf(f32[4])\nv0 = exp(x0)\nbackward(v0, cotangent(f32[4]))\n')

@@ -28,6 +28,7 @@ KEYS = {
 }
 
 
+@pytest.mark.slow
 def test_fuzz_ends_with_one_json_object_and_leaves_nothing_but_its_folder(tmp_path: Path) -> None:
     # test_wheel.py has the canaries; programs of this seed agree
     running = fuzz("--programs", "6", "--seed", "2", "--routes", "autograd", "--json", canaries=False)
@@ -51,6 +52,7 @@ def wait_for(running: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"it ended before it said {text!r}: {running.communicate()}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "onward", "end", "left", "sent"),
     [
@@ -104,6 +106,7 @@ def test_a_campaign_that_nohup_started_outlives_its_terminal() -> None:
     assert running.returncode == 130
 
 
+@pytest.mark.slow
 def test_the_second_ctrl_c_kills_at_once() -> None:
     running = fuzz()
     wait_for(running, "a new finding goes to")  # the canaries come next: a clean stop would wait for them

@@ -67,6 +67,7 @@ def drawn_features() -> list[dict[str, list[int]]]:
     return found
 
 
+@pytest.mark.slow
 def test_features_are_the_same_in_every_process() -> None:
     code = "import json; from tests.coverage.test_features import drawn_features; print(json.dumps(drawn_features()))"
     other = {**os.environ, "PYTHONHASHSEED": "1", "MALLOC_PERTURB_": "165", "PYTHONPATH": os.pathsep.join(sys.path)}

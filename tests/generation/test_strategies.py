@@ -141,6 +141,7 @@ def seeded() -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_program_in_every_process() -> None:
     other = {**os.environ, "PYTHONHASHSEED": "1", "MALLOC_PERTURB_": "165", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", SEEDED], cwd=ROOT, env=other,

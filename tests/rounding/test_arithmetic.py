@@ -212,6 +212,7 @@ def test_no_row_contradicts_a_tag_of_torch() -> None:
 # ---------------------------------------------------------------- figures
 
 
+@pytest.mark.slow
 def test_exact_steps_return_the_very_bits() -> None:
     told = [
         str(call)

@@ -218,6 +218,7 @@ def test_a_death_is_attributed_in_every_try(how: str, tmp_path: Path) -> None:
                 check_attribution(pool, how, victim, phase)
 
 
+@pytest.mark.slow
 def test_a_death_in_nobodys_turn_accuses_nobody(pool: Pool) -> None:
     found = all_reports(pool, (10, 11, 12, 13), -1, "SIGKILL", "backward")
     assert sorted(found) == [10, 11, 12, 13]

@@ -53,6 +53,7 @@ def test_a_worker_that_is_gone_is_noticed_at_once_and_told(
     assert ask(pool, faults.fine, "still here").stderr == "still here"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="nobody tells what a thread has blocked")
 def test_a_worker_that_hangs_in_the_handler_of_a_fatal_signal_died_of_that(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
