@@ -296,7 +296,9 @@ def test_the_commands_tell_what_is_in_a_file_of_rows(file: Path, tmp_path: Path)
 def test_live_campaigns_write_their_rows(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     measure_faults(
-        Task(ops=("tanh", "sum")), Plan(("blind-staged", "mutants"), 1, lanes=2, seconds=2.0, warm=1, first=7), path
+        Task(ops=("tanh", "sum")),
+        Plan(("blind-staged", "mutants"), 1, lanes=2, seconds=2.0, warm=1, first=7, batch=4),
+        path,
     )
     told = [json.loads(line) for line in path.read_text().splitlines()]
     assert told[0]["row"] == "plan"
