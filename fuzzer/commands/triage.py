@@ -55,7 +55,7 @@ def triage(
     from fuzzer.ledger.store import open_store
 
     if reference is None:
-        from fuzzer.commands.export import exported
+        from fuzzer.commands.shared.handover import exported
         from fuzzer.commands.shared.screen import go_through
 
         return go_through(db, lambda fault: exported(fault, db))

@@ -149,7 +149,7 @@ def test_what_was_found_on_another_device_is_run_and_grown_on_the_one_that_is_na
 
 
 def test_nothing_runs_on_a_machine_without_the_device(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzzer.commands.export.runs_here", lambda *_: False)
+    monkeypatch.setattr("fuzzer.commands.shared.handover.runs_here", lambda *_: False)
     done = call("export", FINDING.id, "--db", db)
     assert done.exit_code == 0
     assert "repro.py: not run" in done.stdout

@@ -30,7 +30,7 @@ def test_what_an_older_version_diagnosed_is_diagnosed_again_when_it_is_shown(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr("fuzzer.commands.shared.again.diagnose_one", lambda *given: asked.append(given) or NEW)
-    monkeypatch.setattr("fuzzer.commands.export._scripts", lambda *_: ({"repro.py": ""}, None, ""))
+    monkeypatch.setattr("fuzzer.commands.shared.handover._scripts", lambda *_: ({"repro.py": ""}, None, ""))
     verb, *options = command
     first = call(verb, FINDING.id, "--db", db, *options)
     assert "was not diagnosed: diagnosing it (--no-diagnose leaves that)" in first.stderr
