@@ -267,10 +267,8 @@ def _ranked(db: Database, fault: str = "") -> list[_Ranked]:
     rows = db.conn.execute(f"{_FACTS} where fault = ?", [fault]) if fault else db.conn.execute(_FACTS)
     found = []
     for gone, device, created, id, own, program, verdict, *facts, unsupported in rows:
-        points, place = (
-            _points(program, verdict, *facts, unsupported),
-            CLASSES.index(UNSUPPORTED if unsupported else verdict),
-        )
+        points = _points(program, verdict, *facts, unsupported)
+        place = CLASSES.index(UNSUPPORTED if unsupported else verdict)
         found.append(_Ranked(bool(gone), points, place, not device.startswith("cpu"), len(program), created, id, own))
     return found
 

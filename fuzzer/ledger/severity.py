@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fuzzer.judgement.verdict import CORRUPT_HEAP, NARROWING, Comparison, Finding, Signature
+from fuzzer.judgement.verdict import CORRUPT_HEAP, NARROWING, OF_EAGER, Comparison, Finding, Signature
 from fuzzer.language.program import Leaf, Program, Region, Route, statements, writable
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import DEMANDED
@@ -142,7 +142,7 @@ def _setting(facts: Facts) -> str:
 
 
 def _eager_alone(facts: Facts) -> str:
-    return "eager alone raises" if facts.signature.pattern.startswith("eager alone") else ""
+    return "eager alone raises" if facts.signature.pattern.startswith(OF_EAGER) else ""
 
 
 def _region(facts: Facts) -> str:

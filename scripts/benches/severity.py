@@ -38,9 +38,7 @@ def read_labels(path: Path = LABELS) -> dict[str, int]:
 def points(variants: Sequence[Finding], weights: Weights) -> int:
     """The points of a fault with these weights: those of its most severe variant."""
     things = [replace(thing, weight=weight) for thing, weight in zip(RARE, weights, strict=True)]
-    return min(
-        severity(v.signature, v.program, v.comparisons, v.unsupported, things).points for v in variants
-    )  # fmt: skip
+    return min(severity(v.signature, v.program, v.comparisons, v.unsupported, things).points for v in variants)
 
 
 def in_order(told: Mapping[str, int], labels: Mapping[str, int]) -> tuple[float, int]:
