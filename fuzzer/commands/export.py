@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fuzzer.commands.shared.group import main
-from fuzzer.commands.shared.handover import Export, export_one
+from fuzzer.commands.shared.handover import Export, ShowsNothingHere, export_one
 from fuzzer.commands.shared.options import (
     ID_HELP,
     db_option,
@@ -33,8 +33,8 @@ from fuzzer.language.errors import UsageError
 @click.argument("reference", metavar="[ID]", required=False, help=ID_HELP)
 @click.option(
     "--top", type=click.IntRange(1), default=None, metavar="N",
-    help="Instead of one, the N most severe faults to post, as the ledger has them: nothing is grown, diagnosed or "
-    "measured.",
+    help="Instead of one, the N most severe faults to post that show here, as the ledger has them: nothing is grown, "
+    "diagnosed or measured.",
 )  # fmt: skip
 @click.option(
     "--out",
@@ -74,7 +74,8 @@ def export(
         row = export_one(reference, out or Path("export") / reference, db, wanted)
         click.echo(json.dumps(row) if as_json else "\n".join([*row["files"], f"repro.py: {row['repro']}"]))
         return
-    rows = _export_top(top or 0, out or Path("export"), db, Export(device, not no_natural, runs=not no_run), as_json)
+    wanted = Export(device, not no_natural, runs=not no_run, elsewhere=False)
+    rows = _export_top(top or 0, out or Path("export"), db, wanted, as_json)
     if as_json:
         click.echo(json.dumps(rows))
     if any("error" in row for row in rows):
@@ -82,25 +83,30 @@ def export(
 
 
 def _export_top(top: int, out: Path, db: Path, wanted: Export, quiet: bool) -> list[dict[str, Any]]:
-    """Export the most severe faults to post, a folder each. A script that shows nothing is told in its row; the others
-    are exported all the same."""
+    """Export the most severe faults to post until `top` are exported, a folder each. A script that shows nothing is
+    told in its row and not counted; the others are exported all the same."""
     from fuzzer.export.script import ExportError
     from fuzzer.ledger.listing import short_title, to_post
     from fuzzer.ledger.severity import label
     from fuzzer.ledger.store import open_store
 
     with open_store(db, create=False) as store:
-        chosen = to_post(store.faults())[:top]
+        chosen = to_post(store.faults())
     rows: list[dict[str, Any]] = []
+    done = 0
     for fault in chosen:
         try:
             row = export_one(fault.id, out / fault.id, db, wanted)
+            done += 1
+            told = f"{out / fault.id}: repro.py {row['repro']}"
+        except ShowsNothingHere as why:
+            row, told = {"fault": fault.id, "left_out": str(why)}, str(why)
         except ExportError as error:
-            row = {"fault": fault.id, "error": str(error)}
+            row, told = {"fault": fault.id, "error": str(error)}, str(error)
         rows.append(row)
         if not quiet:
-            told = row.get("error") or f"{out / fault.id}: repro.py {row['repro']}"
-            click.echo(
-                f"{len(rows)} of {len(chosen)}  {fault.id}  {label(fault.severity)}  {short_title(fault)}: {told}"
-            )
+            named = f"{fault.id}  {label(fault.severity)}  {short_title(fault)}"
+            click.echo(f"{done} of {min(top, len(chosen))}  {named}: {told}")
+        if done == top:
+            break
     return rows

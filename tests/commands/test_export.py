@@ -174,11 +174,32 @@ def test_the_most_severe_to_post_are_exported_and_one_that_shows_nothing_stops_n
     first, second = done.stdout.splitlines()
     assert first.startswith("1 of 2  F")
     assert "repro.py exited with 1" in first
+    assert second.startswith("1 of 2  F")
     assert "its script exited with 0" in second
     assert len([*Path("export").iterdir()]) == 1
     Scripts(monkeypatch, True)
     [row] = json.loads(call("export", "--top", "1", "--db", db, "--out", "best", "--json").stdout)
     assert {Path(name).parent for name in row["files"]} == {Path("best") / row["fault"]}
+
+
+def test_a_fault_of_another_torch_that_does_not_show_here_is_left_out_and_the_next_takes_its_place(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(FINDING, program=FINDING.program.replace("relu", "exp"), stages={"eager": "wrong"})
+    with open_store(db) as opened:
+        opened.add(other)
+    for finding in (FINDING, other):
+        call("triage", finding.id, "confirmed", "--db", db)
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    Scripts(monkeypatch, False, True)
+    done = call("export", "--top", "1", "--db", db)
+    assert done.exit_code == 0
+    first, second = done.stdout.splitlines()
+    assert first.startswith("0 of 1  F")
+    assert "left out: its script exited with 0 on torch 99.0, cpu; the fault was found on torch" in first
+    assert second.startswith("1 of 1  F")
+    assert "repro.py exited with 1" in second
+    assert len([*Path("export").iterdir()]) == 1
 
 
 def test_one_fault_or_the_first_of_the_list_is_asked_for(db: Path) -> None:

@@ -12,6 +12,7 @@ from fuzzer.commands.shared import again
 from fuzzer.commands.shared.reference import runs_here
 from fuzzer.export.demonstration import Demonstration
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.errors import UsageError
 from fuzzer.ledger.scope import Scope
 
 
@@ -21,7 +22,8 @@ class Export:
 
     device     of both sides; None: the finding's.  natural   its natural program too.
     diagnoses, varies, grows   make a diagnosis, a scope, a natural program where the ledger has none.
-    runs       the scripts.
+    runs       the scripts.    elsewhere  also one whose script shows nothing here, but was found on another torch or
+               device; without, `ShowsNothingHere`.
     """
 
     device: str | None
@@ -30,6 +32,11 @@ class Export:
     varies: bool = False
     grows: bool = False
     runs: bool = True
+    elsewhere: bool = True
+
+
+class ShowsNothingHere(UsageError):
+    """A script that shows nothing here, of a fault found on another torch or device; the message says so."""
 
 
 def exported(fault: str, db: Path) -> str:
@@ -44,7 +51,7 @@ def exported(fault: str, db: Path) -> str:
 
 
 def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[str, Any]:
-    """Write the scripts and the draft of one fault or finding into a folder. Raises ExportError."""
+    """Write the scripts and the draft of one fault or finding into a folder. Raises ExportError, ShowsNothingHere."""
     from fuzzer.export.issue import issue
     from fuzzer.ledger.store import open_store
 
@@ -59,7 +66,7 @@ def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[s
         finding = _grown(finding, device, db)
     texts, shown, versions = _scripts(_on(finding, device), runs)
     if shown is not None and not shown.shows:
-        _require_elsewhere(finding, shown)
+        _require_elsewhere(finding, shown, wanted.elsewhere)
     scope = _scope(finding, device, db, wanted.varies and shown is not None and shown.shows)
     texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions, scope)
     folder.mkdir(parents=True, exist_ok=True)
@@ -126,11 +133,17 @@ def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstratio
     return {"repro.py": minimal}, seen, versions()
 
 
-def _require_elsewhere(finding: Finding, seen: Demonstration) -> None:
-    """Raise ExportError for a script that shows nothing on the torch and the device where its fault was found."""
+def _require_elsewhere(finding: Finding, seen: Demonstration, accepted: bool) -> None:
+    """Raise ExportError for a script that shows nothing on the torch and the device where its fault was found, and
+    ShowsNothingHere for one that shows nothing on others, unless that is accepted."""
     from fuzzer.export.script import ExportError
     from fuzzer.ledger.faults import release
 
-    found = finding.place.get("torch", "")
-    if release(found) == release(seen.torch) and seen.device == finding.place.get("device", "cpu"):
-        raise ExportError(f"{finding.id}: its script {seen.told()} on torch {found}, where the fault was found")
+    torch, device = finding.place.get("torch", ""), finding.place.get("device", "cpu")
+    if release(torch) == release(seen.torch) and seen.device == device:
+        raise ExportError(f"{finding.id}: its script {seen.told()} on torch {torch}, where the fault was found")
+    if not accepted:
+        raise ShowsNothingHere(
+            f"left out: its script {seen.told()} on torch {seen.torch}, {seen.device}; "
+            f"the fault was found on torch {torch}, {device}"
+        )
