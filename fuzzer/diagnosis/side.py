@@ -31,9 +31,13 @@ from fuzzer.judgement.verdict import (
     Finding,
     side_by_class,
 )
+from fuzzer.language import control
+from fuzzer.language.interpret import cotangents, materialise, to_function
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Region, statements
-from fuzzer.language.regions import region_spec
+from fuzzer.language.regions import CONTROL, region_spec
+from fuzzer.language.routes import ROUTES, Call
+from fuzzer.language.settings import in_force
 from fuzzer.rounding.arithmetic import divides_by_frequency
 from fuzzer.rounding.derivative import Direction, direction
 from fuzzer.rounding.kernels import kernel
@@ -140,12 +144,51 @@ def _decide_by_eager(trial: Trial, found: list[TensorVerdict]) -> str:
     )
 
 
+def _torchs_own(trial: Trial, found: list[TensorVerdict]) -> str:
+    """The wrong value that torch's own control flow gives in eager too, in words; "" where it is right, raises, or the
+    program has none.
+
+    The trial's eager ran the same in plain Python (`language.control`), but a user's eager runs torch's operations.
+    They are judged by the trial's reference and floor.
+    """
+    names = {s.kind for s in statements(trial.program.body) if isinstance(s, Region) and s.kind in CONTROL}
+    if not names:
+        return ""
+    device = trial.place.reference.device
+    leaves, seeds = materialise(trial.program.leaves, device), cotangents(trial.program, device)
+    call = Call(trial.program, to_function(trial.program), leaves, seeds)
+    torch.manual_seed(0)
+    try:
+        with torch.enable_grad(), in_force(trial.program.settings), control.as_torch():
+            results = ROUTES[trial.program.route.name].run(call)
+    except Exception:  # torch's refusal may have any type; then eager has no value to be wrong
+        return ""
+    own = {f"{name}.grad": t for name, t in results.gradients.items()}
+    own |= {o.value: t for o, t in zip(trial.program.outputs, results.outputs, strict=True)}
+    for judged in found:
+        value = own.get(judged.name)
+        if value is None or value.shape != judged.eager.shape:
+            continue
+        value = value.detach().to(judged.reference)
+        off = outside_floor(value, judged.reference, judged.floor)
+        if bool(off.any()):
+            c = worst_element(replace(judged, compiled=value, mask=off))
+            where = f"{c.name}{list(c.index)}"
+            return f"at {where} torch's own {' and '.join(sorted(names))} gives {c.compiled:.9g} in eager too"
+    return ""
+
+
 def side_of(trial: Trial) -> str:
     """The wrong side of a trial that ran, and why."""
     try:
         with torch.no_grad():
             found = unexplained(trial, list(trial.targets))
-            return decide(trial, found) if found else "none: no tensor lies outside its floor"
+            if not found:
+                return "none: no tensor lies outside its floor"
+            side, _, reason = decide(trial, found).partition(": ")
+            too = _torchs_own(trial, found) if side in (COMPILED, UNDECIDED) else ""
+            plainly = reason.replace("eager has", "eager, with plain Python in its place, has")
+            return f"{BOTH}: {too}; {plainly}" if too else f"{side}: {reason}"
     except Unreplayable as error:
         return f"{UNDECIDED}: the trace cannot be replayed: {error}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 
-from fuzzer.export.checks import CHECKS, DEADLINES, check_lines, compares_values
+from fuzzer.export.checks import CHECKS, DEADLINES, check_lines, compares_values, eager_loops_wrongly
 from fuzzer.export.inputs import inputs
 from fuzzer.export.sides import Sides
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, Finding, Signature
@@ -96,9 +96,9 @@ def _value(value: Value) -> str:
 def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
     place = finding.place
     where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
-    told = (
-        title(finding) if drawn else f"{headline(finding)}. {plainly(finding.detail)}"
-    )  # this part holds the trial's numbers
+    # the detail holds the trial's numbers, whose eager runs control flow in plain Python
+    own = drawn or eager_loops_wrongly(finding, parse(finding.program))
+    told = title(finding) if own else f"{headline(finding)}. {plainly(finding.detail)}"
     text = f"backfuzz {name}, {where}: {told}"
     return [
         f"# {one_line(text, WIDTH)}",

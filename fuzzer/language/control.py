@@ -1,12 +1,13 @@
 """Control flow: torch's own operations where a compiler traces them, elsewhere the same in plain Python.
 
 Eager torch hands these operations to dynamo, but a recording of eager needs the operations inside them. The plain form
-refuses the same bodies as torch.
+refuses the same bodies as torch. Within `as_torch` eager runs torch's own, for it may be wrong too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,11 +21,25 @@ class BodyRefused(ValueError):
     """A body that torch's control flow does not take."""
 
 
+_uses_torchs = False
+
+
+@contextlib.contextmanager
+def as_torch() -> Iterator[None]:
+    """Eager, too, runs torch's own operations in the block."""
+    global _uses_torchs
+    _uses_torchs, before = True, _uses_torchs
+    try:
+        yield
+    finally:
+        _uses_torchs = before
+
+
 def cond(
     holds: torch.Tensor, block: Callable[..., _Tensors], otherwise: Callable[..., _Tensors], given: _Tensors
 ) -> _Tensors:
     """block(*given) where `holds`, a bool of one element, is true; else otherwise(*given)."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _uses_torchs:
         return higher_order("cond")(holds, block, otherwise, given)  # type: ignore[no-any-return]
     found = (block if is_fake(holds) or bool(holds) else otherwise)(*given)
     return _own(found, given)
@@ -32,7 +47,7 @@ def cond(
 
 def map(block: Callable[[torch.Tensor], _Tensors], xs: torch.Tensor) -> _Tensors:
     """The results of block(x) for each x along the first dimension, stacked."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _uses_torchs:
         return higher_order("map")(block, xs)  # type: ignore[no-any-return]
     return _stacked([_own(block(x), (x,)) for x in _rows(xs)])
 
@@ -44,7 +59,7 @@ def scan(
     reverse: bool = False,
 ) -> tuple[torch.Tensor, _Tensors]:
     """The last carry and the stacked ys of carry, ys = block(carry, x), for each x along the first dimension."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _uses_torchs:
         return higher_order("scan")(block, init, xs, reverse=reverse)  # type: ignore[no-any-return]
     carry, found = init, []
     for x in reversed(_rows(xs)) if reverse else _rows(xs):
@@ -57,7 +72,7 @@ def scan(
 
 def while_loop(goes_on: Callable[..., Any], block: Callable[..., _Tensors], given: _Tensors) -> _Tensors:
     """The result of given = block(*given), repeated as long as goes_on(*given)."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or _uses_torchs:
         return higher_order("while_loop")(goes_on, block, given)  # type: ignore[no-any-return]
     while is_fake(given[0]) or bool(goes_on(*given)):
         after = _own(block(*given), given)

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from fuzzer.diagnosis.dissect import describe_and_decide
-from fuzzer.diagnosis.side import combine, decide, told_side, who_raised
+from fuzzer.diagnosis.side import combine, decide, side_of, told_side, who_raised
 from fuzzer.judgement.comparison import judge_tensors
 from fuzzer.judgement.trial import RAN, Observation, Place, Raised, Subject, Trial
 from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNASKED, UNDECIDED, Signature
+from fuzzer.language import control
 from fuzzer.language.text import parse
 from fuzzer.trial.pipeline import run_reference
 from fuzzer.workers.journal import Journal
@@ -313,3 +314,45 @@ def test_every_class_has_a_side_with_and_without_a_diagnosis(signature: Signatur
     found = finding(signature=signature)
     assert told_side(found, "TypeError in torch/_inductor/graph.py").startswith(side)
     assert found.side == (side.partition(":")[0] or UNASKED)
+
+
+LOOP = program(
+    """
+x0 = leaf(f32[], requires_grad=False, values="ones")
+x1 = leaf(f32[], values="ones")
+with while_loop(x0):
+    v0 = mul(x0, x1)
+backward(v0, cotangent(f32[], values="ones"))
+""".replace("[]", "[()]")
+)
+
+
+@pytest.mark.parametrize(("rounds", "side"), [(1, BOTH), (2, COMPILED)])
+def test_torchs_own_control_flow_is_judged_too(rounds: int, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = control.while_loop
+
+    def torchs_own(
+        goes_on: object, block: Callable[..., tuple[torch.Tensor, ...]], given: tuple[torch.Tensor, ...]
+    ) -> object:
+        for _ in range(rounds):
+            given = block(*given)
+        return given
+
+    trial = run_reference(parse(LOOP), Task(), Journal(None))
+    trial.subject = changed(trial.reference, lambda g: g / 2)
+    monkeypatch.setattr(control, "while_loop", lambda *given: (torchs_own if control._uses_torchs else plain)(*given))
+    said = side_of(trial)
+    assert said.startswith(f"{side}: ")
+    assert ("torch's own while_loop gives 1 in eager too" in said) == (side == BOTH)
+    assert "give 2" in said
+
+
+def test_what_torchs_own_control_flow_refuses_leaves_the_ruling(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = run_reference(parse(LOOP), Task(), Journal(None))
+    trial.subject = changed(trial.reference, lambda g: g / 2)
+
+    def refuses(name: str) -> object:
+        raise RuntimeError(f"no {name} here")
+
+    monkeypatch.setattr(control, "higher_order", refuses)
+    assert side_of(trial).startswith(f"{COMPILED}: ")

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from fuzzer.export.script import repro
-from fuzzer.judgement.verdict import NO_DERIVATIVE, Finding, Signature
+from fuzzer.judgement.verdict import BOTH, COMPILED, NO_DERIVATIVE, Finding, Signature
 from tests.ledger.found import TWO_OPS, finding
 from tests.scripts import run
 
@@ -33,3 +34,36 @@ def test_the_exit_code_says_whether_it_is_a_derivative(scale: int, tmp_path: Pat
     done = run(tmp_path, script)
     assert done.returncode == scale - 1, done.stdout + done.stderr
     assert "by a central difference; eager has" in done.stdout
+
+
+LOOP = """program(1)
+route("autograd")
+x0 = leaf(f32[()], requires_grad=False, values="ones")
+x1 = leaf(f32[()], values="ones")
+with while_loop(x0):
+    v0 = mul(x0, x1)
+backward(v0, cotangent(f32[()], values="ones"))
+"""
+
+
+def of_a_loop(side: str) -> Finding:
+    return finding(LOOP, detail="x1.grad[]: compiled 1, eager 2, float64 2", diagnosis={"side": f"{side}: so"})
+
+
+def test_torchs_own_control_flow_is_held_against_its_forward_where_eager_is_wrong_too() -> None:
+    script = repro(of_a_loop(BOTH))
+    assert "derivative = " in script
+    assert "eager has {eager:.9g}, compiled {compiled:.9g}" in script
+    assert "eager 2" not in script  # a value of the trial, whose eager is a loop in Python
+    assert "derivative = " not in repro(of_a_loop(COMPILED))
+
+
+@pytest.mark.slow
+def test_the_script_of_a_loop_exits_with_1_if_torchs_own_loop_is_wrong_in_eager(tmp_path: Path) -> None:
+    x = torch.ones((), requires_grad=True)
+    loop = torch._higher_order_ops.while_loop
+    _, y = loop(lambda i, v: i < 2, lambda i, v: (i + 1, v * x), (torch.zeros((), dtype=torch.int64), torch.ones(())))
+    (own,) = torch.autograd.grad(y, x)
+    done = run(tmp_path, repro(of_a_loop(BOTH)))
+    assert done.returncode == int(own.item() != 2), done.stdout + done.stderr
+    assert "compiled " in done.stdout

@@ -46,3 +46,25 @@ def test_a_body_whose_result_is_an_operand_or_is_carried_on_as_another_type_is_r
         control.scan(lambda carry, x: (carry + X, (x + 1,)), torch.ones(2), X)
     with pytest.raises(control.BodyRefused, match="no elements along the first dimension"):
         control.map(lambda x: (x + 1,), torch.ones(()))
+
+
+def test_eager_runs_torchs_own_operations_where_that_is_asked_and_only_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def torchs_own(name: str) -> object:
+        asked.append(name)
+        return lambda *_, **__: "torch's"
+
+    monkeypatch.setattr(control, "higher_order", torchs_own)
+    x = torch.ones(2)
+    calls = {
+        "cond": lambda: control.cond(torch.tensor(True), lambda t: (t + 1,), lambda t: (t + 2,), (x,)),
+        "map": lambda: control.map(lambda t: (t + 1,), x),
+        "scan": lambda: control.scan(lambda c, t: (c + t, (c * t,)), torch.ones(()), x),
+        "while_loop": lambda: control.while_loop(lambda t: bool(t.sum() < 3), lambda t: (t + 1,), (x,)),
+    }
+    with control.as_torch():
+        assert [call() for call in calls.values()] == ["torch's"] * len(calls)
+    assert asked == list(calls)
+    assert all(isinstance(call(), tuple) for call in calls.values())
+    assert asked == list(calls)
