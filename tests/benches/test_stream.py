@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 from benches.stream import stream
 
 from fuzzer.judgement.trial import Place, Subject
@@ -30,6 +31,7 @@ def dies_on_the_second(task: Task, index: int) -> Report:
     return Report(PROGRAM)
 
 
+@pytest.mark.slow
 def test_a_death_costs_one_item() -> None:
     with Pool(1, ["cpu"]) as pool:
         found = stream(pool, dies_on_the_second, TASK, range(4))

@@ -109,7 +109,10 @@ def test_a_script_that_shows_nothing_on_the_torch_where_it_was_found_is_an_error
 ) -> None:
     Scripts(monkeypatch, False)
     done = call("export", FINDING.id, "--db", db, "--no-natural")
-    assert f"{FINDING.id}: its script exited with 0 on torch {torch.__version__}" in refused(done)
+    told = (
+        f"{FINDING.id}: its script exited with 0 on torch {torch.__version__}, where the fault was found; it printed: "
+    )
+    assert told + "x0.grad: ..." in refused(done)
     assert not Path("export").exists()
     Scripts(monkeypatch, False)
     monkeypatch.setattr(torch, "__version__", "99.0")

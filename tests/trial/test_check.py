@@ -128,6 +128,7 @@ def dies_when_compiled(x: torch.Tensor) -> torch.Tensor:
     return x.exp()
 
 
+@pytest.mark.slow
 def test_a_function_that_dies_when_compiled_is_heard_from_another_process() -> None:
     told = backfuzz.check(dies_when_compiled, torch.ones(3), backend=BACKEND, isolated=True)
     assert str(told).startswith("crashes: the worker died in the forward: SIGSEGV")

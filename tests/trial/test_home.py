@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
@@ -47,6 +48,7 @@ def test_each_module_is_met_with_its_arguments_and_cotangents() -> None:
     assert met[part].cotangents["output"].shape == (2, 3)
 
 
+@pytest.mark.slow
 def test_the_smallest_module_that_differs_alone_is_found() -> None:
     call = Call(net(), (torch.ones(2, 3),))
     judged = []

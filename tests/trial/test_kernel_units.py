@@ -112,6 +112,7 @@ def test_inductor_builds_its_kernels_itself_afterwards() -> None:
     assert AsyncCompile.cpp_pybinding is before
 
 
+@pytest.mark.slow
 def test_kernels_of_one_unit_have_their_own_names_and_bindings() -> None:
     helper = "static float more() {{ return {0}; }}\n"
     sources = [helper.format(i) + ADDING.format("more()") for i in (1, 2)]

@@ -105,6 +105,7 @@ assert (Path(sys.argv[1]) / "name.h.gch").read_text() == "built"
 """
 
 
+@pytest.mark.slow
 def test_inductor_has_such_headers_in_the_folder_of_its_fork_server(tmp_path: Path) -> None:
     environment = {**clean_environment(), "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     given = [sys.executable, "-c", OF_INDUCTOR, str(tmp_path / "kept"), str(tmp_path)]

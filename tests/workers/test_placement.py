@@ -105,6 +105,7 @@ def test_without_any_device_that_answers_there_is_no_use_in_going_on() -> None:
     assert Answering("cpu", range(0)).lived(0, 0) == ""
 
 
+@pytest.mark.slow
 def test_a_device_is_asked_in_a_process_of_its_own_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers("cpu", 0)
     assert not answers("meta", 0), "it computes nothing"

@@ -150,6 +150,7 @@ def test_a_recycled_worker_takes_its_directory_with_it(tmp_path: Path) -> None:
         assert not made[0].parent.parent.exists()
 
 
+@pytest.mark.slow
 def test_the_directory_of_a_worker_that_is_killed_idle_is_removed_and_no_task_is_lost(tmp_path: Path) -> None:
     with Pool(1, ["cpu"], deadline=20, scratch=tmp_path) as pool:
         made = Path(ask(pool, faults.litter, "kernel").stderr)

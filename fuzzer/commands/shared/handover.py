@@ -141,7 +141,10 @@ def _require_elsewhere(finding: Finding, seen: Demonstration, accepted: bool) ->
 
     torch, device = finding.place.get("torch", ""), finding.place.get("device", "cpu")
     if release(torch) == release(seen.torch) and seen.device == device:
-        raise ExportError(f"{finding.id}: its script {seen.told()} on torch {torch}, where the fault was found")
+        printed = (seen.output.strip() or "nothing").splitlines()[-1]
+        raise ExportError(
+            f"{finding.id}: its script {seen.told()} on torch {torch}, where the fault was found; it printed: {printed}"
+        )
     if not accepted:
         raise ShowsNothingHere(
             f"left out: its script {seen.told()} on torch {seen.torch}, {seen.device}; "
