@@ -7,6 +7,7 @@ from fuzzer.judgement.verdict import BOTH
 from fuzzer.language.program import Output, Program
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import input_names
+from fuzzer.language.values import TORCH_DTYPES
 
 _STEP = 2.0**-12  # makes the quotient right to about 1e-7 of a smooth derivative
 
@@ -40,11 +41,19 @@ def compare_with_quotient(sides: Sides, widened: str) -> list[str]:
         "",
         f"derivative = {f'{times} * ' * (times != 1)}(total({_STEP}) - total(-{_STEP})) / {2 * _STEP}",
         f'gradient = {sides.eager}["{name}.grad"].detach().cpu()',
-        "eager, unit = (gradient.double() * along).sum().item(), torch.finfo(gradient.dtype).eps",
+        f"eager, unit = (gradient.double() * along).sum().item(), {_unit(sides)}",
         *_compiled_too(sides, name),
         f'print(f"along a random direction: {{derivative:.9g}} by a central difference; {seen}")',
         "sys.exit(int(not abs(eager - derivative) <= 64 * unit * gradient.double().abs().sum().item() + 1e-6))",
     ]
+
+
+def _unit(sides: Sides) -> str:
+    """The check's unit: that of the gradient's dtype, or of a half precision that the program names."""
+    named = sorted(str(TORCH_DTYPES[name]) for name in sides.named & {"f16", "bf16"})
+    if not named:
+        return "torch.finfo(gradient.dtype).eps"
+    return f"max(torch.finfo(dtype).eps for dtype in (gradient.dtype, {', '.join(named)}))"
 
 
 def _compiled_too(sides: Sides, name: str) -> list[str]:

@@ -58,6 +58,13 @@ def test_torchs_own_control_flow_is_held_against_its_forward_where_eager_is_wron
     assert "derivative = " not in repro(of_a_loop(COMPILED))
 
 
+def test_a_half_precision_that_the_program_names_is_the_unit() -> None:
+    loop = LOOP.replace("with while_loop(x0):\n    v0 = mul(x0, x1)", "v0 = mul(x0, x1)\nv1 = to(v0, dtype=f16)")
+    made = of_eager(loop.replace("backward(v0, cotangent(f32", "backward(v1, cotangent(f16"))
+    assert "for dtype in (gradient.dtype, torch.float16))" in repro(made)
+    assert "unit = (gradient.double() * along).sum().item(), torch.finfo(gradient.dtype).eps" in repro(of_eager(LOOP))
+
+
 @pytest.mark.slow
 def test_the_script_of_a_loop_exits_with_1_if_torchs_own_loop_is_wrong_in_eager(tmp_path: Path) -> None:
     x = torch.ones((), requires_grad=True)
