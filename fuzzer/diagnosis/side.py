@@ -187,8 +187,7 @@ def side_of(trial: Trial) -> str:
                 return "none: no tensor lies outside its floor"
             side, _, reason = decide(trial, found).partition(": ")
             too = _torchs_own(trial, found) if side in (COMPILED, UNDECIDED) else ""
-            plainly = reason.replace("eager has", "eager, with plain Python in its place, has")
-            return f"{BOTH}: {too}; {plainly}" if too else f"{side}: {reason}"
+            return f"{BOTH}: {too}; with plain Python in its place: {reason}" if too else f"{side}: {reason}"
     except Unreplayable as error:
         return f"{UNDECIDED}: the trace cannot be replayed: {error}"
 

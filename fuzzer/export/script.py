@@ -54,8 +54,9 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
     tuned = tuning.IMPORTS if config != tuning.ALL else ()
     imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
     imports += ["import flag_gems"] if sides.gems else []
+    other_numbers = drawn or eager_loops_wrongly(finding, program)  # the trial's eager ran plain Python
     parts = [
-        [*_header(finding, name or finding.id, drawn), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
+        [*_header(finding, name or finding.id, other_numbers), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
         *([tuning.write(config)] if tuned else []),
         *inputs(sides),
         body,
@@ -93,12 +94,11 @@ def _value(value: Value) -> str:
     return f'"{value}"' if isinstance(value, str) and value.isidentifier() else python_value(value)
 
 
-def _header(finding: Finding, name: str, drawn: bool) -> list[str]:
+def _header(finding: Finding, name: str, other_numbers: bool) -> list[str]:
+    """The script's first lines; without the finding's detail where the script gives other numbers than the trial."""
     place = finding.place
     where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
-    # the detail holds the trial's numbers, whose eager runs control flow in plain Python
-    own = drawn or eager_loops_wrongly(finding, parse(finding.program))
-    told = title(finding) if own else f"{headline(finding)}. {plainly(finding.detail)}"
+    told = title(finding) if other_numbers else f"{headline(finding)}. {plainly(finding.detail)}"
     text = f"backfuzz {name}, {where}: {told}"
     return [
         f"# {one_line(text, WIDTH)}",

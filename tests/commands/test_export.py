@@ -163,14 +163,19 @@ def test_export_into_what_is_no_folder_is_told(db: Path, tmp_path: Path) -> None
     assert "file: File exists" in refused(call("export", FINDING.id, "--db", db, "--out", "file", "--no-run"))
 
 
-def test_the_most_severe_to_post_are_exported_and_one_that_shows_nothing_stops_no_other(
-    db: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def confirm_two(db: Path) -> None:
+    """Two faults to post."""
     other = replace(FINDING, program=FINDING.program.replace("relu", "exp"), stages={"eager": "wrong"})
     with open_store(db) as opened:
         opened.add(other)
     for finding in (FINDING, other):
         call("triage", finding.id, "confirmed", "--db", db)
+
+
+def test_the_most_severe_to_post_are_exported_and_one_that_shows_nothing_stops_no_other(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    confirm_two(db)
     Scripts(monkeypatch, True, False)
     done = call("export", "--top", "5", "--db", db)
     assert done.exit_code == 2
@@ -188,11 +193,7 @@ def test_the_most_severe_to_post_are_exported_and_one_that_shows_nothing_stops_n
 def test_a_fault_of_another_torch_that_does_not_show_here_is_left_out_and_the_next_takes_its_place(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = replace(FINDING, program=FINDING.program.replace("relu", "exp"), stages={"eager": "wrong"})
-    with open_store(db) as opened:
-        opened.add(other)
-    for finding in (FINDING, other):
-        call("triage", finding.id, "confirmed", "--db", db)
+    confirm_two(db)
     monkeypatch.setattr(torch, "__version__", "99.0")
     Scripts(monkeypatch, False, True)
     done = call("export", "--top", "1", "--db", db)
