@@ -104,11 +104,13 @@ def _copied(step: Step, ends: dict[int, Chain]) -> Chain | None:
 
 
 def _is_end(ref: object, ends: dict[int, Chain]) -> bool:
-    """Whether a Ref is all of the last sum of a chain, in any shape."""
+    """Whether a Ref is all of the last sum of a chain, in any shape, or memory into which that sum was copied: autograd
+    puts the gradient of a view into zeros of its base's size."""
     if not isinstance(ref, Ref) or ref.storage not in ends:
         return False
     last = ends[ref.storage].last
-    return last.numel > 0 and (last.dtype, last.numel, last.offset) == (ref.dtype, ref.numel, ref.offset)
+    whole = (last.numel, last.offset) == (ref.numel, ref.offset)
+    return last.numel > 0 and last.dtype == ref.dtype and (whole or last.numel < ref.numel)
 
 
 def _adds(step: Step) -> bool:

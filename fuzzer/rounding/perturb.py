@@ -242,7 +242,7 @@ class Rounder:
     def _beyond(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """Results that an overflowing intermediate, or a weight of 0, may have made infinite or NaN."""
         if self.seed % 2 == 1 and row.intermediate is not None:
-            values = [_spoilt(step, row.intermediate(args), values[0])]
+            values = [_spoilt(row, step, row.intermediate(args), values[0]), *values[1:]]
         if self.narrow_scalars and row.limited is not None:
             values = [row.limited(step, args, values[0])]
         if self.seed % 2 == 1 and row.reached is not None:
@@ -426,8 +426,9 @@ def _stay_inside(domain: tuple[float, float], given: torch.Tensor, moved: torch.
         moved.copy_(torch.where(reached, given, moved))
 
 
-def _spoilt(step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _spoilt(row: Kernel, step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """A result with an overflowing intermediate: infinite, in the one element of a reduction or elementwise."""
-    large = intermediate.abs() > min(torch.finfo(d).max for d in real_dtypes(step.results))
+    held = min(torch.finfo(d).max for d in real_dtypes(step.results))
+    large = intermediate.abs() > (max(held, torch.finfo(torch.float32).max) if row.wide else held)
     spoilt = large if value.shape == large.shape else large.any().expand(value.shape)
-    return torch.where(spoilt, math.inf, value)
+    return torch.where(spoilt & torch.isfinite(value), math.inf, value)

@@ -70,3 +70,14 @@ def test_what_is_written_through_a_view_is_summed_with_its_base() -> None:
 
     assert floor(written_through_a_view, seeded(1e8, -1e8, 1.0)) >= 1.0
     assert floor(written_through_a_view, seeded(1.0, -2.5, 64.0)) == 0.0
+
+
+def test_what_is_written_through_a_view_of_a_part_is_summed_with_its_base() -> None:
+    def run(rows: torch.Tensor) -> list[torch.Tensor]:
+        x = torch.zeros(3).requires_grad_()
+        base = (x * 1).expand(2, 3).clone()
+        part = base[0].copy_(x)
+        return list(torch.autograd.grad([part, part * 1, base], x, [rows[0], rows[1], rows[2].expand(2, 3)]))
+
+    assert floor(run, column(1e8, -1e8, 1.0).expand(3, 3)) >= 1.0
+    assert floor(run, column(1.0, -2.5, 64.0).expand(3, 3)) == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -607,6 +608,40 @@ def test_the_powers_that_renorm_adds_up_may_overflow() -> None:
     assert bool(limit[0].isinf().all())
     assert float(limit[1].max()) < 1e-5
     assert bool(torch.isfinite(floors(lambda x: [x.renorm(math.inf, 0, 1.0)], x)[0]).all())  # no sum of powers
+
+
+POWERS: list[Run] = [
+    lambda x: [x.std()],
+    lambda x: [torch.linalg.vector_norm(x)],
+    lambda x: [torch.dist(x, torch.zeros_like(x))],
+    lambda x: [torch.cdist(x[:1], torch.zeros(1, 4))],
+    lambda x: [torch.pdist(torch.cat([x, torch.zeros(1, 4)]))],
+]
+
+
+@pytest.mark.parametrize("run", POWERS)
+def test_the_powers_of_which_a_norm_or_a_deviation_is_the_root_may_overflow(run: Run) -> None:
+    x = torch.tensor([[3.0, 1.0, 4.0, -1.0]])
+    assert 0 <= floor(run, x) < 1e-4
+    assert floor(run, x * 1e19) == math.inf  # squares of 2^64
+
+
+def test_the_powers_of_half_precision_are_float32() -> None:
+    assert floor(lambda x: [torch.linalg.vector_norm(x)], torch.full((2,), 300.0, dtype=F16)) < 10
+
+
+@pytest.mark.parametrize("f", [torch.cosh, torch.sinh])
+def test_hyperbolic_functions_are_finite_where_half_of_exp_is(f: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    x = torch.tensor([709.8, -710.4, 711.0, 709.1, 1.0] * 4, dtype=F64)
+    model, _ = modelled(lambda x: [f(x)], x)
+    right = torch.tensor([getattr(math, f.__name__)(v) if abs(v) < 711 else math.inf for v in x.tolist()], dtype=F64)
+    torch.testing.assert_close(model.reference[0], right, rtol=1e-13, atol=0)
+
+
+def test_mish_may_underflow_where_exp_does() -> None:
+    limit = floors(lambda x: [F.mish(x)], torch.tensor([-744.0, -1.0], dtype=F64))[0]
+    assert float(limit[0]) >= 744 * torch.finfo(F64).smallest_normal
+    assert float(limit[1]) < 1e-14
 
 
 def test_a_sample_of_fractional_pooling_at_an_edge_is_rounded_as_its_dtype_is() -> None:

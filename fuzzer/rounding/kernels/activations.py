@@ -81,6 +81,12 @@ def _hardswish_backward(e: Evaluation) -> list[torch.Tensor]:
     return [torch.where(e.args[1].abs() < 3, e.args[0].abs() * (1 + e.args[1].abs()), 0.0)]
 
 
+def _mish(e: Evaluation) -> list[torch.Tensor]:
+    """The operand times exp of it, where that may underflow."""
+    least = underflow(e.step.results[0].dtype)
+    return [torch.where(e.args[0] < math.log(least), e.args[0].abs() * least, 0.0)]
+
+
 # exp, a difference and two products
 _ELU = (2.5, 3.5, 2.0)
 
@@ -107,7 +113,7 @@ TABLE = (
         wide=True,
         cancels=in_units(_softplus),
     ),
-    Kernel("mish", wide=True),
+    Kernel("mish", wide=True, cancels=_mish),
     Kernel("celu", PRIMITIVE, units=_ELU, inexact=True, cancels=in_units(_celu)),
     # sigmoid and a product
     Kernel("glu", PRIMITIVE, units=(3.5, 6.0, 1.0), inexact=True),

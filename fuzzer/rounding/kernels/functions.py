@@ -43,6 +43,17 @@ def _quotient(step: Step, args: Any, kwargs: Any) -> Any:
     return args[0].copy_(found.trunc()) if step.writes else found.trunc()
 
 
+def _hyperbolic(step: Step, args: Any, kwargs: Any) -> Any:
+    """cosh and sinh. torch's vectorised kernels are infinite from 709 on, where half of an overflowing exp is not."""
+    x = args[0].clone()
+    found = step.op(*args, **kwargs)
+    if x.is_complex():
+        return found
+    root = (x.abs() / 2).exp()
+    large = (root / 2 * root).copysign(found)
+    return found.copy_(torch.where(x.abs() > 709, large, found))
+
+
 def _rounding_before(step: Step, approximate: bool) -> float:
     """The error of a quotient before it becomes an integer, relative to it. A CPU's scalar kernels round quotients of
     half-precision tensors, and the divisor's multiple before that, to the dtype; vectors and compiled code keep
@@ -219,8 +230,8 @@ TABLE = (
     Kernel("acos", PRIMITIVE, units=(1.5, 3.5, 0.5), inexact=True),
     Kernel("atan", PRIMITIVE, units=(2.5, 2.5, 0.5), inexact=True),
     Kernel("atan2", PRIMITIVE, units=(3.0, 3.5, 0.5), inexact=True),
-    Kernel("sinh", PRIMITIVE, units=(2.0, 3.5, 0.5), inexact=True),
-    Kernel("cosh", PRIMITIVE, units=(2.0, 2.5, 0.5), inexact=True),
+    Kernel("sinh", PRIMITIVE, units=(2.0, 3.5, 0.5), inexact=True, mended=_hyperbolic),
+    Kernel("cosh", PRIMITIVE, units=(2.0, 2.5, 0.5), inexact=True, mended=_hyperbolic),
     Kernel("tanh", PRIMITIVE, units=(2.0, 2.5, 0.5), inexact=True),
     Kernel("asinh", PRIMITIVE, units=(2.5, 3.5, 0.5), inexact=True),
     Kernel("acosh", PRIMITIVE, units=(2.5, 4.5, 0.5), inexact=True),

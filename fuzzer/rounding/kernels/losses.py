@@ -42,6 +42,21 @@ def _of_probabilities(step: Step, args: Any, kwargs: Any) -> Any:
     return step.op(args[0].clamp(0, 1), *args[1:], **kwargs)
 
 
+def _powers_of_differences(args: Any) -> torch.Tensor:
+    """The sums of powers whose roots are the distances; the distances themselves for the largest element (p = inf)."""
+    return _powers(torch.cdist(*args[:3]), args[2])
+
+
+def _powers_of_pairs(args: Any) -> torch.Tensor:
+    """The same of all pairs of rows."""
+    p = args[1] if len(args) > 1 else 2.0
+    return _powers(torch.pdist(args[0], p), p)
+
+
+def _powers(distance: torch.Tensor, p: float) -> torch.Tensor:
+    return distance.pow(p) if 0 < p < math.inf else distance
+
+
 def _underflown(e: Evaluation) -> float:
     """Eager rounds each loss to its dtype, where it may underflow, before it adds them."""
     reduction = e.args[2] if len(e.args) > 2 else _MEAN
@@ -76,6 +91,7 @@ TABLE = (
         unstated="several operations and a sum, which backends take apart differently",
     ),
     Kernel("_euclidean_dist", unstated="differences, or a product of matrices that cancels, by size"),
-    *each("_cdist_forward _pdist_forward", terms=_per_distance),
+    Kernel("_cdist_forward", terms=_per_distance, intermediate=_powers_of_differences),
+    Kernel("_pdist_forward", terms=_per_distance, intermediate=_powers_of_pairs),
     *each("_cdist_backward _pdist_backward", terms=_per_distance, narrow=True, kept=_of_these_distances),
 )

@@ -77,14 +77,34 @@ def _largest_product(args: Any) -> torch.Tensor:
     return torch.prod(args[0].abs().clamp_min(1.0), *args[1:])
 
 
+def _squares(args: Any) -> torch.Tensor:
+    """A sum of squares before it is divided or its root is taken. A running mean starts at one element, and the next
+    one may be twice its size away."""
+    return 4 * args[0].abs().square().sum()
+
+
+def _powers(args: Any) -> torch.Tensor:
+    """The sum of powers of which a norm takes the root; the operand itself where the norm is no such root."""
+    return _summed(args[0], args[1] if len(args) > 1 and args[1] is not None else 2.0)
+
+
+def _powers_of_differences(args: Any) -> torch.Tensor:
+    """The same of a distance."""
+    return _summed(args[0] - args[1], args[2] if len(args) > 2 else 2.0)
+
+
+def _summed(x: torch.Tensor, p: float) -> torch.Tensor:
+    return x.abs().pow(p).sum() if 0 < p < math.inf else x.abs()
+
+
 TABLE = (
     Kernel("sum", ACCUMULATION, wide=True, shrinks=True),
     Kernel("mean", ACCUMULATION, wide=True, divides=True, approximated=True),
     *each("nansum trace", ACCUMULATION),
-    *each("var var_mean", wide=True),
-    *each("std std_mean", wide=True, is_root=True),
-    *each("linalg_vector_norm norm", kind_of=_norm, wide=True, is_root=True),
-    Kernel("dist", kind_of=_distance, by_parts=True),
+    *each("var var_mean", wide=True, intermediate=_squares),
+    *each("std std_mean", wide=True, is_root=True, intermediate=_squares),
+    *each("linalg_vector_norm norm", kind_of=_norm, wide=True, is_root=True, intermediate=_powers),
+    Kernel("dist", kind_of=_distance, by_parts=True, intermediate=_powers_of_differences),
     Kernel("cumsum", ACCUMULATION, terms=_along_dim, narrow=True, is_tree=True),
     Kernel("cumprod", terms=_along_dim, narrow=True, is_tree=True, cancels=_underflown),
     Kernel("prod", narrow=True, is_tree=True, cancels=_underflown, intermediate=_largest_product),
