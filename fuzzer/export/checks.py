@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import torch
 
+from fuzzer.export.loops import TO_PLAIN, eager_loops_wrongly
 from fuzzer.export.sides import Sides
 from fuzzer.export.slope import compare_with_quotient
-from fuzzer.judgement.verdict import BOTH, Comparison, Finding, Signature
+from fuzzer.judgement.verdict import Comparison, Signature
 from fuzzer.language.devices import HOST, device_row
-from fuzzer.language.program import DIFFERENTIABLE, Program, Region, statements, written_leaves
-from fuzzer.language.regions import CONTROL
+from fuzzer.language.program import DIFFERENTIABLE, written_leaves
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import input_names
 from fuzzer.language.values import TORCH_DTYPES
@@ -32,21 +32,11 @@ def check_lines(sides: Sides) -> list[str]:
     signature = sides.finding.signature
     if signature.oracle in _OF_EAGER:
         return CHECKS[signature.oracle].write(sides)
-    if eager_loops_wrongly(sides.finding, sides.program):
-        return _quotient(sides)
     if signature.verdict in DEADLINES:
         return _survives(sides)
     if _raises(signature):
         return _raises_nothing(sides)
     return CHECKS.get(signature.oracle, _VALUES).write(sides)
-
-
-def eager_loops_wrongly(finding: Finding, program: Program) -> bool:
-    """Whether torch's own control flow gives a wrong gradient in eager too. A script's eager runs torch's own: such a
-    gradient can only be compared with the forward."""
-    controls = any(isinstance(s, Region) and s.kind in CONTROL for s in statements(program.body))
-    name = finding.detail.partition("[")[0]
-    return controls and finding.side == BOTH and finding.signature.verdict == "wrong" and name.endswith(".grad")
 
 
 def compares_values(signature: Signature) -> bool:
@@ -271,15 +261,16 @@ def _values(sides: Sides) -> list[str]:
     one = comparisons[0] if len(comparisons) == 1 else None
     seen = "parts({})" if sides.complex else "{}"
     text = _runs(sides, one, seen)
+    judged, against = ("eager", "plain") if _looped(sides) else ("compiled", "eager")
     returned = {o.value for o in sides.program.outputs if o.cotangent is None}
     if one:
-        judge = _judge(sides, "compiled", "eager", "exact", one.name in returned)
-        return [*text, *judge, _tell(one), "sys.exit(int(wrong.any()))"]
+        judge = _judge(sides, judged, against, "exact", one.name in returned)
+        return [*text, *judge, _tell(sides, one), "sys.exit(int(wrong.any()))"]
     return [
         *text,
         "fault = 0",
-        "for name in [name for name, t in eager.items() if t is not None and t.numel()]:",
-        f"    c, e, r = ({seen.format('t[name].detach().cpu()')} for t in (compiled, eager, exact))",
+        f"for name in [name for name, t in {against}.items() if t is not None and t.numel()]:",
+        f"    c, e, r = ({seen.format('t[name].detach().cpu()')} for t in ({judged}, {against}, exact))",
         *(f"    {line}" for line in _judge(sides, "c", "e", "r", bool(returned))),
         '    print(f"{name}: {int(wrong.sum())} of {wrong.numel()} elements are wrong")',
         "    fault |= int(wrong.any())",
@@ -287,21 +278,34 @@ def _values(sides: Sides) -> list[str]:
     ]
 
 
+def _looped(sides: Sides) -> bool:
+    return eager_loops_wrongly(sides.finding, sides.program)
+
+
 def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
-    """Lines that set `compiled`, `eager` and `exact` (eager in float64 where possible): one tensor, or all by name."""
-    widened = f"[{_double(sides)} for t in {sides.inputs(sides.base)}]"
-    exact = f"{sides.runner}({sides.given('eager')}, *{widened})"
+    """Lines that set `compiled`, `eager` and `exact` (eager in float64 where possible): one tensor, or all by name.
+
+    Where eager's control flow is wrong too, `plain` and `exact` run it in plain Python.
+    """
     pick = f'["{one.name}"]' + (".cpu()" if sides.moves else "") if one else ""
     whole = seen if one else "{}"
+
+    def run(name: str, call: str) -> str:
+        return f"{name} = {whole.format(call + pick)}"
+
     # compiled first: then freed memory holds no results of eager's
-    runs = (("compiled", sides.compiled), ("eager", sides.eager), ("exact", exact))
-    text = [f"{name} = {whole.format(call + pick)}" for name, call in runs]
+    text = [run("compiled", sides.compiled), run("eager", sides.eager)]
+    if looped := _looped(sides):
+        text += [TO_PLAIN, run("plain", sides.eager)]
+    narrow = f"exact = {'plain' if looped else 'eager'}"
+    widened = f"[{_double(sides)} for t in {sides.inputs(sides.base)}]"
+    exact = run("exact", f"{sides.runner}({sides.given('eager')}, *{widened})")
     if sides.draws:
-        text[2] = "exact = eager  # float64 would draw other numbers"
-    elif sides.named:
-        text[2:] = ["try:", f"    {text[2]}", "except RuntimeError:  # a dtype named in f does not go with it"]
-        text.append("    exact = eager")
-    return text
+        return [*text, f"{narrow}  # float64 would draw other numbers"]
+    if sides.named:
+        refused = "except RuntimeError:  # a dtype named in f does not go with it"
+        return [*text, "try:", f"    {exact}", refused, f"    {narrow}"]
+    return [*text, exact]
 
 
 def _quotient(sides: Sides) -> list[str]:
@@ -341,10 +345,11 @@ def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
     ]
 
 
-def _tell(c: Comparison) -> str:
+def _tell(sides: Sides, c: Comparison) -> str:
     """The line that prints the evidence: small tensors in full, of others the worst element."""
     where = f"[{', '.join(map(str, c.index))}]" if c.index and c.total > _MOST_PRINTED else ""
-    labels = (("compiled", "compiled"), ("eager", "eager"), ("float64", "exact"))
+    plain = [("in plain Python", "plain")] if _looped(sides) else []
+    labels = [("compiled", "compiled"), ("eager", "eager"), *plain, ("float64", "exact")]
     shown = (f"{label} {{{variable}{where}.tolist()}}" for label, variable in labels)
     return f'print(f"{c.name}{where}: {", ".join(shown)}")'
 

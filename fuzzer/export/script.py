@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import textwrap
 
-from fuzzer.export.checks import CHECKS, DEADLINES, check_lines, compares_values, eager_loops_wrongly
+from fuzzer.export.checks import CHECKS, DEADLINES, check_lines, compares_values
 from fuzzer.export.inputs import inputs
+from fuzzer.export.loops import MODULE, eager_loops_wrongly, plain_loops
 from fuzzer.export.sides import Sides
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, Finding, Signature
 from fuzzer.language import tuning
@@ -47,19 +48,21 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
     config = needed.pop(ONE_CONFIG, tuning.ALL)
     settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
     configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
-    body = write_function(program)
+    looped = eager_loops_wrongly(finding, program)  # the trial's eager ran plain Python
+    body = write_function(program, control="control.") if looped else write_function(program)
     outside = route.script.write(program)  # of the compiled function: the backward, and the regions around it
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join([*body, *outside])) else ""
     imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
     tuned = tuning.IMPORTS if config != tuning.ALL else ()
     imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
     imports += ["import flag_gems"] if sides.gems else []
-    other_numbers = drawn or eager_loops_wrongly(finding, program)  # the trial's eager ran plain Python
+    imports += MODULE if looped else []
     parts = [
-        [*_header(finding, name or finding.id, other_numbers), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
+        [*_header(finding, name or finding.id, drawn or looped), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
         *([tuning.write(config)] if tuned else []),
         *inputs(sides),
         body,
+        *([plain_loops(program)] if looped else []),
         outside,
         *([_GEMS] if sides.gems else []),
         *([_PARTS] if sides.complex and compares_values(finding.signature) else []),

@@ -11,6 +11,7 @@ from fuzzer.language.program import Program, function_body, has_gradient, writte
 from fuzzer.language.regions import indented, write_call
 
 WIDTH = 110
+_CONTROL = "torch._higher_order_ops."
 # (program, arguments of torch.compile as ", name=value" or None where nothing is compiled) -> an expression
 Given = Callable[[Program, str | None], str]
 
@@ -45,23 +46,24 @@ def input_names(program: Program) -> list[str]:
     return [leaf.name for leaf in program.leaves] + [f"c{i}" for i in range(seeded)]
 
 
-def write_function(program: Program) -> list[str]:
-    """The lines of `f`, a function of the leaves that returns the outputs."""
+def write_function(program: Program, control: str = _CONTROL) -> list[str]:
+    """The lines of `f`, a function of the leaves that returns the outputs; `control` goes before its control flow."""
     outputs = [output.value for output in program.outputs]
     found = written(function_body(program), outputs)
-    body = [f"    {_as_written(line)}" for line in found.lines]
+    body = [f"    {_as_written(line, control)}" for line in found.lines]
     last = f"    {outputs[0]} = "
     if len(outputs) == 1 and body and body[-1].startswith(last):
         body[-1] = body[-1].replace(last, "    return ", 1)
     else:
         body.append(f"    return {', '.join(outputs)}")
-    return [*map(_as_written, found.above), f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body]
+    above = [_as_written(line, control) for line in found.above]
+    return [*above, f"def f({', '.join(leaf.name for leaf in program.leaves)}):", *body]
 
 
-def _as_written(line: str) -> str:
+def _as_written(line: str, control: str = _CONTROL) -> str:
     """The same call in its usual short form."""
     line = re.sub(r"torch\.Tensor\.(\w+)\((\w+)(?:, )?", r"\2.\1(", line)
-    return line.replace("torch.nn.functional.", "F.").replace("control.", "torch._higher_order_ops.")
+    return line.replace("torch.nn.functional.", "F.").replace("control.", control)
 
 
 def write_results(program: Program, wanted: list[str]) -> str:
