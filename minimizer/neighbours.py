@@ -165,8 +165,16 @@ _VECTOR = 32  # numbers of half precision in the widest registers of 512 bits
 
 
 def size(program: Program) -> Iterator[tuple[str, Iterable[Program]]]:
-    """Each dimension of each leaf: doubled, one more, 1, longer than a vector, two more; dependent sizes follow."""
-    for target in (lambda n: 2 * n, lambda n: n + 1, lambda n: 1, lambda n: n + _VECTOR, lambda n: n + 2):
+    """Each dimension of each leaf: doubled, one more and one less (a minimal program stands at a threshold), 1, longer
+    than a vector, two more; dependent sizes follow."""
+    for target in (
+        lambda n: 2 * n,
+        lambda n: n + 1,
+        lambda n: max(n - 1, 1),
+        lambda n: 1,
+        lambda n: n + _VECTOR,
+        lambda n: n + 2,
+    ):
         for leaf in program.leaves:
             for axis, n in enumerate(leaf.shape):
                 yield "", resizings(program, leaf, axis, target(n))

@@ -30,10 +30,14 @@ class Formula:
     names: tuple[str, ...]
     values: tuple[float, ...]
 
+    @property
+    def letters(self) -> dict[str, str]:
+        """The letter of each number that the text has."""
+        return dict(zip(self.names, _LETTERS, strict=False))
+
     def __str__(self) -> str:
         """`n / (n - k), n = x0.shape[1], k = end`."""
-        letters = [f"{letter} = {name}" for letter, name in zip(_LETTERS, self.names, strict=False)]
-        return ", ".join([self.text, *letters])
+        return ", ".join([self.text, *(f"{letter} = {name}" for name, letter in self.letters.items())])
 
 
 _LETTERS = "nkmpqrstuvwxyz" + string.ascii_uppercase
@@ -106,7 +110,7 @@ def _terms(rows: Sequence[Numbers]) -> Iterator[_Term]:
 
 def _formula(over: _Term, under: _Term, values: tuple[float, ...]) -> Formula:
     names = tuple(dict.fromkeys((*over.columns, *under.columns)))
-    letters = dict(zip(names, _LETTERS, strict=False))
+    letters = Formula("", names, ()).letters
     told = [term.text.format(*(letters[name] for name in term.columns)) for term in (over, under)]
     if told[1] == "1":
         return Formula(told[0], names, values)
@@ -118,8 +122,8 @@ def _formula(over: _Term, under: _Term, values: tuple[float, ...]) -> Formula:
 
 
 def condition(inside: Sequence[Numbers], outside: Sequence[Numbers]) -> str:
-    """A condition on one number or two that all rows inside meet and none outside: `n >= 5`, `k != n`; "" where there
-    is none.
+    """A condition on one number or two that all rows inside meet and none outside: `n >= 5`, `k != n`, `n >= 5 and
+    k >= 2`; "" where there is none.
 
     Both sides need rows. A threshold is claimed only where both numbers next to it were tried; a relation of two
     numbers only where both sides have several rows.
@@ -131,7 +135,16 @@ def condition(inside: Sequence[Numbers], outside: Sequence[Numbers]) -> str:
     singles = (_of_one(*column) for column in sorted(columns, key=lambda column: len(column[1])))
     pairs = itertools.permutations(names, 2) if min(len(inside), len(outside)) > 1 else ()
     doubles = (_of_two(a, b, inside, outside) for a, b in pairs)
-    return next(filter(None, itertools.chain(singles, doubles)), "")
+    return next(filter(None, itertools.chain(singles, doubles, _thresholds(names, inside, outside))), "")
+
+
+def _thresholds(names: Sequence[str], inside: Sequence[Numbers], outside: Sequence[Numbers]) -> Iterator[str]:
+    """Two thresholds, both of which all rows inside reach."""
+    least = {name: min(row[name] for row in inside) for name in names}
+    known = [name for name in names if any(row[name] == least[name] - 1 for row in outside)]
+    for a, b in itertools.combinations(known, 2):
+        if all(row[a] < least[a] or row[b] < least[b] for row in outside):
+            yield f"{a} >= {least[a]} and {b} >= {least[b]}"
 
 
 def _of_one(name: str, inside: set[int], outside: set[int]) -> str:

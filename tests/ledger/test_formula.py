@@ -93,6 +93,11 @@ def test_of_random_ratios_hardly_any_table_has_a_formula() -> None:
         ([{"n": 3, "k": 1}, {"n": 6, "k": 2}], [{"n": 1, "k": 1}, {"n": 3, "k": 3}], "n > k"),
         ([{"n": 3, "k": 1}, {"n": 6, "k": 2}], [{"n": 3, "k": 1}], ""),
         ([{"n": 3}], [], ""),
+        (
+            [{"k": 3, "n": 9}, {"k": 2, "n": 9}, {"k": 3, "n": 18}],
+            [{"k": 3, "n": 8}, {"k": 1, "n": 9}, {"k": 3, "n": 1}],
+            "k >= 2 and n >= 9",
+        ),
     ],
 )
 def test_a_condition_holds_for_all_rows_inside_and_for_none_outside(
