@@ -51,7 +51,7 @@ def _detected(thread: dict[str, Any]) -> str:
 
 def faults() -> str:
     """The confirmed faults of the project's ledger that its newest release has, the most urgent first."""
-    from fuzzer.ledger.listing import lives, short_title, urgency
+    from fuzzer.ledger.listing import lives, urgency
     from fuzzer.ledger.store import open_store
 
     with open_store(ROOT / "findings.db", create=False) as store:
@@ -61,7 +61,7 @@ def faults() -> str:
         fault for fault in sorted(found, key=urgency)
         if fault.state.name == "confirmed" and any(place.split()[0] == newest for place in fault.lives_on)
     ]  # fmt: skip
-    rows = [[f"`{f.id}`", *map(escape, (short_title(f), "; ".join(lives(f)), f.state.note))] for f in confirmed]
+    rows = [[f"`{f.id}`", *map(escape, (f.title, "; ".join(lives(f)), f.state.note))] for f in confirmed]
     told = f"{len(rows)} of {len(found)} faults are confirmed, live on torch {newest} and have no report known to us."
     return f"{told}\n\n" + table(["Fault", "Title", "Lives on", "Note"], rows)
 

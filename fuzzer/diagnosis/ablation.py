@@ -14,7 +14,7 @@ from fuzzer.language.program import Attributes, Program, Value, contiguous
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
-from fuzzer.ledger.cause import LEFT, RESET
+from fuzzer.ledger.cause import IN_ORDER, LEFT, RESET
 from fuzzer.ledger.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
 from fuzzer.workers.messages import Report, Task
 
@@ -38,7 +38,6 @@ _OTHERS: tuple[Switch, ...] = (
     Switch("code", "Triton's other configs", "inductor", ONE_CONFIG, 1, code="triton"),
 )  # fmt: skip
 LATER = "when the difference is there already"
-IN_ORDER = "every leaf contiguous"
 _MESSAGE_WIDTH = 120  # characters of a message
 _MOST_SUBSETS = 16  # of a program's own settings: all subsets of four
 

@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzzer.diagnosis.ablation import IN_ORDER, STAGES, order, settings_text
 from fuzzer.diagnosis.ablation import LATER as _LATER
+from fuzzer.diagnosis.ablation import STAGES, order, settings_text
 from fuzzer.diagnosis.listings import SHARED, aten_ops, mark_code, mark_graph, marked_lines, node_op, shared
 from fuzzer.diagnosis.memcheck import EAGER_CORRUPTS
 from fuzzer.judgement.verdict import COMPILED, EAGER, Finding
 from fuzzer.language.private import GRAPHS
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
-from fuzzer.ledger.cause import LEFT
+from fuzzer.ledger.cause import IN_ORDER, LEFT
 from fuzzer.ledger.switches import AGREE, FP_FUSION, GROUPS, SWITCHES, Switch, convicting, gone
 
 DIFFERENCE = ("tensors", "elements", "ratio")

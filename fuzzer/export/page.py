@@ -13,7 +13,7 @@ from fuzzer.export import plots
 from fuzzer.export.gather import Contents
 from fuzzer.judgement.verdict import FINDINGS, Comparison
 from fuzzer.ledger.faults import Fault
-from fuzzer.ledger.listing import devices, short_issue, short_title
+from fuzzer.ledger.listing import devices, short_issue
 from fuzzer.ledger.releases import numbers, span
 from fuzzer.ledger.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
 from fuzzer.ledger.severity import label
@@ -35,7 +35,7 @@ def page(contents: Contents, made: str) -> str:
         lstrip_blocks=True,
     )
     environment.globals |= {"short_issue": short_issue, "colors": plots.COLORS}
-    environment.filters |= {"short": short_title, "level": label}
+    environment.filters["level"] = label
     drawn, recorded = plots.features(contents)
     return environment.get_template("page.html").render(
         contents=contents,

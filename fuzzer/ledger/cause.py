@@ -20,6 +20,7 @@ from fuzzer.ledger.switches import SWITCHES, convicting, gone
 
 # The names of single changes in a finding's table (`Finding.ablation`).
 LEFT, RESET = " left to ATen", " at its default"
+IN_ORDER = "every leaf contiguous"
 DEMANDED = ("inductor.fallback_random", "triton.config")  # settings without which no such program can run
 KERNELS = "eager"  # the stage of faults that need no compiler
 _TRACED = ("aot_eager", "aot_eager_decomp_partition")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fuzzer.ledger.faults import OPEN, Fault, State
-from fuzzer.ledger.listing import lives, short_title, urgency
+from fuzzer.ledger.listing import lives, urgency
 from fuzzer.ledger.severity import label
 
 
@@ -55,7 +55,7 @@ def change_lines(told: Changes) -> Iterator[str]:
 
 def _line(fault: Fault) -> str:
     where = "; ".join(lives(fault))
-    return f"{fault.id}  {label(fault.severity)}  {fault.verdict}  {short_title(fault)}{f' ({where})' if where else ''}"
+    return f"{fault.id}  {label(fault.severity)}  {fault.verdict}  {fault.title}{f' ({where})' if where else ''}"
 
 
 def encode_changes(told: Changes) -> dict[str, Any]:

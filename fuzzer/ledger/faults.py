@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +17,7 @@ from fuzzer.ledger.cause import cause_of
 from fuzzer.ledger.diagnosed import NO_MORE
 from fuzzer.ledger.query import Wanted, read_rows
 from fuzzer.ledger.rows import DIAGNOSED, decode, decode_comparisons, from_row, to_row
+from fuzzer.ledger.scope import decode_scope
 from fuzzer.ledger.severity import MOST_SEVERE, label, severity
 from fuzzer.ledger.title import title
 
@@ -50,6 +52,7 @@ class State:
 class Fault:
     """A cause in torch, as far as the ledger knows it.
 
+    title      made anew from what is stored whenever the ledger is read (`title.title`).
     verdict, side, stage, decided   class, diagnosis and cause (`cause.Cause`) of the variant that represents it;
     severity   its points (`severity.Severity`).
     first_seen   the time of its first occurrence;  occurrences   programs that showed it;  variants   minimal programs.
@@ -208,8 +211,8 @@ def _absorb(db: Database, keep: str, other: str) -> None:
 
 
 def refresh(db: Database, fault: str) -> None:
-    """Update a fault's class, side, stage and cause from the variant that represents it, and its title from that
-    variant's natural program. Does nothing where no such fault exists."""
+    """Update a fault's class, side, stage and cause from the variant that represents it, and the title that searches
+    and people's own queries read, which knows no scope. Does nothing where no such fault exists."""
     if one(db, "select count(*) from fault where id = ?", fault) == (0,):
         return
     finding = representative(db, fault)
@@ -228,6 +231,7 @@ class _Ranked(NamedTuple):
     severity: int
     verdict: int  # the place of its class in CLASSES
     elsewhere: bool  # it was found on another device than a CPU, which every machine has
+    backward: bool  # it shows in a gradient alone; a wrong result has a wrong gradient, too
     size: int
     created: str
     id: str
@@ -236,7 +240,7 @@ class _Ranked(NamedTuple):
 
 def representative(db: Database, fault: str) -> Finding:
     """The variant that represents a fault: of those that still reproduce the most severe, of these the worst class,
-    preferably found on a CPU, and the shortest program."""
+    preferably found on a CPU and in the forward, and the shortest program."""
     return _variant(db, min(_ranked(db, fault)).id)
 
 
@@ -269,7 +273,8 @@ def _ranked(db: Database, fault: str = "") -> list[_Ranked]:
     for gone, device, created, id, own, program, verdict, *facts, unsupported in rows:
         points = _points(program, verdict, *facts, unsupported)
         place = CLASSES.index(UNSUPPORTED if unsupported else verdict)
-        found.append(_Ranked(bool(gone), points, place, not device.startswith("cpu"), len(program), created, id, own))
+        elsewhere, backward = not device.startswith("cpu"), facts[1] == "backward"
+        found.append(_Ranked(bool(gone), points, place, elsewhere, backward, len(program), created, id, own))
     return found
 
 
@@ -278,6 +283,29 @@ def _points(program: str, verdict: str, oracle: str, direction: str, pattern: st
     """The severity of a variant, from its columns."""
     signature = Signature(oracle, verdict, direction, pattern)
     return severity(signature, program, decode_comparisons(f"[{worst}]" if worst else "[]"), unsupported).points
+
+
+# Without long texts, of which a title says nothing.
+_TITLED = (
+    "select id, oracle, class, direction, pattern, detail, '' as original, program, place, reproduced, runs, "
+    "comparisons, stages, ablation, campaign, created, note, before, diagnosis, '{}' as attachments, unsupported, "
+    "natural from variant where id in (select value from json_each(?))"
+)
+
+
+def _titles(db: Database, chosen: Collection[str]) -> dict[str, str]:
+    """The titles of faults, by the ids of the variants that represent them."""
+    cursor = db.conn.execute(_TITLED, [json.dumps(list(chosen))])
+    names, rows = tuple(column[0] for column in cursor.description), cursor.fetchall()
+    scopes = dict(db.conn.execute("select variant, told from scope order by created").fetchall())
+    return {row[0]: _title(names, row, scopes.get(row[0], "")) for row in rows}
+
+
+@functools.lru_cache(10_000)
+def _title(names: tuple[str, ...], row: tuple[Any, ...], scope: str) -> str:
+    """The title of a variant, from its columns."""
+    finding = decode(from_row(dict(zip(names, row, strict=True))))
+    return title(finding.grown, decode_scope(json.loads(scope)) if scope else None)
 
 
 def _variant(db: Database, name: str) -> Finding:
@@ -373,10 +401,12 @@ def read_faults(db: Database) -> list[Fault]:
     for fault, time, what, who in db.conn.execute("select fault, time, what, who from history order by time"):
         told.setdefault(fault, []).append((time, what, who))
     first, found = _first(db), []
+    titles = _titles(db, [held.id for held in first.values()])
     for row in db.conn.execute(_FAULTS).fetchall():
         id, state = row[0], State(*row[9:])
+        named = titles[first[id].id] if id in first else row[1]
         shows, gone = (tuple(lives.get((id, said), ())) for said in (SHOWS, GONE))
         more = tuple(told.get(id, ())), tuple(unsaid.get(id, ()))
         points = first[id].severity if id in first else MOST_SEVERE
-        found.append(Fault(*row[:9], state, shows, gone, *more, points))  # type: ignore[call-arg]
+        found.append(Fault(id, named, *row[2:9], state, shows, gone, *more, points))  # type: ignore[call-arg]
     return found

@@ -66,8 +66,3 @@ def short_issue(url: str) -> str:
     """`pytorch#180164` for an issue or pull request on GitHub; any other text as it is."""
     parts = url.split("/")
     return f"{parts[4]}#{parts[6]}" if url.startswith("https://github.com/") and len(parts) == 7 else url
-
-
-def short_title(fault: Fault) -> str:
-    """A fault's title, with the short name of torch.nn.functional."""
-    return fault.title.replace("torch.nn.functional.", "F.")

@@ -75,6 +75,18 @@ class Scope:
         """The failing rows of the shape table: the program itself, and those with other numbers."""
         return tuple(row for row in self.along(PROGRAM, *_SHAPES) if row.outcome == FAILS)
 
+    def said(self, *axes: str) -> tuple[list[Row], list[Row]]:
+        """The rows of these axes that fail, and those that agree."""
+        rows = self.along(*axes)
+        return [row for row in rows if row.outcome == FAILS], [row for row in rows if row.outcome == AGREES]
+
+    @property
+    def sizes(self) -> str:
+        """The condition on sizes and attributes that all rows which fail meet, and none that agrees; "" where none is
+        known."""
+        fails, agrees = self.said(PROGRAM, *_SHAPES)
+        return condition([row.numbers for row in fails], [row.numbers for row in agrees])
+
     @property
     def told_by(self) -> str:
         """The quantity whose ratios the table shows: the first that a formula fits, else the first that most rows
@@ -116,21 +128,21 @@ def _ratio(row: Row, kind: str) -> float | None:
     return row.ratios.get(kind)
 
 
-def _said(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    return ([row.value for row in rows if row.outcome == FAILS], [row.value for row in rows if row.outcome == AGREES])
+def dtypes(scope: Scope) -> tuple[list[str], list[str]]:
+    """The dtypes in which the fault reproduces, the program's own first, and those in which it does not."""
+    own = {leaf.dtype for leaf in parse(scope.rows[0].program).leaves if leaf.dtype in DIFFERENTIABLE}
+    fails, agrees = ([row.value for row in rows] for rows in scope.said("dtype"))
+    return [*sorted(own), *fails] if len(own) == 1 else fails, agrees
 
 
 def _dtypes(scope: Scope) -> str:
-    """The dtypes in which the fault reproduces, the program's own first, and those in which it does not."""
-    own = {leaf.dtype for leaf in parse(scope.rows[0].program).leaves if leaf.dtype in DIFFERENTIABLE}
-    fails, agrees = _said(scope.along("dtype"))
-    fails = [*sorted(own), *fails] if len(own) == 1 else fails
+    fails, agrees = dtypes(scope)
     return (f"fails in {listed(fails)}" if fails else "") + (f", not in {listed(agrees)}" if agrees and fails else "")
 
 
 def _any(scope: Scope, axis: str) -> str:
     """`any layout`, or the layouts in which the fault does not reproduce."""
-    fails, agrees = _said(scope.along(axis))
+    fails, agrees = ([row.value for row in rows] for rows in scope.said(axis))
     if agrees:
         return _NOT[axis].format(listed(agrees))
     return f"any {axis} of {len(fails)} tried" if len(fails) > 1 else f"{axis} {fails[0]} too" if fails else ""
@@ -146,15 +158,13 @@ _NOT = {
 
 def _sizes(scope: Scope) -> list[str]:
     """The sizes and attributes with which the fault reproduces."""
-    rows = scope.along(PROGRAM, *_SHAPES)
-    fails, agrees = ([row.numbers for row in rows if row.outcome == said] for said in (FAILS, AGREES))
-    if len(rows) < 2:
+    if len(scope.along(PROGRAM, *_SHAPES)) < 2:
         return []
+    fails, agrees = scope.said(PROGRAM, *_SHAPES)
     if not agrees:
         return [f"any of {len(fails)} sizes and attributes tried"] if fails else []
-    found = condition(fails, agrees)
-    if found:
-        return [f"where {found}"]
+    if scope.sizes:
+        return [f"where {scope.sizes}"]
     return [f"{len(fails)} of {len(fails) + len(agrees)} sizes and attributes tried"]
 
 

@@ -101,14 +101,14 @@ def _at_an_edge(facts: Facts) -> str:
         return "numbers differ at an edge alone"
     if recipe := next((leaf.values.name for leaf in facts.program.leaves if leaf.values.name in _EDGES), ""):
         return f"values at an edge ({recipe})"
-    if any(_extreme(number) for leaf in facts.program.leaves for number in _numbers(leaf)):
+    if any(_extreme(number) for leaf in facts.program.leaves for number in numbers_of(leaf)):
         return "values at an edge"
     if facts.worst is not None and not (math.isfinite(facts.worst.eager) and math.isfinite(facts.worst.float64)):
         return "the number itself is at an edge"
     return ""
 
 
-def _numbers(leaf: Leaf) -> Iterator[float]:
+def numbers_of(leaf: Leaf) -> Iterator[float]:
     """The numbers that a leaf's recipe states."""
     for value in leaf.values.args:
         for number in value if isinstance(value, tuple) else (value,):

@@ -105,5 +105,5 @@ def test_a_fault_that_is_named_is_run_here_whatever_its_state(db: Path, monkeypa
     )
     done = call("matrix", "--here", FAULT, "--db", db)
     assert done.exit_code == 0
-    assert done.stdout.splitlines()[0].startswith(f"{FAULT}  shows   not-a-fault legal  silent: wrong gradient")
+    assert done.stdout.splitlines()[0].startswith(f"{FAULT}  shows   not-a-fault legal  wrong gradient")
     assert done.stdout.splitlines()[1] == "here 1 reproduce, 0 are gone, 0 are unknown; 0 were found on other devices"

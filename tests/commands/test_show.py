@@ -31,7 +31,7 @@ def test_on_a_terminal_the_fault_comes_first_and_what_was_measured_stands_in_tab
     print_tables(replace(finding, ablation=finding.ablation | not_run), fault, [])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{FINDING.id}  {FINDING.signature}")
-    assert lines[1].startswith(f"fault {fault.id}: silent: wrong gradient of torch.nn.functional.relu (new; ")
+    assert lines[1].startswith(f"fault {fault.id}: wrong gradient of F.relu (new; ")
     assert [line.rstrip() for line in lines if line.startswith("inductor.")] == ["inductor.max_fusion_size=1  agree"]
     assert any(line.startswith("3 more") for line in lines)
     assert set(map(str.rstrip, lines)) > {"stages", "settings", "place", *RELU.splitlines()}
@@ -41,9 +41,7 @@ def test_show_takes_the_id_of_a_fault_and_tells_what_is_known_of_it(db: Path) ->
     fault = f"F{FINDING.id[:7]}"
     text = call("show", fault[:4], "--db", db).stdout
     assert text.startswith(FINDING.id)
-    assert (
-        f"fault {fault}: silent: wrong gradient of torch.nn.functional.relu (new; 1 finding(s), 1 program(s))" in text
-    )
+    assert f"fault {fault}: wrong gradient of F.relu (new; 1 finding(s), 1 program(s))" in text
     assert json.loads(call("show", fault, "--db", db, "--json").stdout)["fault"]["id"] == fault
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from fuzzer.diagnosis.ablation import IN_ORDER, STAGES, ablations, all_off, by_kind, changes
+from fuzzer.diagnosis.ablation import STAGES, ablations, all_off, by_kind, changes
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.private import FP_FUSION
 from fuzzer.language.text import parse
+from fuzzer.ledger.cause import IN_ORDER
 from fuzzer.workers.messages import Report, Task
 from tests.diagnosis.cases import PROGRAM, TASK, run, wrong_if
 

@@ -17,7 +17,6 @@ pytest.importorskip("matplotlib")
 from fuzzer.export import page as pages
 from fuzzer.export.gather import Contents, of_campaign, of_ledger
 from fuzzer.export.page import page
-from fuzzer.ledger.listing import short_title
 from tests.export.reported import HOSTILE, NATURAL, RAISES, TWO_OPS, WRONG, filled
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -50,7 +49,7 @@ def test_it_is_well_formed_and_each_open_fault_has_its_program_evidence_and_rele
 ) -> None:
     shown = {node.get("id"): " ".join("".join(node.itertext()).split()) for node in tree(text).iter("details")}
     for fault in contents[0].open:
-        assert short_title(fault) in shown[fault.id]
+        assert fault.title in shown[fault.id]
         assert " ".join(contents[0].findings[fault.id].program.split()) in shown[fault.id]
     wrong = shown[contents[0].open[0].id]
     evidence = ("x0.grad[0]", "inductor's code for x", "first bad 2.13.0", "fixed in 2.15.0", "pytorch#180164")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.ledger.faults import Fault, State
-from fuzzer.ledger.listing import by_promise, devices, lives, short_issue, short_side, short_title, to_post, urgency
+from fuzzer.ledger.listing import by_promise, devices, lives, short_issue, short_side, to_post, urgency
 
 LIVES = ("2.13.0 cpu", "2.13.0 cuda", "2.11.0 cuda")
 FAULT = Fault("F1", "t", "wrong", "", "", "", "2026", 1, 1, State("new"), LIVES, ("2.15.0 cpu",))
@@ -73,8 +73,3 @@ def test_what_is_not_promised_comes_apart() -> None:
 )
 def test_an_issue_is_short(url: str, short: str) -> None:
     assert short_issue(url) == short
-
-
-def test_a_title_is_short() -> None:
-    title = "silent: wrong gradient of torch.nn.functional.relu + torch.sum"
-    assert short_title(replace(FAULT, title=title)) == "silent: wrong gradient of F.relu + torch.sum"

@@ -46,7 +46,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         (Wanted(state="known"), ""),
         (Wanted(text="slice_scatter"), "W"),
         (Wanted(text="slice sum"), "W"),
-        (Wanted(text="silent"), "W"),  # of the fault's title
+        (Wanted(text="zero"), "W"),  # of the fault's title
         (Wanted(text="quoted"), "W"),
         (Wanted(text="block_ptr1"), "R"),
         (Wanted(text='"'), "WR"),

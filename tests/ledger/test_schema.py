@@ -30,7 +30,7 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
     assert set(db.view_names()) == {"faults", "variants", "occurrences", "campaigns", "scopes", "neighbours"}
     [fault], [variant], [occurrence], [campaign] = (list(db[f"{name}s"].rows) for name in
                                                     ("fault", "variant", "occurrence", "campaign"))  # fmt: skip
-    assert fault["title"] == "silent: zero gradient of torch.slice_scatter + torch.sum"
+    assert fault["title"] == "zero gradient of torch.slice_scatter(end=2) + torch.sum"
     assert (fault["state"], fault["occurrences"], fault["lives_on"]) == ("new", 1, "2.13.0 cpu")
     assert (variant["fault"], variant["class"], variant["device"]) == (fault["id"], "wrong", "cpu")
     assert (occurrence["variant"], occurrence["campaign"]) == (variant["id"], "c1")

@@ -85,7 +85,8 @@ def test_what_the_rule_of_today_tells_apart_leaves_its_fault_and_takes_along_whe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, step = tmp_path / "findings.db", schema.MIGRATIONS.index(schema._join_anew)
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[: step + 1])  # the later ones find their tables made
+    steps = [*schema.MIGRATIONS[:step], schema._add_scopes, schema._join_anew]  # the others find their tables made
+    monkeypatch.setattr(schema, "MIGRATIONS", steps)
     first, second = finding(RELU, created="1"), finding(TWO_OPS, created="2")
     with open_store(path) as opened:
         opened.add(first)
@@ -96,7 +97,7 @@ def test_what_the_rule_of_today_tells_apart_leaves_its_fault_and_takes_along_whe
         db.conn.execute(f"update {table} set fault = ?", old)
     for table in ("fault", "life", "history"):
         db.conn.execute(f"delete from {table} where {'id' if table == 'fault' else 'fault'} <> ?", old)
-    db.conn.execute(f"pragma user_version = {step}")
+    db.conn.execute(f"pragma user_version = {step + 1}")
     db.conn.close()
     with open_store(path, create=False) as opened:
         told = opened.faults()

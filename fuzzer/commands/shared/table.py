@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fuzzer.judgement.verdict import UNSUPPORTED
 from fuzzer.ledger.faults import Fault
-from fuzzer.ledger.listing import lives, short_issue, short_side, short_title, urgency
+from fuzzer.ledger.listing import lives, short_issue, short_side, urgency
 from fuzzer.ledger.severity import label
 
 Listed = TypeVar("Listed")
@@ -48,7 +48,7 @@ def fault_table(
         "sev": [Text(label(f.severity)) for f in faults],
         "class": [Text(f.verdict, style=_COLORS.get(f.verdict, "")) for f in faults],
         "state": [Text(f.state.name) for f in faults],
-        "title": [Text(short_title(f)) for f in faults],
+        "title": [Text(f.title) for f in faults],
     }
     columns |= {"side": [Text(short_side(f)) for f in faults]} if sides else {}
     if counts:

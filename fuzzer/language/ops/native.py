@@ -205,6 +205,7 @@ TABLE = (
             flag("align_corners"),
         ),
         entries=("_upsample_bilinear2d_aa",),
+        public="torch.nn.functional.interpolate(antialias=True)",
     ),
     OpSpec(
         "constant_pad_nd",

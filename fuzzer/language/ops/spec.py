@@ -295,6 +295,7 @@ class OpSpec:
     random          whether it draws random numbers: then the program needs `fallback_random` (see `settings`).
     portable        whether it means the same on every device.
     tells           whether it gives autograd a gradient that need not be a derivative of its forward.
+    public          the call by which people reach an internal source; "" where there is none, or the source is public.
     """
 
     name: str
@@ -310,6 +311,7 @@ class OpSpec:
     random: bool = False
     portable: bool = True
     tells: bool = False
+    public: str = ""
 
     def __post_init__(self) -> None:
         if self.entries is FROM_SOURCE:

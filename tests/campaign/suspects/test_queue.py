@@ -157,7 +157,7 @@ def test_a_new_fault_is_announced_to_a_command(plan: Plan, tmp_path: Path) -> No
     while not said and time.monotonic() < until:
         time.sleep(0.02)
     first, second = out.read_text().splitlines()[:2]
-    assert first.startswith(f"wrong {FINDING.id} S1 {FINDING.place['device']} silent: wrong gradient of ")
+    assert first.startswith(f"wrong {FINDING.id} S1 {FINDING.place['device']} wrong gradient of ")
     assert second.startswith(f"wrong {FINDING.id}: gradients_agree/wrong")
     assert said[0].endswith("exit status 3")
 
