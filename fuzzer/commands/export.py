@@ -46,6 +46,10 @@ from fuzzer.language.errors import UsageError
 @click.option("--no-natural", is_flag=True, help="Export the minimal program alone, and grow none.")
 @click.option("--no-vary", is_flag=True, help="Measure no scope; one that is stored is exported.")
 @no_diagnose_option
+@click.option(
+    "--kin", multiple=True, metavar="ISSUE", help="An issue that looks alike, which the draft names: a URL or #number. "
+    "Repeatable.",
+)  # fmt: skip
 @click.option("--no-run", is_flag=True, help="Run nothing; the draft says that its script did not run.")
 @db_option
 @json_option
@@ -57,6 +61,7 @@ def export(
     no_natural: bool,
     no_vary: bool,
     no_diagnose: bool,
+    kin: tuple[str, ...],
     no_run: bool,
     db: Path,
     as_json: bool,
@@ -70,7 +75,7 @@ def export(
     if (reference is None) == (top is None):
         raise UsageError("name a fault or a finding, or give --top N: one of the two")
     if reference is not None:
-        wanted = Export(device, not no_natural, not no_diagnose, not no_vary, True, not no_run)
+        wanted = Export(device, not no_natural, not no_diagnose, not no_vary, True, not no_run, kin=kin)
         row = export_one(reference, out or Path("export") / reference, db, wanted)
         click.echo(json.dumps(row) if as_json else "\n".join([*row["files"], f"repro.py: {row['repro']}"]))
         return
@@ -86,7 +91,7 @@ def _export_top(top: int, out: Path, db: Path, wanted: Export, quiet: bool) -> l
     """Export the most severe faults to post until `top` are exported, a folder each. A script that shows nothing is
     told in its row and not counted; the others are exported all the same."""
     from fuzzer.export.script import ExportError
-    from fuzzer.ledger.listing import short_title, to_post
+    from fuzzer.ledger.listing import to_post
     from fuzzer.ledger.severity import label
     from fuzzer.ledger.store import open_store
 
@@ -105,7 +110,7 @@ def _export_top(top: int, out: Path, db: Path, wanted: Export, quiet: bool) -> l
             row, told = {"fault": fault.id, "error": str(error)}, str(error)
         rows.append(row)
         if not quiet:
-            named = f"{fault.id}  {label(fault.severity)}  {short_title(fault)}"
+            named = f"{fault.id}  {label(fault.severity)}  {fault.title}"
             click.echo(f"{done} of {min(top, len(chosen))}  {named}: {told}")
         if done == top:
             break

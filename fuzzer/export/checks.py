@@ -1,13 +1,14 @@
 """CHECKS: the check in a finding's script, by oracle. An oracle without an entry gets a comparison of values.
 
-A check is a list of lines after the definition of the runner (`gradients`); they print the evidence and exit 1 while
-the fault exists.
+A check is a list of lines after the definition of the runner (`gradients`); they print the evidence. The last is
+`sys.exit(int(CONDITION))`, which exits 1 while the fault exists.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,28 +16,35 @@ import torch
 from fuzzer.export.loops import TO_PLAIN, eager_loops_wrongly
 from fuzzer.export.sides import Sides
 from fuzzer.export.slope import compare_with_quotient
-from fuzzer.judgement.verdict import Comparison, Signature
+from fuzzer.judgement.trial import UNCOMPILED
+from fuzzer.judgement.verdict import CORRUPT_HEAP, EAGER, EAGER_DIES, Comparison, Signature
 from fuzzer.language.devices import HOST, device_row
-from fuzzer.language.program import DIFFERENTIABLE, written_leaves
+from fuzzer.language.program import DIFFERENTIABLE, contiguous, written_leaves
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import input_names
 from fuzzer.language.values import TORCH_DTYPES
+from fuzzer.ledger.cause import IN_ORDER, vanishing
 
 # Seconds given to the script's child process: a crash comes by the end of the compile, a hang lasts longer than this
 DEADLINES = {"crashes": 600, "hangs": 180}
 _MOST_PRINTED = 16  # a tensor of at most so many elements is printed in full
 
 
-def check_lines(sides: Sides) -> list[str]:
-    """The lines that test for the finding's fault."""
+def check_lines(sides: Sides, alone: bool = True) -> list[str]:
+    """The lines that test for the finding's fault.
+
+    alone   whether a fault of eager is shown without a compiler, where the evidence says how.
+    """
     signature = sides.finding.signature
     if signature.oracle in _OF_EAGER:
         return CHECKS[signature.oracle].write(sides)
+    if sides.finding.side == EAGER_DIES:
+        return _eager_survives(sides)
     if signature.verdict in DEADLINES:
         return _survives(sides)
     if _raises(signature):
         return _raises_nothing(sides)
-    return CHECKS.get(signature.oracle, _VALUES).write(sides)
+    return (alone and _eager_alone(sides)) or CHECKS.get(signature.oracle, _VALUES).write(sides)
 
 
 def compares_values(signature: Signature) -> bool:
@@ -57,11 +65,14 @@ def _wait(sides: Sides, indent: str) -> list[str]:
 
 
 def _survives(sides: Sides) -> list[str]:
-    """The compiled side runs in a child process, which must end in time without an error."""
+    """Each side runs in a child process of its own: eager must end without an error, then the compiled side must, too,
+    and in time."""
     seconds = DEADLINES[sides.finding.signature.verdict]
     return [
+        *_as_child(sides, "eager", sides.eager),
         *_as_child(sides, "compiled", sides.compiled),
-        f"{sides.eager}  # eager runs",
+        'eager = subprocess.run([sys.executable, __file__, "eager"]).returncode',
+        'assert eager == 0, f"it cannot be told: eager ends with {eager}"',
         "try:",
         f'    code = subprocess.run([sys.executable, __file__, "compiled"], timeout={seconds}).returncode',
         "except subprocess.TimeoutExpired:",
@@ -77,10 +88,16 @@ def _as_child(sides: Sides, name: str, run: str) -> list[str]:
 
 
 def _eager_survives(sides: Sides) -> list[str]:
-    """Eager runs in a child process, which must end without an error."""
+    """Eager runs in a child process, which must end without an error. If that notices a corrupt heap by chance, glibc
+    checks every block."""
+    checked, before = "", []
+    if sides.finding.signature.pattern.endswith(CORRUPT_HEAP):
+        before = ['checked = os.environ | {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}  # glibc\'s']
+        checked = ", env=checked"
     return [
         *_as_child(sides, "eager", sides.eager),
-        'code = subprocess.run([sys.executable, __file__, "eager"]).returncode',
+        *before,
+        f'code = subprocess.run([sys.executable, __file__, "eager"]{checked}).returncode',
         'print("the run in eager ended well" if code == 0 else f"the exit code of the run in eager: {code}")',
         "sys.exit(int(code != 0))",
     ]
@@ -104,13 +121,14 @@ def _raises_nothing(sides: Sides) -> list[str]:
     """The compiled side must not raise."""
     return [
         f"{sides.eager}  # eager runs",
+        'raised = ""',
         "try:",
         f"    {sides.compiled}",
         *_wait(sides, "    "),
         "except Exception as error:",
-        '    print(f"eager ran; compiled raises {type(error).__name__}: {str(error)[:2000]}")',
-        "    sys.exit(1)",
-        'print("both ran")',
+        '    raised = f"{type(error).__name__}: {str(error)[:2000]}"',
+        'print(f"eager ran; compiled raises {raised}" if raised else "both ran")',
+        'sys.exit(int(raised != ""))',
     ]
 
 
@@ -274,7 +292,7 @@ def _values(sides: Sides) -> list[str]:
         *(f"    {line}" for line in _judge(sides, "c", "e", "r", bool(returned))),
         '    print(f"{name}: {int(wrong.sum())} of {wrong.numel()} elements are wrong")',
         "    fault |= int(wrong.any())",
-        "sys.exit(fault)",
+        "sys.exit(int(fault))",
     ]
 
 
@@ -308,6 +326,70 @@ def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
     return [*text, exact]
 
 
+# ---------------------------------------------------------------- eager alone
+
+
+def _eager_alone(sides: Sides) -> list[str]:
+    """A fault of eager without a compiler: eager on the inputs as they are against eager on contiguous ones, or against
+    float64, or a gradient against a difference quotient. No lines where the evidence says none of these would show it.
+    """
+    finding = sides.finding
+    eager = finding.side == EAGER or finding.signature.verdict == "eager-suspect"
+    if not eager or not finding.comparisons or sides.backend in UNCOMPILED or sides.gems:
+        return []
+    worst = finding.comparisons[0]
+    if IN_ORDER in vanishing(finding) and any(leaf.stride != contiguous(leaf.shape) for leaf in sides.program.leaves):
+        return [] if any(leaf.base for leaf in sides.program.leaves) else _against_contiguous(sides, worst)
+    if _float64_shows(sides, worst):
+        return _against_float64(sides, worst)
+    # differences decided that eager is wrong: at numbers that are not finite they say nothing
+    proved = finding.side == EAGER and math.isfinite(worst.eager) and worst.name.endswith(".grad")
+    return _quotient(sides) if proved else []
+
+
+def _float64_shows(sides: Sides, c: Comparison) -> bool:
+    """Whether the script's check would tell eager from eager in float64."""
+    dtypes = {leaf.dtype for leaf in sides.program.leaves}
+    if "f64" in dtypes or sides.draws or sides.named:
+        return False
+    off, unit = abs(c.eager - c.float64), torch.finfo(TORCH_DTYPES[_coarsest(sides)]).eps
+    return not off <= 64 * unit * abs(c.float64)
+
+
+def _against_contiguous(sides: Sides, c: Comparison) -> list[str]:
+    """Compare the tensor with that of contiguous inputs of the same numbers."""
+    copy = "t.detach().clone(memory_format=torch.contiguous_format).requires_grad_(t.requires_grad)"
+    runs = {"eager": sides.inputs(sides.base), "contiguous": "dense", "exact": f"[{_double(sides)} for t in dense]"}
+    judge = _wrong(sides, "eager", "contiguous", "exact", not c.name.endswith(".grad"))
+    return [
+        f"dense = [{copy} for t in {sides.inputs(sides.base)}]",
+        *_eager_runs(sides, c, runs),
+        *judge,
+        _tell(sides, c, (("as given", "eager"), ("of contiguous inputs", "contiguous"))),
+        "sys.exit(int(wrong.any()))",
+    ]
+
+
+def _against_float64(sides: Sides, c: Comparison) -> list[str]:
+    """Compare the tensor with float64's."""
+    widened = f"[{_double(sides)} for t in {sides.inputs(sides.base)}]"
+    return [
+        *_eager_runs(sides, c, {"eager": sides.inputs(sides.base), "exact": widened}),
+        f"unit = {_unit(sides, 'eager')} * exact.nan_to_num(0, 0, 0).abs().max().item()",
+        "wrong = ~torch.isclose(eager.double(), exact.double(), 0, 64 * unit, equal_nan=True)",
+        _tell(sides, c, (("eager", "eager"), ("eager in float64", "exact"))),
+        "sys.exit(int(wrong.any()))",
+    ]
+
+
+def _eager_runs(sides: Sides, c: Comparison, inputs: dict[str, str]) -> list[str]:
+    """Lines that set the tensor of eager's run on each of several inputs."""
+    seen = "parts({})" if sides.complex else "{}"
+    pick = f'["{c.name}"]' + (".cpu()" if sides.moves else "")
+    run = f"{sides.runner}({sides.given('eager')}, *"
+    return [f"{name} = {seen.format(f'{run}{given}){pick}')}" for name, given in inputs.items()]
+
+
 def _quotient(sides: Sides) -> list[str]:
     """Compare eager's gradient with a difference quotient of its forward."""
     return compare_with_quotient(sides, f"[{_double(sides)} for t in {sides.inputs(sides.base)}]")
@@ -324,12 +406,17 @@ def _double(sides: Sides) -> str:
 
 
 def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
+    """`wrong`, elementwise, for the side on trial (c), the reference (e) and float64 (r)."""
+    if sides.finding.signature.verdict == "eager-suspect":
+        c, e, r = e, r, c
+    return _wrong(sides, c, e, r, returned)
+
+
+def _wrong(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
     """`wrong`, elementwise: an error above 16 times the other side's rounding and 64 units of the largest element.
 
     returned: it may be a value without a gradient: integers and bools are not rounded.
     """
-    if sides.finding.signature.verdict == "eager-suspect":
-        c, e, r = e, r, c
     rounded = [
         f"unit = {_unit(sides, e)} * {e}.nan_to_num(0, 0, 0).abs().max().item()",
         f"close = ({c} - {e}).abs() <= 16 * ({e} - {r}).abs()",
@@ -345,23 +432,36 @@ def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
     ]
 
 
-def _tell(sides: Sides, c: Comparison) -> str:
-    """The line that prints the evidence: small tensors in full, of others the worst element."""
+_Labels = Sequence[tuple[str, str]]
+
+
+def _tell(sides: Sides, c: Comparison, labels: _Labels = ()) -> str:
+    """The line that prints the evidence, each variable with its label, by default both sides: small tensors in full, of
+    others the worst element."""
     where = f"[{', '.join(map(str, c.index))}]" if c.index and c.total > _MOST_PRINTED else ""
     plain = [("in plain Python", "plain")] if _looped(sides) else []
-    labels = [("compiled", "compiled"), ("eager", "eager"), *plain, ("float64", "exact")]
+    labels = labels or [("compiled", "compiled"), ("eager", "eager"), *plain, ("float64", "exact")]
     shown = (f"{label} {{{variable}{where}.tolist()}}" for label, variable in labels)
     return f'print(f"{c.name}{where}: {", ".join(shown)}")'
 
 
 def _unit(sides: Sides, e: str) -> str:
     """The check's unit of measure: the tensor's own, or the program's coarsest if the fault is visible in that."""
-    units = {name for name in sides.named | {leaf.dtype for leaf in sides.program.leaves} if name in DIFFERENTIABLE}
-    coarse = max(units, key=lambda name: torch.finfo(TORCH_DTYPES[name]).eps, default="f32")
+    coarse = _coarsest(sides)
     limit = 64 * torch.finfo(TORCH_DTYPES[coarse]).eps
     if coarse in ("f16", "bf16") and any(_share(c) > limit for c in sides.finding.comparisons):
         return f"torch.finfo({TORCH_DTYPES[coarse]}).eps"
-    return f"torch.finfo({e}.dtype).eps" if units else "0"
+    return f"torch.finfo({e}.dtype).eps" if _units(sides) else "0"
+
+
+def _units(sides: Sides) -> set[str]:
+    """The dtypes in which the program rounds."""
+    return {name for name in sides.named | {leaf.dtype for leaf in sides.program.leaves} if name in DIFFERENTIABLE}
+
+
+def _coarsest(sides: Sides) -> str:
+    """The dtype of these with the largest unit; float32 where there is none."""
+    return max(_units(sides), key=lambda name: torch.finfo(TORCH_DTYPES[name]).eps, default="f32")
 
 
 def _share(c: Comparison) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fuzzer.export.machine import Machine
 from fuzzer.judgement.verdict import BOTH, EAGER
 
 
@@ -12,6 +13,8 @@ class Compared:
     """A tensor of both sides at the element where they are furthest apart, and the usual comparisons of it.
 
     index   () also for a tensor without dimensions.  off, total   elements that differ, and all.
+    compiled   the other side: compiled code's, or where no compiler runs what eager is held against, which `against`
+               names ("contiguous inputs", "float64").
     close   the message of torch.testing.assert_close at its defaults; "" where it passes.
     same    the result of torch._dynamo.utils.same with eager in float64 as its reference.
     """
@@ -25,6 +28,7 @@ class Compared:
     total: int
     close: str
     same: bool
+    against: str = ""
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,8 @@ class Demonstration:
     code      its exit status; None where its time ran out.
     output    its standard output;  error   the last line of its stderr.
     compared  the tensors that it compares.
-    torch, device   where it ran.
+    torch, device   where it ran;  machine   the same and more.
+    bare      whether it ran in a plain environment, as a reader runs it; else in a worker's.
     """
 
     code: int | None
@@ -43,6 +48,13 @@ class Demonstration:
     torch: str
     device: str
     compared: tuple[Compared, ...] = ()
+    machine: Machine | None = None
+    bare: bool = True
+
+    @property
+    def where(self) -> str:
+        """Where it ran, in words."""
+        return f"torch {self.torch}, {self.device}" if self.machine is None else str(self.machine)
 
     @property
     def shows(self) -> bool:
@@ -63,6 +75,8 @@ def expected(c: Compared, side: str, exact: bool = False) -> str:
     exact   where eager is wrong: whether the right value comes from float64; else from compiled code.
     """
     where = f"`{c.name}[{', '.join(map(str, c.index))}]`" if c.index else f"`{c.name}`"
+    if c.against:
+        return f"Expected {where} to be {c.compiled:.6g}, as with {c.against}; eager gives {c.eager:.6g}."
     if side == BOTH:
         return f"Neither side gives the derivative at {where}: eager {c.eager:.6g}, compiled code {c.compiled:.6g}."
     if side == EAGER and exact:
@@ -80,7 +94,7 @@ def comparisons(compared: tuple[Compared, ...], side: str) -> str:
     text = f"`torch.testing.assert_close` at its defaults {close}"
     if fails:
         text += f" ({mismatch(fails[0].close)})"
-    if side in (EAGER, BOTH):
+    if side in (EAGER, BOTH) or any(c.against for c in compared):
         return f"{text}."
     others = ", ".join(f"`{c.name}`" for c in compared if not c.same)
     same = f"is false for {others}" if others else "is true"

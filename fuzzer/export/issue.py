@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote_plus
 
 from fuzzer.export.demonstration import Demonstration, comparisons, expected
 from fuzzer.export.script import headline, one_line, plainly, repro
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, EAGER_RAISES, Comparison, Finding
 from fuzzer.language.text import parse
-from fuzzer.ledger.cause import KERNELS, cause_of, first_stage, raised, vanishing
+from fuzzer.ledger.cause import IN_ORDER, KERNELS, LEFT, RESET, cause_of, first_stage, raised, vanishing
+from fuzzer.ledger.conditions import compiled_with
 from fuzzer.ledger.diagnosed import EARLIER
 from fuzzer.ledger.faults import Fault, release
 from fuzzer.ledger.scope import SCOPE_HEAD, Scope, scope_rows, shape_head, shape_rows
-from fuzzer.ledger.title import gems, title, torch_name
+from fuzzer.ledger.title import gems, telling, title, torch_name
 
 
 def issue(
@@ -24,6 +26,7 @@ def issue(
     scripts: Mapping[str, str] | None = None,
     versions: str = "",
     scope: Scope | None = None,
+    kin: Sequence[str] = (),
 ) -> str:
     """The draft of an issue in the form of PyTorch's bug reports, as Markdown.
 
@@ -33,21 +36,24 @@ def issue(
     scripts   the reproducer, and further scripts, by file name; without them the reproducer is written here.
     versions  the output of torch.utils.collect_env; without it, the versions of the finding's run.
     scope     which programs beside the natural one fail.
+    kin       issues that look alike, beside those that the fault's note names.
     """
     grown = finding.grown
     scripts = scripts or {"repro.py": repro(grown)}
     (_, first), *others = scripts.items()
     sections = [
-        f"# {issue_title(finding, shown)}",
+        f"# {issue_title(finding, shown, scope)}",
         _before_posting(finding, fault),
         "### 🐛 Describe the bug",
         description(finding),
         _note(fault),
         _side(finding),
         _where(finding),
+        _needs(grown),
         f"Scope: {scope.summary}." if scope is not None else "",
         _releases(finding, fault, shown),
         _known(fault),
+        _kin(fault, kin),
         "### Error logs",
         *_logs(grown, shown),
         "### Minified repro",
@@ -71,13 +77,13 @@ _GEMS_TRACKER = "https://github.com/flagos-ai/FlagGems/issues"
 _TRACKER = "https://github.com/pytorch/pytorch/issues"
 
 
-def issue_title(finding: Finding, shown: Demonstration | None = None) -> str:
+def issue_title(finding: Finding, shown: Demonstration | None = None, scope: Scope | None = None) -> str:
     """The stage at fault, then the fault's title, then the device where it was shown, else found:
-    "[inductor] silent: wrong gradient of ... (cpu)"."""
+    "[inductor] wrong gradient of ... (cpu)"."""
     stage = first_stage(finding)
-    text = title(finding.grown)
+    text = title(finding.grown, scope)
     if finding.side == BOTH:
-        text = f"both eager and compiled: {text}"
+        text = f"both eager and compiled: {text.removeprefix('eager: ')}"
     elif finding.side == CHOICE:
         text = f"another subgradient than eager's of {text.partition(' of ')[2]}"
     where = (shown.device if shown is not None else finding.place.get("device", "cpu")).split(":")[0]
@@ -87,14 +93,17 @@ def issue_title(finding: Finding, shown: Demonstration | None = None) -> str:
 def search_terms(finding: Finding) -> list[str]:
     """Search terms for the tracker: each operator with the kind of failure, and the exception."""
     exception = raised(finding)
-    words = exception[2].strip() if exception else "wrong gradient" if _backward(finding) else "wrong result"
+    wrong = _LOUD.get(finding.signature.verdict, "wrong gradient" if _backward(finding) else "wrong result")
+    words = exception[2].strip() if exception else wrong
     kind, _, what = cause_of(finding).decided.partition(" ")
-    ops = [torch_name(node.op).rpartition(".")[2] for node in parse(finding.grown.program).nodes]
+    nodes = telling(parse(finding.grown.program))
+    ops = [" ".join(re.findall(r"(\w+)(?:=True|$|\()", torch_name(node.op))) for node in nodes]
     decided = [what.rpartition(".")[2]] if kind in _SEARCHED else []
     return [f"{name} {words}" for name in list(dict.fromkeys([*decided, *ops]))[:_MOST_TERMS]]
 
 
 _MOST_TERMS = 3
+_LOUD = {"crashes": "crash", "hangs": "hang"}
 _SEARCHED = ("operator", "setting", "pass", "memory", "strides", "fusion", "loops")  # kinds of causes
 
 
@@ -103,14 +112,15 @@ def _backward(finding: Finding) -> bool:
 
 
 def _before_posting(finding: Finding, fault: Fault | None) -> str:
-    terms = "; ".join(f"`{term}`" for term in search_terms(finding))
     known = fault.state.issue.split() if fault is not None else []
     before = f" (so far: {'; '.join(dict.fromkeys(fault.searched))})" if fault is not None and fault.searched else ""
     tracker, label = (_GEMS_TRACKER, "") if gems(finding) else (_TRACKER, f" Label: {_LABEL}.")
-    return (
-        f"<!-- A draft. Before you post it: run the script on the newest nightly; search {tracker} for {terms}{before}"
-        f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label} -->"
+    searches = [f"{tracker}?q={quote_plus(f'is:issue {term}')}" for term in search_terms(finding)]
+    told = (
+        f"A draft. Before you post it: run the script on the newest nightly; search the tracker{before}"
+        f"{', and read ' + ', '.join(known) if known else ''}; say in your own words what is wrong.{label}"
     )
+    return "\n".join([f"<!-- {told}", *searches, "-->"])
 
 
 def description(finding: Finding) -> str:
@@ -141,18 +151,45 @@ _METADATA = ("dtype", "shape")
 
 
 def _where(finding: Finding) -> str:
-    """The backends that reproduce the finding, and the single settings that remove it: the ablation that the template
+    """The backends that reproduce the finding, and the single changes that remove it: the ablation that the template
     requires."""
-    if first_stage(finding) == KERNELS:
-        return ""
     seen = {name: said for name, said in finding.stages.items() if ":" not in name and not said.startswith("not run")}
-    shows = [f'`backend="{name}"`' for name, said in seen.items() if said != "agree"]
+    of_eager = first_stage(finding) == KERNELS
+    shows = [f'`backend="{name}"`' for name, said in seen.items() if said != "agree" and not of_eager]
     agrees = [f'`backend="{name}"`' for name, said in seen.items() if said == "agree"]
-    gone = [f"`{name}`" for name in vanishing(finding) if re.fullmatch(r"(inductor|functorch)\.[\w.]+=\w+", name)]
+    gone = [change for name in vanishing(finding) if (change := _change(name, of_eager))]
     told = [f"differs with {', '.join(shows)}"] if shows else []
     told += [f"agrees with {', '.join(agrees)}"] if shows and agrees else []
-    told += [f"gone with {' or '.join(gone)}"] if gone else []
+    told += [f"gone with {' or '.join(gone[:_MOST_CHANGES])}"] if gone else []
     return f"Ablation: {'; '.join(told)}." if told else ""
+
+
+_MOST_CHANGES = 5
+_UNCOMPILED = " graph uncompiled"
+
+
+def _change(name: str, of_eager: bool) -> str:
+    """A single change that removes a difference, in words for a reader who knows torch; "" where nobody could make it,
+    and for the compiler's where eager is at fault."""
+    if name.startswith("device="):
+        return f"both sides on {name.removeprefix('device=')}"
+    if of_eager or name == IN_ORDER:
+        return "contiguous inputs" if name == IN_ORDER else ""
+    if re.fullmatch(r"(inductor|functorch)\.[\w.]+=\w+", name):
+        return f"`{name}`"
+    if name.endswith(RESET):
+        return f"`{name.removesuffix(RESET)}` at its default"
+    if name.endswith(LEFT):
+        return f"a fallback to ATen for `{name.removesuffix(LEFT)}`"
+    if name.endswith(_UNCOMPILED):
+        return f"the {name.removesuffix(_UNCOMPILED)} graph not compiled"
+    return ""
+
+
+def _needs(grown: Finding) -> str:
+    """The options without which a minimal program does not show its fault."""
+    needed = [f"`{text}`" for text in compiled_with(parse(grown.program)) if "=" in text]
+    return f"It needs {' and '.join(needed)}." if needed else ""
 
 
 def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None) -> str:
@@ -203,6 +240,15 @@ def _note(fault: Fault | None) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _kin(fault: Fault | None, given: Sequence[str]) -> str:
+    """Issues that look alike: those given, and those that the fault's note names."""
+    # numbers behind another project's name are that project's
+    note = fault.state.note.partition("FlagGems")[0] if fault is not None else ""
+    named = re.findall(r"(?:#|\b(?:issues?|pull requests?|and) )(\d{4,})\b", note)
+    told = dict.fromkeys([*given, *(f"#{number}" for number in named)])
+    return f"Related: {', '.join(told)}." if told else ""
+
+
 def _known(fault: Fault | None) -> str:
     """Where the fault is known, or since when it is gone."""
     told = {"known": "Already known", "reported": "Already reported", "fixed": "Fixed in"}
@@ -225,13 +271,16 @@ def _logs(grown: Finding, shown: Demonstration | None) -> list[str]:
 
 def _exits(finding: Finding, shown: Demonstration | None) -> str:
     """The purpose of the script, and the result of its run."""
-    text = "The script exits 1 while the fault is there and 0 when it is gone."
+    text = "The script exits 1 while it reproduces, 0 once it is fixed, and 2 where this cannot be told."
     if shown is None:
         return f"{text} It was not run when this was written."
-    where = f"torch {shown.torch}, {shown.device}"
+    where = shown.where + ("" if shown.bare else f"; with {_WORKERS}")
     found = finding.place.get("torch", "?"), finding.place.get("device", "cpu")
     elsewhere = "" if shown.shows and shown.device == found[1] else f"; it was found with torch {found[0]}, {found[1]}"
     return f"{text} Run when this was written ({where}): it {shown.told()}{elsewhere}."
+
+
+_WORKERS = "MALLOC_PERTURB_=165 OMP_NUM_THREADS=1"  # of a worker's environment, what may matter to a script
 
 
 def _place(finding: Finding) -> str:

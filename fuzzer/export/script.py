@@ -1,17 +1,20 @@
 """A finding as a standalone script, a pure function of the Finding.
 
 The script imports torch and the standard library only. Its exit code is 1 while the fault exists, 0 when it is gone and
-2 where it could not run (no such device, setting or operation).
+2 where it could not run (no such device, setting or operation), or where the machine is another than the one on which
+it showed the fault, and so cannot tell.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 
-from fuzzer.export.checks import CHECKS, DEADLINES, check_lines, compares_values
+from fuzzer.export.checks import CHECKS, check_lines, compares_values
 from fuzzer.export.inputs import inputs
 from fuzzer.export.loops import MODULE, eager_loops_wrongly, plain_loops
+from fuzzer.export.machine import ONE_THREAD, PERTURBED, Machine
 from fuzzer.export.sides import Sides
 from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, Finding, Signature
 from fuzzer.language import tuning
@@ -21,26 +24,36 @@ from fuzzer.language.private import CONFIGS
 from fuzzer.language.program import Program, Value, canonical
 from fuzzer.language.regions import ambient_settings
 from fuzzer.language.routes import ROUTES
-from fuzzer.language.routes.writing import WIDTH, write_function
+from fuzzer.language.routes.writing import write_function
 from fuzzer.language.settings import ONE_CONFIG
 from fuzzer.language.text import parse
-from fuzzer.ledger.title import title
+from fuzzer.ledger.title import MOST, title
 
 
 class ExportError(UsageError):
     """A finding that has no form as a script; the message says why."""
 
 
-def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
+def repro(
+    finding: Finding,
+    drawn: bool = False,
+    name: str = "",
+    alone: bool = True,
+    machine: Machine | None = None,
+    fixed: Sequence[str] = (),
+) -> str:
     """A standalone Python script that shows the finding. Raises ExportError, UnknownOp or UnknownRecipe.
 
-    drawn   whether normal values come from torch.randn and layouts from views: as people write them, with other numbers
-            than the trial's.
-    name    the finding's name in the script; by default its id, which differs for its natural program.
+    drawn    whether normal values come from torch.randn and layouts from views: as people write them, with other
+             numbers than the trial's.
+    name     the finding's name in the script; by default its id, which differs for its natural program.
+    alone    whether a fault of eager is shown without a compiler, where the evidence says how.
+    machine  where the script showed the fault. The script says so, and on another machine it does not call what it
+             does not show gone.
+    fixed    lines that make the process like a worker's: `machine.PERTURBED`, `machine.ONE_THREAD`.
     """
     program = _plainly_named(parse(finding.program))
     sides = Sides(finding, program, drawn)
-    child = finding.signature.verdict in DEADLINES
     if program.route.name not in ROUTES:
         raise ExportError(f"no script for route {program.route.name!r} yet; it knows {', '.join(ROUTES)}")
     route = ROUTES[program.route.name]
@@ -52,13 +65,16 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
     body = write_function(program, control="control.") if looped else write_function(program)
     outside = route.script.write(program)  # of the compiled function: the backward, and the regions around it
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join([*body, *outside])) else ""
-    imports = [f"import os{', subprocess' if child else ''}, sys, torch{functional}"]
+    check = _ended(check_lines(sides, alone), machine is not None)
+    child = any("subprocess" in line for line in check)
+    clib = "ctypes, " * (PERTURBED in fixed)
+    imports = [f"import {clib}os{', subprocess' if child else ''}, sys, torch{functional}"]
     tuned = tuning.IMPORTS if config != tuning.ALL else ()
     imports += [f"import {name}" for name in sorted({*configs, *tuned, *route.script.imports})]
     imports += ["import flag_gems"] if sides.gems else []
     imports += MODULE if looped else []
     parts = [
-        [*_header(finding, name or finding.id, drawn or looped), *imports, _EXIT_2_ON_ERROR, *sides.needs, *settings],
+        [*_header(finding, name or finding.id, machine), *imports, _EXIT_2_ON_ERROR, *sides.needs, *fixed, *settings],
         *([tuning.write(config)] if tuned else []),
         *inputs(sides),
         body,
@@ -66,8 +82,10 @@ def repro(finding: Finding, drawn: bool = False, name: str = "") -> str:
         outside,
         *([_GEMS] if sides.gems else []),
         *([_PARTS] if sides.complex and compares_values(finding.signature) else []),
-        check_lines(sides),
+        machine.ending(ONE_THREAD not in fixed) if machine is not None else [],
+        check,
     ]
+    parts = [part for part in parts if part]
     return "\n\n".join("\n".join(part).replace("\n\n\n", "\n\n") for part in parts) + "\n"
 
 
@@ -97,15 +115,23 @@ def _value(value: Value) -> str:
     return f'"{value}"' if isinstance(value, str) and value.isidentifier() else python_value(value)
 
 
-def _header(finding: Finding, name: str, other_numbers: bool) -> list[str]:
-    """The script's first lines; without the finding's detail where the script gives other numbers than the trial."""
+def _ended(check: list[str], by_end: bool) -> list[str]:
+    """The lines of a check, whose last is `sys.exit(int(CONDITION))`, ended by the script's `end` instead."""
+    *lines, last = check
+    told = re.fullmatch(r"sys\.exit\(int\((.*)\)\)", last)
+    if told is None:
+        raise ValueError(f"a check must end in sys.exit(int(...)), not in {last!r}")
+    return [*lines, f"end({told[1]})"] if by_end else check
+
+
+def _header(finding: Finding, name: str, machine: Machine | None) -> list[str]:
+    """The script's first lines: its title, and where it showed the fault, else where that was found."""
     place = finding.place
-    where = ", ".join([place.get("device", "cpu"), *([f"torch {place['torch']}"] if "torch" in place else [])])
-    told = title(finding) if other_numbers else f"{headline(finding)}. {plainly(finding.detail)}"
-    text = f"backfuzz {name}, {where}: {told}"
+    found = ", ".join([*([f"torch {place['torch']}"] if "torch" in place else []), place.get("device", "cpu")])
+    where = f"Found on {found}" if machine is None else f"Shows on {machine}"
     return [
-        f"# {one_line(text, WIDTH)}",
-        "# Exits 1 while the fault is there, 0 when it is gone, 2 where it could not run.",
+        f"# backfuzz {name}: {one_line(title(finding), MOST)}",
+        f"# {where}. Exits 1 while it shows, 0 when gone, 2 where that cannot be told.",
     ]
 
 

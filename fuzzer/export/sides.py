@@ -31,6 +31,9 @@ class Sides:
         convolves = any(node.op.startswith("conv") for node in program.nodes)
         switches = self.moves.tf32 if self.moves and convolves else ()
         self.needs = [f"torch.{switch} = False" for switch in switches]
+        if self.moves:
+            kind = self.moves.type
+            self.needs.insert(0, f'assert torch.{kind}.is_available(), "it cannot be told here: no {kind} device"')
         self.gems = self.backend == "flag_gems"
 
     @property

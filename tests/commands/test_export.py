@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from fuzzer.export.demonstration import Compared, Demonstration
+from fuzzer.export.machine import ONE_THREAD, PERTURBED
 from fuzzer.judgement.verdict import Finding, Natural
 from fuzzer.ledger.scope import Scope
 from fuzzer.ledger.store import open_store
@@ -24,7 +25,8 @@ FAR = Compared("x0.grad", (0, 0), 7.0, 1.0, 1.0, 1, 9, "not close!\n\nMismatched
 
 
 class Scripts:
-    """Runs no script: one shows its fault where `shows` says so. Nothing is collected; the scope is `varied`."""
+    """Runs no script: one shows its fault where `shows` says so, in whatever environment. Nothing is collected; the
+    scope is `varied`."""
 
     varied: Scope | None = None
 
@@ -32,9 +34,11 @@ class Scripts:
         self.asked: list[str] = []
         answers = iter(shows)
 
-        def demonstrate(text: str, finding: Finding) -> Demonstration:
-            self.asked.append(text)
-            return Demonstration(int(next(answers)), "x0.grad: ...\n", "", torch.__version__, "cpu", (FAR,))
+        def demonstrate(text: str, finding: Finding, bare: bool = True) -> Demonstration:
+            if bare:
+                self.asked.append(text)
+            code = int(next(answers)) if bare else 0
+            return Demonstration(code, "x0.grad: ...\n", "", torch.__version__, "cpu", (FAR,))
 
         monkeypatch.setattr("fuzzer.diagnosis.demonstrate.demonstrate", demonstrate)
         monkeypatch.setattr("fuzzer.diagnosis.demonstrate.versions", lambda: "PyTorch version: 9")
@@ -119,6 +123,23 @@ def test_a_script_that_shows_nothing_on_the_torch_where_it_was_found_is_an_error
     assert call("export", FINDING.id, "--db", db, "--no-natural").exit_code == 0
     text = (Path("export") / FINDING.id / "issue.md").read_text()
     assert "it exited with 0; it was found with torch" in text
+
+
+def test_a_script_that_shows_nothing_without_a_workers_environment_has_lines_for_it(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def demonstrate(text: str, finding: Finding, bare: bool = True) -> Demonstration:
+        return Demonstration(int(not bare or ONE_THREAD in text), "x\n", "", torch.__version__, "cpu")
+
+    Scripts(monkeypatch)
+    monkeypatch.setattr("fuzzer.diagnosis.demonstrate.demonstrate", demonstrate)
+    assert call("export", FINDING.id, "--db", db, "--no-natural", "--no-vary", "--kin", "#7").exit_code == 0
+    folder = Path("export") / FINDING.id
+    text = (folder / "repro.py").read_text()
+    assert ONE_THREAD in text
+    assert PERTURBED not in text
+    assert f"# Shows on torch {torch.__version__}, cpu (" in text
+    assert "Related: #7." in (folder / "issue.md").read_text()
 
 
 @pytest.mark.parametrize("shows", [True, False])

@@ -36,7 +36,7 @@ def test_the_usual_comparisons_are_asked_of_a_script_that_shows_its_fault(monkey
             ROW | {"name": "x1.grad", "index": [], "close": "not close", "same": False},
             {"name": "v0", "index": None, "close": "", "same": True}]  # fmt: skip
 
-    def run(script: Path, before: list[str], seconds: float) -> Any:
+    def run(script: Path, before: list[str], *_: Any) -> Any:
         asked.append(before)
         out = f"eager 1\n{json.dumps(rows)}\n" if before else "eager 1\n"
         return subprocess.CompletedProcess([], 0 if before else 1, out, "")

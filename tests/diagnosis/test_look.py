@@ -50,3 +50,12 @@ def test_of_several_tensors_each_is_told_that_all_runs_have(tmp_path: Path) -> N
 
 def test_a_script_that_compares_no_tensors_has_nothing_to_tell(tmp_path: Path) -> None:
     assert look(script(tmp_path, "print('both ran')")) == []
+
+
+def test_without_a_compiler_eager_is_held_against_what_it_ought_to_be(tmp_path: Path) -> None:
+    text = SIDES.format(value="7.0").replace("compiled", "contiguous")
+    [row] = look(script(tmp_path, text))
+    assert (row["against"], row["eager"], row["compiled"]) == ("contiguous inputs", 3.0, 7.0)
+    assert "Mismatched elements: 1 / 4" in row["close"]
+    [row] = look(script(tmp_path, text.replace("contiguous", "unused").replace("exact = eager", "exact = 2 * eager")))
+    assert (row["against"], row["compiled"]) == ("float64", 8.0)

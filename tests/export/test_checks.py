@@ -9,6 +9,7 @@ import pytest
 
 from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import Signature
+from fuzzer.ledger.cause import IN_ORDER
 from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
 
@@ -163,3 +164,64 @@ def test_the_script_of_what_is_no_wrong_value_says_whether_it_is_there(case: str
     assert old in text
     done = run(tmp_path, text.replace(old, new, 1))
     assert (done.returncode, words in done.stdout) == (1, True), done.stdout + done.stderr
+
+
+EAGER_WRONG = {"side": "eager wrong: at x0[0] it is 1"}
+STRIDED = TWO_OPS.replace("f32[4, 4], seed=1", "f32[4, 4], stride=(1, 4), seed=1")
+# program, changes of the finding, a change of the script that puts the fault there, words of the script
+ALONE = {
+    "contiguous": (
+        STRIDED,
+        {"ablation": {IN_ORDER: "agree"}},
+        ("contiguous = ", "eager[0] += 1\ncontiguous = "),
+        "of contiguous inputs",
+    ),
+    "float64": (TWO_OPS, {}, ("exact = ", "eager[0] += 1\nexact = "), "eager in float64"),
+    "quotient": (
+        TWO_OPS,
+        {"comparisons": (replace(WORST, float64=1.0, eager=1.0),)},
+        ("eager, unit", "gradient[0] += 1\neager, unit"),
+        "by a central difference",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_a_fault_of_eager_is_shown_without_a_compiler(case: str, tmp_path: Path) -> None:
+    program, changes, (old, new), words = ALONE[case]
+    held = {"comparisons": (replace(WORST, eager=2.0),), "diagnosis": EAGER_WRONG} | changes
+    text = repro(finding(program, **held))
+    assert "torch.compile" not in text
+    assert "torch.compile" in repro(finding(program, **held), alone=False)
+    done = run(tmp_path, text)
+    assert (done.returncode, words in done.stdout) == (0, True), done.stdout + done.stderr
+    assert old in text
+    done = run(tmp_path, text.replace(old, new, 1))
+    assert (done.returncode, words in done.stdout) == (1, True), done.stdout + done.stderr
+
+
+DIED = Signature("worker_survives", "crashes", "backward", "SIGSEGV")
+KILLED = "os.kill(os.getpid(), 9)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dies", "code", "words"),
+    [("compiled", 1, "the compiled run's exit code: -9"), ("eager", 2, "it cannot be told: eager ends with -9")],
+)
+def test_the_side_whose_process_dies_is_blamed(dies: str, code: int, words: str, tmp_path: Path) -> None:
+    text = repro(finding(TWO_OPS, signature=DIED)).replace("torch.compile(f, fullgraph=True)", "f")
+    where = f'if sys.argv[1:] == ["{dies}"]:\n'
+    done = run(tmp_path, text.replace(where, f"{where}    {KILLED}\n"))
+    assert (done.returncode, words in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_death_of_eager_is_eagers_alone(tmp_path: Path) -> None:
+    died = finding(TWO_OPS, signature=replace(DIED, pattern="a corrupt heap"), diagnosis={"side": "eager dies: so"})
+    text = repro(died)
+    assert "torch.compile" not in text
+    assert '"MALLOC_CHECK_": "3"' in text
+    where = 'if sys.argv[1:] == ["eager"]:\n'
+    done = run(tmp_path, text.replace(where, f"{where}    {KILLED}\n"))
+    assert (done.returncode, "the exit code of the run in eager: -9" in done.stdout) == (1, True), done.stderr

@@ -21,6 +21,8 @@ def test_expected_and_actual_are_one_sentence_in_a_readers_terms() -> None:
     assert expected(replace(NAN, compiled=2.0), EAGER).endswith("2, which compiled code gives; eager gives 0.1.")
     assert expected(replace(NAN, exact=3.0), EAGER, exact=True).startswith("Expected `v0[1]` to be 3, as in float64;")
     assert expected(NAN, BOTH).startswith("Neither side")
+    dense = replace(NAN, compiled=2.0, against="contiguous inputs")
+    assert expected(dense, EAGER) == "Expected `v0[1]` to be 2, as with contiguous inputs; eager gives 0.1."
 
 
 def test_the_usual_comparisons_are_told_as_they_came_out() -> None:

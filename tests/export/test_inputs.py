@@ -103,7 +103,6 @@ def test_as_people_write_it_normal_numbers_are_torchs_and_layouts_are_views() ->
 
 
 def test_a_script_as_people_write_it_tells_no_numbers_of_the_trial_and_keeps_its_name() -> None:
-    head = repro(finding(RELU), drawn=True, name="0123456789").splitlines()[0]
-    assert head.startswith(
-        "# backfuzz 0123456789, cpu, torch 2.13.0: silent: zero gradient of torch.nn.functional.relu"
-    )
+    head = repro(finding(RELU), drawn=True, name="0123456789").splitlines()
+    assert head[0].startswith("# backfuzz 0123456789: zero gradient of F.relu")
+    assert head[1].startswith("# Found on torch 2.13.0, cpu. Exits 1")

@@ -53,7 +53,7 @@ def test_the_issue_holds_what_a_maintainer_asks_for() -> None:
             ablation={"inductor.cpp.inject_relu_bug_TESTING_ONLY=None": "agree"},
         )
     )
-    title = "silent: zero gradient of torch.nn.functional.relu under inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
+    title = "zero gradient of F.relu under cpp.inject_relu_bug_TESTING_ONLY=accuracy"
     assert text.startswith(f"# [inductor] {title} (cpu)\n")
     for words in (
         "### 🐛 Describe the bug",
@@ -107,12 +107,40 @@ def test_the_ablation_that_the_template_asks_for_is_a_sentence() -> None:
     assert "The dtype of the gradient of a function" in issue(finding(RELU, signature=dtype))
 
 
+def test_what_a_program_needs_and_what_removes_the_fault_is_told() -> None:
+    dynamic = RELU.replace('route("autograd")', 'route("autograd", dynamic=True)')
+    gone = ("functorch.donated_buffer=False", "aten.cat.default left to ATen", "backward graph uncompiled", "x off")
+    stages = {"eager": "agree", "inductor": "wrong"}
+    text = issue(finding(dynamic, stages=stages, ablation=dict.fromkeys(gone, "agree")))
+    assert "It needs `dynamic=True`." in text
+    assert (
+        "gone with `functorch.donated_buffer=False` or a fallback to ATen for `aten.cat.default` or the backward graph "
+        "not compiled." in text
+    )
+
+
+def test_a_fault_of_eager_is_removed_by_no_change_of_the_compiler() -> None:
+    gone = {"every leaf contiguous": "agree", "aten.cat.default left to ATen": "agree"}
+    text = issue(finding(RELU, diagnosis={"side": "eager wrong: at x0[0] it is 1"}, ablation=gone))
+    assert "Ablation: gone with contiguous inputs.\n" in text
+    both = issue_title(finding(RELU, "eager-suspect", diagnosis={"side": "both wrong: at x0[0] it is 1"}))
+    assert both.startswith("both eager and compiled: wrong gradient")
+
+
+def test_issues_that_look_alike_are_those_given_and_those_of_the_note() -> None:
+    note = "the like of #198201 and issue 77507; FlagGems issue 5212"
+    fault = Fault("F1", "t", "wrong", "", "", "", "", 1, 1, State("confirmed", note=note))
+    assert "Related: #7, #198201, #77507.\n" in issue(finding(RELU), fault, kin=("#7",))
+    assert "Related" not in issue(finding(RELU), replace(fault, state=State("confirmed")))
+
+
 def test_what_is_known_of_the_fault_and_what_to_search_for_are_told() -> None:
     url = "https://github.com/pytorch/pytorch/issues/1"
     fault = Fault("F1", "", "wrong", "", "", "", "", 1, 1, State("known", url))
     text = issue(finding(RELU), fault)
     assert f"Already known: {url}." in text
-    assert "; `relu wrong gradient`, and read " + url in text
+    assert f"search the tracker, and read {url};" in text
+    assert "https://github.com/pytorch/pytorch/issues?q=is%3Aissue+relu+wrong+gradient\n" in text
     assert "Fixed in 2.15.0." in issue(finding(RELU), replace(fault, state=State("fixed", fixed_in="2.15.0")))
     raises = finding(RELU, "raises", detail="the forward raised RuntimeError: The tensor has no data, or so.")
     assert "relu The tensor has no data" in search_terms(raises)
@@ -165,15 +193,15 @@ def test_an_issue_without_diagnosis_leaves_its_tables_out() -> None:
 @pytest.mark.parametrize(
     ("side", "title", "first"),
     [
-        ("eager wrong: at x0[0] it is 1", "# eager: silent: wrong ", "**Eager is wrong**: at x0[0] it is 1."),
+        ("eager wrong: at x0[0] it is 1", "# eager: wrong ", "**Eager is wrong**: at x0[0] it is 1."),
         ("both wrong: at x0[0] it is 1", "# [inductor] both eager", "**Both sides are wrong**: at x0[0] it is 1."),
         (
             "subgradient choice: a tie",
-            "# [inductor] another subgradient than eager's of torch.nn.functional.relu",
+            "# [inductor] another subgradient than eager's of F.relu",
             "**Another subgradient, as legal as eager's**: a tie.",
         ),
-        ("compiled wrong: at x0[0] it is 1", "# [inductor] silent: zero gradient", ""),
-        ("undecided: it draws", "# [inductor] silent: zero gradient", ""),
+        ("compiled wrong: at x0[0] it is 1", "# [inductor] zero gradient", ""),
+        ("undecided: it draws", "# [inductor] zero gradient", ""),
     ],
 )
 def test_who_is_wrong_stands_in_the_title_and_in_the_description(side: str, title: str, first: str) -> None:

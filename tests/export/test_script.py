@@ -36,11 +36,11 @@ def test_the_script_runs_alone_on_torch_and_the_standard_library() -> None:
         assert not [s for s in ast.walk(tree) if isinstance(s, ast.ImportFrom)]
 
 
-def test_a_script_of_two_ops_has_at_most_25_lines() -> None:
+def test_a_script_of_two_ops_has_at_most_26_lines() -> None:
     for device in ("cpu", "cuda"):
         place = {"backend": "inductor", "against": "eager", "device": device, "torch": "2.11.0"}
         text = repro(finding(MINIMAL, place=place, comparisons=(WORST,)))
-        assert len(text.splitlines()) <= 25, text
+        assert len(text.splitlines()) <= 26, text
         assert "torch.slice_scatter(x0, x1, end=1)" in text
 
 
@@ -112,7 +112,7 @@ def test_a_script_of_a_refused_compile_says_whether_it_is_refused() -> None:
 def test_a_script_exits_2_where_its_device_is_missing(tmp_path: Path) -> None:
     done = run(tmp_path, repro(finding(RELU, place={"backend": "inductor", "against": "eager", "device": "cuda"})))
     assert done.returncode == 2
-    assert "CUDA" in done.stderr
+    assert "it cannot be told here: no cuda device" in done.stderr
 
 
 def test_a_script_exits_2_where_it_could_not_run(tmp_path: Path) -> None:

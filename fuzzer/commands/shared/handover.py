@@ -11,6 +11,7 @@ import click
 from fuzzer.commands.shared import again
 from fuzzer.commands.shared.reference import runs_here
 from fuzzer.export.demonstration import Demonstration
+from fuzzer.export.machine import Machine
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.scope import Scope
@@ -22,6 +23,7 @@ class Export:
 
     device     of both sides; None: the finding's.  natural   its natural program too.
     diagnoses, varies, grows   make a diagnosis, a scope, a natural program where the ledger has none.
+    kin        issues that look alike, for the draft.
     runs       the scripts.    elsewhere  also one whose script shows nothing here, but was found on another torch or
                device; without, `ShowsNothingHere`.
     """
@@ -33,6 +35,7 @@ class Export:
     grows: bool = False
     runs: bool = True
     elsewhere: bool = True
+    kin: tuple[str, ...] = ()
 
 
 class ShowsNothingHere(UsageError):
@@ -68,7 +71,7 @@ def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[s
     if shown is not None and not shown.shows:
         _require_elsewhere(finding, shown, wanted.elsewhere)
     scope = _scope(finding, device, db, wanted.varies and shown is not None and shown.shows)
-    texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions, scope)
+    texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions, scope, wanted.kin)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -118,19 +121,50 @@ def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstratio
     """(the scripts by file name, the result of the first, this machine's versions)."""
     from fuzzer.export.script import repro
 
-    grown, minimal = finding.grown, repro(finding)
+    grown = finding.grown
     # as people write it; then of the trial's very numbers
-    natural = [repro(grown, drawn, name=finding.id) for drawn in (True, False)] if grown is not finding else []
+    natural = [(grown, drawn) for drawn in (True, False)] if grown is not finding else []
     if not runs:
-        return ({"repro.py": natural[0], "minimal.py": minimal} if natural else {"repro.py": minimal}), None, ""
-    from fuzzer.diagnosis.demonstrate import demonstrate, versions
+        texts = [repro(one, drawn, name=finding.id) for one, drawn in [*natural[:1], (finding, False)]]
+        return dict(zip(("repro.py", "minimal.py"), texts, strict=False)), None, ""
+    from fuzzer.diagnosis.demonstrate import versions
 
-    shown = (demonstrate(text, grown) for text in natural)
-    first = next(((text, seen) for text, seen in zip(natural, shown, strict=False) if seen.shows), None)
-    seen = demonstrate(minimal, finding)
+    shown = (_shown(one, drawn, finding.id) for one, drawn in natural)
+    first = next(((text, seen) for text, seen in shown if seen.shows), None)
+    minimal, seen = _shown(finding, False, finding.id)
     if first is not None:
         return {"repro.py": first[0]} | ({"minimal.py": minimal} if seen.shows else {}), first[1], versions()
     return {"repro.py": minimal}, seen, versions()
+
+
+def _shown(finding: Finding, drawn: bool, name: str) -> tuple[str, Demonstration]:
+    """A script of the finding, and the result of its run.
+
+    A fault of eager is shown without a compiler if that shows it. A script that shows its fault in a worker's
+    environment alone says what it needs of that, as far as such lines are enough.
+    """
+    from fuzzer.diagnosis.demonstrate import demonstrate, this_machine
+    from fuzzer.export.machine import ONE_THREAD, PERTURBED
+    from fuzzer.export.script import repro
+
+    machine = this_machine(finding.place.get("device", "cpu"))
+
+    def written(alone: bool, fixed: tuple[str, ...] = (), machine: Machine | None = machine) -> str:
+        return repro(finding, drawn, name, alone, machine, fixed)
+
+    ways = (True, False) if written(True) != written(False) else (True,)
+    for alone in ways:
+        text, elsewhere = written(alone), written(alone, machine=None)
+        seen = demonstrate(text, finding)
+        if seen.shows:
+            return text, seen
+        hidden = demonstrate(elsewhere, finding, bare=False)
+        if hidden.shows:
+            needed = ((PERTURBED,), (ONE_THREAD,), (PERTURBED, ONE_THREAD))
+            shown = ((text, again) for text in (written(alone, fixed) for fixed in needed)
+                     if (again := demonstrate(text, finding)).shows)  # fmt: skip
+            return next(shown, (elsewhere, hidden))
+    return elsewhere, seen
 
 
 def _require_elsewhere(finding: Finding, seen: Demonstration, accepted: bool) -> None:
