@@ -62,7 +62,8 @@ def ties(step: Step) -> bool:
 def handed_on(step: Step) -> bool:
     """Whether the operation uses its operands unperturbed, in every replica."""
     row = kernel(step)
-    moved = row.contracts or row.rereads is not None or row.divides_first is not None or _promotes_integers(step)
+    changes = (row.rereads, row.divides_first, row.sign_at)
+    moved = row.contracts or any(change is not None for change in changes) or _promotes_integers(step)
     return (rounds_once(step) or is_exact(step)) and not moved and not ties(step)
 
 

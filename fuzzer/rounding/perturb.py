@@ -104,6 +104,8 @@ class Rounder:
             args = promoted(step, args)  # eager rounds a scalar tensor or an integer first, fused code need not
         if number in self.found.chains:
             args = self._one_of_many(number, step, args)
+        if row.sign_at is not None:
+            args = self._of_either_sign(row.sign_at, args)
         if row.contracts and not self.consistent:
             args = self._contracted(step, args)
         if row.rereads is not None and not self.consistent:
@@ -132,6 +134,14 @@ class Rounder:
             return args
         kept = {id_of(ref) for place, ref in enumerate(step.args) if place not in chain.terms[number]}
         return self._moved(args, step.args, self.scale * chain.unit, kept, {id_of(ref) for ref in step.writes})
+
+    def _of_either_sign(self, at: int, args: Any) -> Any:
+        """The operands with a random sign of each NaN."""
+        value = args[at]
+        if not isinstance(value, torch.Tensor) or not bool(torch.isnan(value).any()):
+            return args
+        either = torch.where(torch.isnan(value), value.copysign(self.noise(value)), value)
+        return (*args[:at], either, *args[at + 1 :])
 
     def _divided_first(self, unit: float, step: Step, args: Any) -> Any:
         """A dividend that gives a quotient rounded by up to a unit."""
@@ -242,13 +252,15 @@ class Rounder:
     def _beyond(self, row: Kernel, step: Step, args: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """Results that an overflowing intermediate, or a weight of 0, may have made infinite or NaN."""
         if self.seed % 2 == 1 and row.intermediate is not None:
-            values = [_spoilt(row, step, row.intermediate(args), values[0]), *values[1:]]
+            found = row.intermediate(step, args)
+            values = values if found is None else [_spoilt(row, step, found, value) for value in values]
         if self.narrow_scalars and row.limited is not None:
             values = [row.limited(step, args, values[0])]
         if self.seed % 2 == 1 and row.reached is not None:
             odd = (~torch.isfinite(args[0])).double()
             if bool(odd.any()):
-                values = [torch.where(row.reached(step, args, odd), math.nan, values[0])]
+                other = torch.where(torch.isnan(values[0]), 0.0, math.nan)
+                values = [torch.where(row.reached(step, args, odd), other, values[0])]
         return self._squared(row, step, args, values)
 
     def _spilled(
@@ -427,7 +439,9 @@ def _stay_inside(domain: tuple[float, float], given: torch.Tensor, moved: torch.
 
 
 def _spoilt(row: Kernel, step: Step, intermediate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """A result with an overflowing intermediate: infinite, in the one element of a reduction or elementwise."""
+    """A result with an overflowing intermediate: infinite, in all elements of a reduction or elementwise."""
+    if not value.is_floating_point():
+        return value
     held = min(torch.finfo(d).max for d in real_dtypes(step.results))
     large = intermediate.abs() > (max(held, torch.finfo(torch.float32).max) if row.wide else held)
     spoilt = large if value.shape == large.shape else large.any().expand(value.shape)

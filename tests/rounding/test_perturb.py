@@ -644,6 +644,50 @@ def test_mish_may_underflow_where_exp_does() -> None:
     assert float(limit[1]) < 1e-14
 
 
+NORMS: list[Run] = [
+    lambda x: [F.layer_norm(x, (4,))],
+    lambda x: [F.group_norm(x, 1)],
+    lambda x: [F.batch_norm(x, None, None, training=True)],
+    gradient(lambda x: F.layer_norm(x, (4,))),
+]
+
+
+@pytest.mark.parametrize("run", NORMS)
+def test_the_variance_of_a_normalisation_may_overflow_though_its_result_is_near_1(run: Run) -> None:
+    x = torch.tensor([[3.0, 1.0, 4.0, -1.0], [2.0, 7.0, 1.0, 8.0]])
+    assert 0 < floor(run, x) < 1e-3
+    assert floor(run, x * 1e30) == math.inf
+    half = torch.tensor([[300.0, 100.0, 400.0, -100.0]] * 2, dtype=F16)
+    assert math.isfinite(floor(lambda x: [F.layer_norm(x, (4,))], half))
+
+
+def test_a_scaled_operand_may_overflow_though_the_sum_does_not() -> None:
+    x = torch.tensor([60000.0, 1.0] * 8, dtype=F16)
+    limit = floors(lambda x: [torch.add(x, x, alpha=-1.25)], x)[0]
+    assert bool(limit[0].isinf())
+    assert float(limit[1]) < 0.01
+    assert math.isfinite(floor(lambda x: [torch.add(x, x, alpha=-1.0)], x))
+
+
+@pytest.mark.parametrize("f", [torch.i0, torch.special.i1])
+def test_exp_inside_a_bessel_function_may_overflow(f: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    limit = floors(lambda x: [f(x)], torch.tensor([91.0, 2.0]))[0]
+    assert bool(limit[0].isinf())
+    assert float(limit[1]) < 1e-3
+
+
+def test_the_sign_of_nan_is_not_defined_and_that_of_a_number_is() -> None:
+    limit = floors(lambda x: [torch.ones(2).copysign(x)], torch.tensor([math.nan, -2.0]))[0]
+    assert float(limit[0]) >= 2.0
+    assert float(limit[1]) == 0.0
+
+
+def test_a_weight_of_0_may_also_leave_a_number_where_the_reference_has_nan() -> None:
+    x = torch.tensor([[[[math.inf, 1.0], [-1.0, -math.inf]]]])
+    limit = floors(lambda x: [F.interpolate(x, size=(6, 3), mode="bilinear")], x)[0]
+    assert bool(limit.isinf().all())
+
+
 def test_a_sample_of_fractional_pooling_at_an_edge_is_rounded_as_its_dtype_is() -> None:
     x = torch.arange(1, 11, dtype=F16).reshape(1, 10, 1)
 

@@ -193,9 +193,23 @@ def _added_quotient(e: Evaluation) -> list[torch.Tensor]:
     return [(added.abs() + 3 * quotient.abs()).nan_to_num(0, 0, 0)]
 
 
+def _scaled(step: Step, args: Any) -> torch.Tensor | None:
+    """alpha times the second operand, which the CPU's vectorised kernels round to half precision."""
+    alpha = step.kwargs.get("alpha", 1)
+    return None if abs(alpha) == 1 else torch.as_tensor(abs(args[1]) * abs(alpha))
+
+
+def _exponential(step: Step, args: Any) -> torch.Tensor:
+    """exp of the operand's size, which is multiplied by less than 1."""
+    return args[0].abs().exp()  # type: ignore[no-any-return]
+
+
 TABLE = (
-    Kernel("add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True),
-    *each("sub rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
+    Kernel(
+        "add", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, sums_gradients=True, intermediate=_scaled
+    ),
+    Kernel("sub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True, intermediate=_scaled),
+    Kernel("rsub", PRIMITIVE, kind_of=_unscaled, by_parts=True, contracts=True),
     Kernel("mul", PRIMITIVE, rescales=_by_what_float32_rounds),
     *each("ldexp deg2rad rad2deg leaky_relu leaky_relu_backward softshrink", PRIMITIVE),
     *each("_prelu_kernel _prelu_kernel_backward", PRIMITIVE),
@@ -247,9 +261,10 @@ TABLE = (
     Kernel("angle", PRIMITIVE, by_parts=True, units=(3.0, 3.5, 0.5), inexact=True),
     Kernel("polar", PRIMITIVE, units=(3.0, 4.5, 0.5), inexact=True),
     # Cephes' largest relative errors (i0.c, i0f.c, i1.c, i1f.c), in units of numbers just below a power of two
-    Kernel("i0", PRIMITIVE, units=(5.5, 7.0, 0.5), inexact=True),
+    Kernel("i0", PRIMITIVE, units=(5.5, 7.0, 0.5), inexact=True, intermediate=_exponential),
     Kernel("special_i0e", PRIMITIVE, units=(5.0, 6.5, 8.0), inexact=True),  # the CPU's kernel adds up in half precision
-    *each("special_i1 special_i1e", PRIMITIVE, units=(18.0, 26.0, 1.0), inexact=True),
+    Kernel("special_i1", PRIMITIVE, units=(18.0, 26.0, 1.0), inexact=True, intermediate=_exponential),
+    Kernel("special_i1e", PRIMITIVE, units=(18.0, 26.0, 1.0), inexact=True),
     # a logarithm and a product; half: the logarithm is rounded
     Kernel("special_entr", PRIMITIVE, units=(2.5, 4.0, 1.5), inexact=True),
     Kernel("special_xlog1py", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True),
@@ -265,8 +280,8 @@ TABLE = (
     Kernel("logit", cancels=in_units(_logit), domain=(0.0, 1.0), limited=_logit_of_one),
     Kernel("logit_backward", kept=_ones, limited=_logit_backward_of_one),
     Kernel("linspace", cancels=_linspace),
-    Kernel("addcmul", PRIMITIVE, intermediate=lambda args: args[1] * args[2], cancels=in_units(_added_product)),
-    Kernel("addcdiv", PRIMITIVE, intermediate=lambda args: args[1] / args[2], cancels=in_units(_added_quotient)),
+    Kernel("addcmul", PRIMITIVE, intermediate=lambda step, args: args[1] * args[2], cancels=in_units(_added_product)),
+    Kernel("addcdiv", PRIMITIVE, intermediate=lambda step, args: args[1] / args[2], cancels=in_units(_added_quotient)),
     Kernel(
         "native_dropout",
         PRIMITIVE,

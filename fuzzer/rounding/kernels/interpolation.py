@@ -25,11 +25,15 @@ def _rounded_coordinates(step: Step, unit: float, adding: float, units: float) -
 
 def _nearby(e: Evaluation) -> list[torch.Tensor]:
     """The largest value in reach of a tap: it multiplies the error of a weight in a linear interpolation."""
-    return [e.step.op(_dilated(e.args[0].abs()), *e.args[1:])]
+    return [e.step.op(_dilated(_sizes(e.args[0])), *e.args[1:])]
 
 
 def _nearby_backward(e: Evaluation) -> list[torch.Tensor]:
-    return [_dilated(e.step.op(e.args[0].abs(), *e.args[1:]))]
+    return [_dilated(e.step.op(_sizes(e.args[0]), *e.args[1:]))]
+
+
+def _sizes(field: torch.Tensor) -> torch.Tensor:
+    return field.abs().nan_to_num(0, 0, 0)
 
 
 def _reached(step: Step, args: Any, odd: torch.Tensor) -> torch.Tensor:

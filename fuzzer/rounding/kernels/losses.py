@@ -42,12 +42,12 @@ def _of_probabilities(step: Step, args: Any, kwargs: Any) -> Any:
     return step.op(args[0].clamp(0, 1), *args[1:], **kwargs)
 
 
-def _powers_of_differences(args: Any) -> torch.Tensor:
+def _powers_of_differences(step: Step, args: Any) -> torch.Tensor:
     """The sums of powers whose roots are the distances; the distances themselves for the largest element (p = inf)."""
     return _powers(torch.cdist(*args[:3]), args[2])
 
 
-def _powers_of_pairs(args: Any) -> torch.Tensor:
+def _powers_of_pairs(step: Step, args: Any) -> torch.Tensor:
     """The same of all pairs of rows."""
     p = args[1] if len(args) > 1 else 2.0
     return _powers(torch.pdist(args[0], p), p)
@@ -70,7 +70,7 @@ def _margin(e: Evaluation) -> list[torch.Tensor]:
 
 TABLE = (
     Kernel("binary_cross_entropy", domain=(0.0, 1.0), mended=_of_probabilities),
-    Kernel("mse_loss", cancels=_underflown, intermediate=lambda args: (args[0] - args[1]).square()),
+    Kernel("mse_loss", cancels=_underflown, intermediate=lambda step, args: (args[0] - args[1]).square()),
     # a logit's log(1 + exp(x)) - t x
     Kernel("binary_cross_entropy_with_logits", cancels=by_largest_operands),
     Kernel("multi_margin_loss_backward", terms=partial(_per_label, 1)),

@@ -72,23 +72,23 @@ def _in_its_own_dtype(step: Step, precision: torch.dtype | None) -> tuple[Any, .
     return (*step.args[:2], False)
 
 
-def _largest_product(args: Any) -> torch.Tensor:
+def _largest_product(step: Step, args: Any) -> torch.Tensor:
     """The largest product of some of the factors: in some order it occurs first."""
     return torch.prod(args[0].abs().clamp_min(1.0), *args[1:])
 
 
-def _squares(args: Any) -> torch.Tensor:
+def _squares(step: Step, args: Any) -> torch.Tensor:
     """A sum of squares before it is divided or its root is taken. A running mean starts at one element, and the next
     one may be twice its size away."""
     return 4 * args[0].abs().square().sum()
 
 
-def _powers(args: Any) -> torch.Tensor:
+def _powers(step: Step, args: Any) -> torch.Tensor:
     """The sum of powers of which a norm takes the root; the operand itself where the norm is no such root."""
     return _summed(args[0], args[1] if len(args) > 1 and args[1] is not None else 2.0)
 
 
-def _powers_of_differences(args: Any) -> torch.Tensor:
+def _powers_of_differences(step: Step, args: Any) -> torch.Tensor:
     """The same of a distance."""
     return _summed(args[0] - args[1], args[2] if len(args) > 2 else 2.0)
 

@@ -127,10 +127,13 @@ class Kernel:
     unsorted        whether its values have no order: the algorithm's own differs from one precision to the next.
     is_root         whether it is the root of a sum of squares, which may underflow.
     modulus_at      the argument whose modulus, if it is complex, may be the root of a sum of squares.
-    intermediate    its intermediate value, element by element, which it may round to the tensor's dtype: if that
-                    overflows, the result may be infinite though its true value is not.
+    intermediate    (step, operands) -> its intermediate value, element by element, which it may round to the tensor's
+                    dtype: if that overflows, the results may be infinite though the true ones are not. None: this call
+                    has none.
     limited         (step, operands, result) -> its result if it rounds its limits to the tensor's dtype.
-    reached         (step, operands, 1.0 where the first is not finite) -> where a weight of 0 may make the result NaN.
+    reached         (step, operands, 1.0 where the first is not finite) -> where a weight of 0 may make the result NaN,
+                    or may not.
+    sign_at         the argument whose sign it reads: that of NaN is not defined.
 
     Recording and replay:
     writes          the operands, by name, that a call in training writes to although its schema does not say so.
@@ -189,9 +192,10 @@ class Kernel:
     unsorted: bool = False
     is_root: bool = False
     modulus_at: int | None = None
-    intermediate: Callable[[Any], torch.Tensor] | None = None
+    intermediate: Callable[[Step, Any], torch.Tensor | None] | None = None
     limited: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
     reached: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
+    sign_at: int | None = None
 
     writes: tuple[str, ...] = ()
     draws_nothing: Callable[[dict[str, Any]], bool] | None = None
