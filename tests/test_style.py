@@ -148,6 +148,7 @@ def test_ruff_has_no_complaint() -> None:
     run("ruff", "check", "--quiet", ".")
 
 
+@pytest.mark.slow
 def test_mypy_has_no_complaint() -> None:
     run("mypy")
     run("mypy", "backfuzz.py")  # for its name mypy looks at the stubs

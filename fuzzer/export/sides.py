@@ -11,6 +11,7 @@ from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.program import COMPLEX, Dtype, Program, statements
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.routes.writing import runner
+from fuzzer.rounding.kernels import named as kernel_row
 
 
 class Sides:
@@ -79,6 +80,11 @@ class Sides:
     def draws(self) -> bool:
         """Whether random numbers are drawn."""
         return any(OPS[node.op].random for node in self.program.nodes)
+
+    @functools.cached_property
+    def steps_on_a_grid(self) -> bool:
+        """Whether a result is a neighbour on the grid of its dtype."""
+        return any(kernel_row(node.op.removesuffix("_")).on_its_grid for node in self.program.nodes)
 
     @functools.cached_property
     def named(self) -> set[str]:

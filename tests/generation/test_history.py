@@ -6,6 +6,8 @@ import functools
 import random
 from collections import Counter
 
+import pytest
+
 from fuzzer.generation.draft import Draft
 from fuzzer.generation.history import draw_history
 from fuzzer.language.ops import OPS, ops_by_family
@@ -83,6 +85,7 @@ def test_some_programs_write_one_memory_more_than_once() -> None:
     assert sum(map(several_writes, programs)) >= 4
 
 
+@pytest.mark.slow
 def test_some_programs_write_to_memory_between_forward_and_backward() -> None:
     """Leaves and outputs, some of them through a view; some of what eager saved, which its backward then refuses."""
     programs = [p for p in drawn([f"between/{n}" for n in range(700)]) if between(p)]

@@ -225,6 +225,7 @@ def test_exact_steps_return_the_very_bits() -> None:
     assert told == []
 
 
+@pytest.mark.slow
 def test_accumulations_on_coarse_grids_are_rounded_once_at_most() -> None:
     met, told = Counter[str](), []
     for call in of("accumulating"):

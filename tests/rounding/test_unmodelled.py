@@ -104,6 +104,7 @@ def steps_of(name: str, number: int, dtype: str) -> Iterator[Step]:
 ELSEWHERE = {"_euclidean_dist", "_embedding_bag_forward_only", "_new_zeros_with_same_feature_meta"}
 
 
+@pytest.mark.slow
 def test_the_model_knows_every_kernel_that_an_op_of_the_tables_calls() -> None:
     met: set[str] = set()
     lacking: set[tuple[str, str]] = set()
