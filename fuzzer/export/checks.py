@@ -417,8 +417,13 @@ def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
 def _wrong(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
     """`wrong`, elementwise: an error above 16 times the other side's rounding and 64 units of the largest element.
 
+    Neighbours on a dtype's grid differ by a unit: any error counts where the trial allowed none.
+
     returned: it may be a value without a gradient: integers and bools are not rounded.
     """
+    allowed_none = not sides.drawn and all(not comparison.floor for comparison in sides.finding.comparisons)
+    if sides.steps_on_a_grid and allowed_none:
+        return [f"wrong = ~torch.isclose({c}, {e}, 0, 0, equal_nan=True)"]
     rounded = [
         f"unit = {_unit(sides, e)} * {e}.nan_to_num(0, 0, 0).abs().max().item()",
         f"close = ({c} - {e}).abs() <= 16 * ({e} - {r}).abs()",

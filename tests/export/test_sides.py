@@ -5,7 +5,7 @@ from __future__ import annotations
 from fuzzer.export.script import repro
 from fuzzer.export.sides import Sides
 from fuzzer.language.text import parse
-from tests.ledger.found import RELU, TWO_OPS, finding
+from tests.ledger.found import RELU, TWO_OPS, WORST, finding
 
 
 def test_dynamic_and_other_backends_reach_torch_compile() -> None:
@@ -27,3 +27,4 @@ def test_a_program_whose_result_is_a_neighbour_has_no_reference_in_float64() -> 
     assert Sides(finding(text), parse(text)).steps_on_a_grid
     assert not Sides(finding(TWO_OPS), parse(TWO_OPS)).steps_on_a_grid
     assert "exact = eager" in repro(finding(text))
+    assert "torch.isclose(compiled, eager, 0, 0, equal_nan=True)" in repro(finding(text, comparisons=(WORST,)))
