@@ -14,14 +14,17 @@ from fuzzer.export.demonstration import Demonstration
 from fuzzer.export.machine import Machine
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.faults import Fault
 from fuzzer.ledger.scope import Scope
+from fuzzer.trial.places import runs_here as device_is_here
 
 
 @dataclass(frozen=True)
 class Export:
     """What to export of a finding, and what may be made first.
 
-    device     of both sides; None: the finding's.  natural   its natural program too.
+    device     of both sides; None: the finding's, or where this machine lacks that, another on which the fault lives.
+    natural    its natural program too.
     diagnoses, varies, grows   make a diagnosis, a scope, a natural program where the ledger has none.
     kin        issues that look alike, for the draft.
     runs       the scripts.    elsewhere  also one whose script shows nothing here, but was found on another torch or
@@ -60,7 +63,8 @@ def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[s
 
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
-    device, runs = wanted.device, wanted.runs and runs_here(finding, wanted.device)
+    device = wanted.device or _device_here(finding, fault)
+    runs = wanted.runs and runs_here(finding, device)
     if runs and wanted.diagnoses:
         finding, fault = again.brought_up_to_date(finding, fault, db, device)
     if not wanted.natural:
@@ -77,6 +81,13 @@ def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[s
         (folder / name).write_text(text)
     told = "not run" if shown is None else shown.told()
     return {"id": finding.id, "fault": fault.id, "files": [str(folder / name) for name in texts], "repro": told}
+
+
+def _device_here(finding: Finding, fault: Fault) -> str | None:
+    """A device of this machine on which the fault lives, where that on which the finding was found is missing."""
+    if runs_here(finding):
+        return None
+    return next(filter(device_is_here, (where.partition(" ")[2] for where in fault.lives_on)), None)
 
 
 def _on(finding: Finding, device: str | None) -> Finding:
