@@ -320,8 +320,8 @@ def _runs(sides: Sides, one: Comparison | None, seen: str) -> list[str]:
     exact = run("exact", f"{sides.runner}({sides.given('eager')}, *{widened})")
     if sides.draws:
         return [*text, f"{narrow}  # float64 would draw other numbers"]
-    if sides.steps_on_a_grid:
-        return [*text, f"{narrow}  # float64 has other neighbours"]
+    if sides.depends_on_dtype and _exact(sides):
+        return [*text, f"{narrow}  # float64 has other neighbours, and reads other numbers"]
     if sides.named:
         refused = "except RuntimeError:  # a dtype named in f does not go with it"
         return [*text, "try:", f"    {exact}", refused, f"    {narrow}"]
@@ -352,7 +352,7 @@ def _eager_alone(sides: Sides) -> list[str]:
 def _float64_shows(sides: Sides, c: Comparison) -> bool:
     """Whether the script's check would tell eager from eager in float64."""
     dtypes = {leaf.dtype for leaf in sides.program.leaves}
-    if "f64" in dtypes or sides.draws or sides.named or sides.steps_on_a_grid:
+    if "f64" in dtypes or sides.draws or sides.named or sides.depends_on_dtype:
         return False
     off, unit = abs(c.eager - c.float64), torch.finfo(TORCH_DTYPES[_coarsest(sides)]).eps
     return not off <= 64 * unit * abs(c.float64)
@@ -417,12 +417,11 @@ def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
 def _wrong(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
     """`wrong`, elementwise: an error above 16 times the other side's rounding and 64 units of the largest element.
 
-    Neighbours on a dtype's grid differ by a unit: any error counts where the trial allowed none.
+    Neighbours on a dtype's grid differ by a unit: there any error counts if the trial allowed none.
 
     returned: it may be a value without a gradient: integers and bools are not rounded.
     """
-    allowed_none = not sides.drawn and all(not comparison.floor for comparison in sides.finding.comparisons)
-    if sides.steps_on_a_grid and allowed_none:
+    if sides.depends_on_dtype and _exact(sides):
         return [f"wrong = ~torch.isclose({c}, {e}, 0, 0, equal_nan=True)"]
     rounded = [
         f"unit = {_unit(sides, e)} * {e}.nan_to_num(0, 0, 0).abs().max().item()",
@@ -437,6 +436,11 @@ def _wrong(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
         "else:",
         f"    wrong = {c} != {e}",
     ]
+
+
+def _exact(sides: Sides) -> bool:
+    """Whether the script has the trial's numbers, of which none may be rounded."""
+    return not sides.drawn and all(not comparison.floor for comparison in sides.finding.comparisons)
 
 
 _Labels = Sequence[tuple[str, str]]

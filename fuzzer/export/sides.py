@@ -82,9 +82,11 @@ class Sides:
         return any(OPS[node.op].random for node in self.program.nodes)
 
     @functools.cached_property
-    def steps_on_a_grid(self) -> bool:
-        """Whether a result is a neighbour on the grid of its dtype."""
-        return any(kernel_row(node.op.removesuffix("_")).on_its_grid for node in self.program.nodes)
+    def depends_on_dtype(self) -> bool:
+        """Whether a result means something else in float64: a neighbour on the grid, or a decision on a number that the
+        dtype rounds."""
+        rows = [kernel_row(node.op.removesuffix("_").removesuffix("_scalar")) for node in self.program.nodes]
+        return any(row.on_its_grid or row.decides for row in rows)
 
     @functools.cached_property
     def named(self) -> set[str]:

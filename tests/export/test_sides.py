@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from fuzzer.export.script import repro
 from fuzzer.export.sides import Sides
 from fuzzer.language.text import parse
@@ -20,11 +24,13 @@ def test_two_places_are_run_against_each_other() -> None:
     assert 'eager = gradients(f, *inputs("cpu"))' in text
 
 
-def test_a_program_whose_result_is_a_neighbour_has_no_reference_in_float64() -> None:
-    text = TWO_OPS.replace("v1 = sum(v0, dim=(1,))", "v1 = nextafter(v0, v0)").replace(
-        "f32[4], values", "f32[4, 4], values"
-    )
-    assert Sides(finding(text), parse(text)).steps_on_a_grid
-    assert not Sides(finding(TWO_OPS), parse(TWO_OPS)).steps_on_a_grid
-    assert "exact = eager" in repro(finding(text))
-    assert "torch.isclose(compiled, eager, 0, 0, equal_nan=True)" in repro(finding(text, comparisons=(WORST,)))
+@pytest.mark.parametrize("node", ["nextafter(v0, v0)", "fmod_scalar(v0, other=0.1)"])
+def test_a_result_that_depends_on_the_dtype_has_no_reference_in_float64(node: str) -> None:
+    text = TWO_OPS.replace("v1 = sum(v0, dim=(1,))", f"v1 = {node}").replace("f32[4], values", "f32[4, 4], values")
+    assert Sides(finding(text), parse(text)).depends_on_dtype
+    assert not Sides(finding(TWO_OPS), parse(TWO_OPS)).depends_on_dtype
+    exact = repro(finding(text, comparisons=(WORST,)))
+    assert "exact = eager" in exact
+    assert "torch.isclose(compiled, eager, 0, 0, equal_nan=True)" in exact
+    rounded = repro(finding(text, comparisons=(replace(WORST, floor=0.1),)))
+    assert "exact = eager" not in rounded
