@@ -17,7 +17,7 @@ from fuzzer.export.loops import TO_PLAIN, eager_loops_wrongly
 from fuzzer.export.sides import Sides
 from fuzzer.export.slope import compare_with_quotient
 from fuzzer.judgement.trial import UNCOMPILED
-from fuzzer.judgement.verdict import CORRUPT_HEAP, EAGER, EAGER_DIES, Comparison, Signature
+from fuzzer.judgement.verdict import BOTH, CORRUPT_HEAP, EAGER, EAGER_DIES, Comparison, Signature
 from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.program import DIFFERENTIABLE, contiguous, written_leaves
 from fuzzer.language.routes import ROUTES
@@ -408,9 +408,12 @@ def _double(sides: Sides) -> str:
 
 
 def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
-    """`wrong`, elementwise, for the side on trial (c), the reference (e) and float64 (r)."""
+    """`wrong`, elementwise, for the side on trial (c), the reference (e) and float64 (r).
+
+    If eager is on trial, compiled code shows how much rounding moves a result, unless that is wrong too.
+    """
     if sides.finding.signature.verdict == "eager-suspect":
-        c, e, r = e, r, c
+        c, e, r = e, r, r if sides.finding.side == BOTH else c
     return _wrong(sides, c, e, r, returned)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzzer.export.script import repro
-from fuzzer.judgement.verdict import Signature
+from fuzzer.judgement.verdict import BOTH, EAGER, Signature
 from fuzzer.ledger.cause import IN_ORDER
 from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
@@ -225,3 +225,11 @@ def test_a_death_of_eager_is_eagers_alone(tmp_path: Path) -> None:
     where = 'if sys.argv[1:] == ["eager"]:\n'
     done = run(tmp_path, text.replace(where, f"{where}    {KILLED}\n"))
     assert (done.returncode, "the exit code of the run in eager: -9" in done.stdout) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(("side", "gauge"), [(EAGER, "compiled"), (BOTH, "exact")])
+def test_code_that_is_as_wrong_as_eager_excuses_nothing(side: str, gauge: str) -> None:
+    signature = Signature("outputs_agree", "eager-suspect", "forward", "other")
+    found = finding(TWO_OPS, comparisons=(WORST,), signature=signature, diagnosis={"side": f"{side}: so"})
+    script = repro(found, alone=False)
+    assert f"close = (eager - exact).abs() <= 16 * (exact - {gauge}).abs()" in script
