@@ -7,6 +7,7 @@ element and the messages of the two comparisons.
 
 import json
 import sys
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ import torch
 from fuzzer.language.private import passes_accuracy_check
 
 _TOLERANCE = 1e-4  # the tolerance of `same`
-# What a script without a compiler holds eager against, by the variable's name.
-_AGAINST = {"contiguous": "contiguous inputs", "exact": "float64"}
+_PLAIN = "plain"  # the variable of a script that holds torch's control flow against the same in plain Python
+# What a script holds eager against, by the variable's name: there, and where no compiler runs.
+_AGAINST = {_PLAIN: "plain Python", "contiguous": "contiguous inputs", "exact": "float64"}
 
 
 def look(path: str) -> list[dict[str, Any]]:
@@ -29,20 +31,25 @@ def look(path: str) -> list[dict[str, Any]]:
         pass
     finally:
         sys.excepthook = hook
-    against = next((name for name in _AGAINST if "compiled" not in space and name in space), "")
+    alone = "compiled" not in space
+    against = next((name for name in _AGAINST if name in space and (alone or name == _PLAIN)), "")
     sides: list[Any] = [space.get(name) for name in (against or "compiled", "eager", "exact")]
-    if against and all(isinstance(side, torch.Tensor) for side in sides):
-        other, eager, exact = sides
-        other = other.detach().cpu().to(eager.dtype)
-        told = {"against": _AGAINST[against], "close": _close(eager.detach().cpu(), other)}
-        return [_compared("", other, eager, exact) | told]
+    compare = partial(_held_against, _AGAINST[against]) if against else _compared
     if all(isinstance(side, torch.Tensor) for side in sides):
-        return [_compared("", *sides)]  # type: ignore[arg-type]
+        return [compare("", *sides)]
     if not all(isinstance(side, dict) for side in sides):
         return []
-    compiled, eager, exact = sides
-    names = [n for n in eager if all(side[n] is not None for side in sides)]  # type: ignore[index, union-attr]
-    return [_compared(n, compiled[n], eager[n], exact[n]) for n in names]  # type: ignore[index]
+    other, eager, exact = sides
+    names = [n for n in eager if all(side[n] is not None for side in sides)]
+    return [compare(n, other[n], eager[n], exact[n]) for n in names]
+
+
+def _held_against(
+    against: str, name: str, other: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor
+) -> dict[str, Any]:
+    """The row of a tensor of eager's that is on trial."""
+    other, eager = other.detach().cpu().to(eager.dtype), eager.detach().cpu()
+    return _compared(name, other, eager, exact) | {"against": against, "close": _close(eager, other)}
 
 
 def _compared(name: str, compiled: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> dict[str, Any]:
