@@ -141,7 +141,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in sources}
     programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
     typed = {"backfuzz-stubs/__init__.pyi", "fuzzer/py.typed", "minimizer/py.typed"}
-    assert found == modules | programs | typed | {*TOP, "fuzzer/export/page.html"}
+    assert found == modules | programs | typed | {*TOP, "fuzzer/export/page.html", "fuzzer/ledger/known.db.xz"}
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 

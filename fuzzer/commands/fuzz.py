@@ -28,7 +28,7 @@ from fuzzer.commands.shared.options import (
     db_option,
     device_option,
     json_option,
-    known_option,
+    known_options,
     workers_option,
 )
 from fuzzer.commands.shared.verb import FIND
@@ -48,7 +48,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 _ADVANCED = (
     "until-plateau", "executor", "ray-address", "guidance", "unguided", "again", "lines", "staged", "forward",
-    "complex", "set", "batch", "also", "on-finding", "grace", "deadline", "max-memory", "max-disk",
+    "complex", "set", "batch", "also", "no-known", "on-finding", "grace", "deadline", "max-memory", "max-disk",
 )  # fmt: skip
 
 
@@ -159,7 +159,7 @@ _ADVANCED = (
 @also_option
 @db_option
 @json_option
-@known_option
+@known_options
 @click.option("--fail-on-finding", is_flag=True, help="Exit with 1 if there is a new fault.")
 @click.option(
     "--on-finding",

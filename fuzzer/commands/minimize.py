@@ -17,7 +17,7 @@ from fuzzer.commands.shared.options import (
     Sides,
     db_option,
     json_option,
-    known_option,
+    known_options,
     programs_argument,
     sides_options,
     workers_option,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @sides_options
 @workers_option
 @db_option
-@known_option
+@known_options
 @click.option(
     "--unless-known",
     is_flag=True,

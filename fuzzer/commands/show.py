@@ -12,11 +12,13 @@ import click
 from fuzzer.commands.shared.again import brought_up_to_date
 from fuzzer.commands.shared.describe import diagnosis_lines, fault_lines, scope_lines, severity_line
 from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.holder import holding
 from fuzzer.commands.shared.options import db_option, id_argument, json_option, no_diagnose_option
 from fuzzer.commands.shared.verb import KEEP
 from fuzzer.judgement.verdict import Finding
 from fuzzer.ledger.faults import Fault, encode_fault
 from fuzzer.ledger.scope import Scope
+from fuzzer.ledger.shipped import SHIPPED
 
 
 @main.command(
@@ -39,10 +41,11 @@ def show(reference: str, no_diagnose: bool, db: Path, as_json: bool) -> None:
     from fuzzer.ledger.severity import severity_of
     from fuzzer.ledger.store import open_store
 
+    db = holding(reference, db)
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
         scopes = store.scopes(finding.id)
-    if not no_diagnose:
+    if not no_diagnose and db != SHIPPED:
         finding, fault = brought_up_to_date(finding, fault, db)
     if as_json:
         told = {"fault": encode_fault(fault), "scopes": [encode_scope(scope) for scope in scopes]}

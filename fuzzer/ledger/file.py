@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,8 +18,18 @@ BUSY_SECONDS = 5.0  # a campaign holds the write lock for milliseconds; any long
 _APPLICATION_ID = 0x62667A7A  # "bfzz" in SQLite's application_id, which marks our files
 
 
+PACKED = ".xz"  # a ledger of this suffix is compressed, and only read
+
+
 def connect(path: Path) -> Database:
-    """The database in this file; a missing file is created."""
+    """The database in this file; a missing file is created. A packed one is unpacked in memory. Raises CorruptStore."""
+    if path.suffix == PACKED:
+        held = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            held.deserialize(lzma.decompress(path.read_bytes()))
+        except lzma.LZMAError as error:
+            raise CorruptStore(f"{path} is no packed ledger: {error}") from None
+        return Database(held)
     # no implicit transactions: only those of `transaction`, and DDL takes part in them
     return Database(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None))
 

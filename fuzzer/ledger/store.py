@@ -289,6 +289,8 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[Database]:
         """One transaction: everything in the block is stored, or nothing is."""
+        if self.path.suffix == file.PACKED:
+            raise UnwritableStore(f"{self.path} is packed and only read: merge it into another with `backfuzz merge`")
         with store_errors(self.path):
             if self._db is None or not self._current:
                 self.close()

@@ -13,6 +13,7 @@ from fuzzer.language.program import Program
 from fuzzer.ledger.cause import LEFT
 from fuzzer.ledger.errors import UnknownFinding
 from fuzzer.ledger.recognise import STAGE, Known, kernels_of, recognise
+from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.ledger.store import open_store
 from fuzzer.trial.verify import examine_all
 from fuzzer.workers.messages import Task
@@ -83,7 +84,7 @@ def _faults_of(path: Path) -> tuple[Known, ...]:
 
 
 def _named(fault: str, path: Path, db: Path) -> str:
-    return fault if path == db else f"{fault} of {path.name}"
+    return fault if path in (db, SHIPPED) else f"{fault} of {path.name}"
 
 
 def fault_shown(

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fuzzer.commands.shared import again
+from fuzzer.commands.shared.holder import holding
 from fuzzer.commands.shared.reference import runs_here
 from fuzzer.export.demonstration import Demonstration
 from fuzzer.export.machine import Machine
@@ -16,6 +17,7 @@ from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
 from fuzzer.ledger.faults import Fault
 from fuzzer.ledger.scope import Scope
+from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.trial.places import runs_here as device_is_here
 
 
@@ -61,6 +63,9 @@ def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[s
     from fuzzer.export.issue import issue
     from fuzzer.ledger.store import open_store
 
+    db = holding(reference, db)
+    if db == SHIPPED:  # it is only read
+        wanted = replace(wanted, diagnoses=False, varies=False, grows=False)
     with open_store(db, create=False) as store:
         finding, fault = store.get(reference), store.fault_of(reference)
     device = wanted.device or _device_here(finding, fault)

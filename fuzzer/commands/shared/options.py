@@ -14,6 +14,7 @@ import click
 
 from fuzzer.language.devices import DEVICE_NAMES
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.workers.cluster import RAY
 
 
@@ -138,13 +139,43 @@ corpus_option = click.option(
     show_default=True,
     help="The folder of the campaign's corpus.",
 )
-known_option = click.option(
-    "--known",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Another ledger, whose faults count as known too; it is only read (repeatable).",
-)
+
+
+_NO_KNOWN = "backfuzz.no_known"  # in a context's `meta`
+
+
+def _without_shipped(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    context.meta[_NO_KNOWN] = asked
+
+
+def _with_shipped(context: click.Context, option: click.Parameter, ledgers: tuple[Path, ...]) -> tuple[Path, ...]:
+    return ledgers if context.meta[_NO_KNOWN] else (*ledgers, SHIPPED)
+
+
+def known_options(command: Any) -> Any:
+    """Which ledgers' faults count as known: `known`, among them the one that comes with backfuzz."""
+    for option in (
+        click.option(
+            "--no-known",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_without_shipped,
+            help="Count no fault as known that comes with backfuzz.",
+        ),
+        click.option(
+            "--known",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            callback=_with_shipped,
+            help="Another ledger, whose faults count as known too; it is only read (repeatable).",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 releases_option = click.option(
     "--torch",
     "releases",

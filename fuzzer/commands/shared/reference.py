@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from fuzzer.commands.shared.holder import holding
 from fuzzer.commands.shared.options import Sides
 from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
@@ -43,7 +44,7 @@ def load_program(reference: str, db: Path) -> tuple[str, str, Finding | None]:
         return reference, text, None
     from fuzzer.ledger.store import open_store
 
-    with open_store(db, create=False) as store:
+    with open_store(holding(reference, db), create=False) as store:
         finding = store.get(reference)
     return finding.id, finding.program, finding
 

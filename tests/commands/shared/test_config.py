@@ -11,6 +11,7 @@ import pytest
 
 from fuzzer.commands import main
 from fuzzer.commands.shared.config import command_line, defaults, read_config
+from fuzzer.ledger.shipped import SHIPPED
 from tests.commands.calls import ROOT, call, refused
 
 FUZZ = main.get_command(click.Context(main), "fuzz")
@@ -39,7 +40,7 @@ OPTIONS: dict[str, tuple[str, Any]] = {
     "also": ('["settings_agree"]', ("settings_agree",)),
     "db": ('"other.db"', Path("other.db")),
     "json": ("true", True),
-    "known": ('["a.db", "b.db"]', (Path("a.db"), Path("b.db"))),
+    "known": ('["a.db", "b.db"]', (Path("a.db"), Path("b.db"), SHIPPED)),
     "fail-on-finding": ("true", True),
     "duration": ('"30m"', 1800.0),
     "max-disk": ('"1K"', 1024.0),
