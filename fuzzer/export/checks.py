@@ -420,11 +420,11 @@ def _judge(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
 def _wrong(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
     """`wrong`, elementwise: an error above 16 times the other side's rounding and 64 units of the largest element.
 
-    Neighbours on a dtype's grid differ by a unit: there any error counts if the trial allowed none.
+    If the trial allowed no error, any counts.
 
     returned: it may be a value without a gradient: integers and bools are not rounded.
     """
-    if sides.depends_on_dtype and _exact(sides):
+    if _exact(sides):
         return [f"wrong = ~torch.isclose({c}, {e}, 0, 0, equal_nan=True)"]
     rounded = [
         f"unit = {_unit(sides, e)} * {e}.nan_to_num(0, 0, 0).abs().max().item()",
@@ -442,8 +442,9 @@ def _wrong(sides: Sides, c: str, e: str, r: str, returned: bool) -> list[str]:
 
 
 def _exact(sides: Sides) -> bool:
-    """Whether the script has the trial's numbers, of which none may be rounded."""
-    return not sides.drawn and all(not comparison.floor for comparison in sides.finding.comparisons)
+    """Whether compiled code differs although the script has the trial's numbers, of which none may be rounded."""
+    floors = [comparison.floor for comparison in sides.finding.comparisons]
+    return sides.finding.signature.verdict == "wrong" and not sides.drawn and bool(floors) and not any(floors)
 
 
 _Labels = Sequence[tuple[str, str]]
