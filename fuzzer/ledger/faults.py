@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fuzzer.judgement.verdict import CLASSES, UNSUPPORTED, Finding, Signature
+from fuzzer.ledger import rulings
 from fuzzer.ledger.cause import cause_of
 from fuzzer.ledger.diagnosed import NO_MORE
 from fuzzer.ledger.query import Wanted, read_rows
@@ -123,31 +124,61 @@ def alike(db: Database, finding: Finding) -> str | None:
     """The fault that has this variant, or that the variant would join by its evidence; None where there is none."""
     own = db.conn.execute("select fault from variant where id = ?", [finding.id]).fetchone()
     cause = cause_of(finding)
-    return next(iter([*(own or ()), *_alike(db, cause.marks, cause.probes)]), None)
+    return next(iter([*(own or ()), *_tied(db, finding.id, cause.marks, cause.probes)]), None)
 
 
 def join(db: Database, variant: str, time: str, marks: Collection[str], probes: Collection[str]) -> str:
-    """Give a stored variant its marks, and the fault to which these tie it; the faults' titles are not updated."""
+    """Give a stored variant its marks, and the fault to which these tie it; the faults' titles are not updated.
+
+    A person's ruling on the variant outranks its marks: it stays where that has put it.
+    """
     own, campaign = one(db, "select fault, campaign from variant where id = ?", variant)
     db.conn.execute("delete from mark where variant = ?", [variant])
-    alike = _alike(db, marks, probes)
+    alike = _tied(db, variant, marks, probes)
     rows = [(name, variant, 0) for name in marks] + [(name, variant, 1) for name in set(probes) - set(marks)]
     db.conn.executemany("insert into mark values (?, ?, ?)", rows)
-    if own and one(db, "select count(*) from variant where fault = ?", own) == (1,):
+    if own and rulings.word_on(db, variant) != (set(), set()):
+        alike = [own]
+    elif own and one(db, "select count(*) from variant where fault = ?", own) == (1,):
         alike = [*alike, own]
-    fault = _unite(db, alike, time) if alike else _new_fault(db, variant, time, campaign)
+    fault = _unite(db, alike, time) if alike else new_fault(db, variant, time, campaign)
     db.conn.execute("update variant set fault = ?1 where id = ?2 and fault <> ?1", [fault, variant])
     db.conn.execute("update occurrence set fault = ?1 where variant = ?2 and fault <> ?1", [fault, variant])
     if own not in ("", fault):
-        _note_where_met(db, fault, variant)
+        note_where_met(db, fault, variant)
     return fault
 
 
-def _note_where_met(db: Database, fault: str, variant: str) -> None:
+def note_where_met(db: Database, fault: str, variant: str) -> None:
     """Note that a fault lives wherever programs showed its variant."""
     met = "select torch, device, max(created) from occurrence where variant = ? group by torch, device"
     for torch, device, time in db.conn.execute(met, [variant]).fetchall():
         note_life(db, fault, torch, device, SHOWS, time)
+
+
+def _tied(db: Database, variant: str, marks: Collection[str], probes: Collection[str]) -> list[str]:
+    """The faults that a variant ties together, oldest first: the one to which a person's ruling gives it, else those
+    that share its marks. Of two that a person keeps apart, the one that shares more marks is left, or the older."""
+    fellows, strangers = rulings.word_on(db, variant)
+    if placed := rulings.homes(db, fellows):
+        return placed[:1]
+    far = set(rulings.homes(db, strangers))
+    alike = [fault for fault in _alike(db, marks, probes) if fault not in far]
+    apart = rulings.kept_apart(db, alike)
+    if not apart:
+        return alike
+    kept = list[str]()
+    for fault in sorted(alike, key=lambda fault: -_shared(db, fault, [*marks, *probes])):
+        kept += [] if any(frozenset((fault, other)) in apart for other in kept) else [fault]
+    return [fault for fault in alike if fault in kept]
+
+
+def _shared(db: Database, fault: str, marks: Collection[str]) -> int:
+    """How many of these marks a variant of the fault has."""
+    found = (
+        "select count(distinct mark) from mark join variant on variant.id = mark.variant where fault = ? and mark in"
+    )
+    return int(one(db, f"{found} ({_places(marks)})", fault, *marks)[0])
 
 
 def _alike(db: Database, marks: Collection[str], probes: Collection[str]) -> list[str]:
@@ -167,7 +198,7 @@ def _places(values: Collection[str]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _new_fault(db: Database, variant: str, time: str, campaign: str) -> str:
+def new_fault(db: Database, variant: str, time: str, campaign: str) -> str:
     fault = f"F{variant[:7]}"
     while one(db, "select count(*) from fault where id = ?", fault) != (0,):
         fault = f"F{hashlib.sha256(fault.encode()).hexdigest()[:7]}"
@@ -188,12 +219,12 @@ def _unite(db: Database, faults: list[str], time: str) -> str:
     keep = (told or faults)[0]
     for other in faults:
         if other != keep and (other not in told or state_of(db, other) == state_of(db, keep)):
-            _absorb(db, keep, other)
+            absorb(db, keep, other)
             remember(db, keep, time, f"one with {other}", "")
     return keep
 
 
-def _absorb(db: Database, keep: str, other: str) -> None:
+def absorb(db: Database, keep: str, other: str) -> None:
     """Make the variants, occurrences and history of another fault this one's."""
     for table in ("variant", "occurrence"):
         db.conn.execute(f"update {table} set fault = ? where fault = ?", [keep, other])
@@ -208,6 +239,12 @@ def _absorb(db: Database, keep: str, other: str) -> None:
     )
     for table, key in (("life", "fault"), ("history", "fault"), ("fault", "id")):
         db.conn.execute(f"delete from {table} where {key} = ?", [other])
+
+
+def part_of(db: Database, fault: str) -> str:
+    """The fault that a fault which is no more became part of; "" where the history knows of none."""
+    told = f"select fault from history where what = 'one with {fault}' or what like 'merged with {fault} %'"
+    return next((name for (name,) in db.conn.execute(f"{told} order by time desc")), "")
 
 
 def refresh(db: Database, fault: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlite_utils import Database
 
-from fuzzer.ledger import faults, file
+from fuzzer.ledger import faults, file, regroup, rulings
 from fuzzer.ledger.diagnosed import diagnosed_by, keep_earlier
 from fuzzer.ledger.faults import State
 from fuzzer.ledger.rows import decode, from_row
@@ -29,12 +29,14 @@ def merge(db: Database, other: Database) -> Merged:
 
     A variant joins the fault to which its marks tie it. A state set there holds where nobody set one here; where both
     did, ours stays and the history holds theirs. Where both counted a program, the larger count holds. Where both
-    diagnosed a finding, the newer version of the diagnosis holds.
+    diagnosed a finding, the newer version of the diagnosis holds. People's merges and splits of faults hold here too,
+    of two on the same variants the newer.
     """
     before = _counts(db)
     for row in _rows(other, "select * from campaign"):
         if not _holds(db, "campaign", row["id"]):
             file.put(db, "campaign", row)
+    fresh = regroup.take_over(db, rulings.all_rulings(other))
     touched = set[str]()
     for row in _rows(other, "select * from variant order by created, id"):
         if not _holds(db, "variant", row["id"]):
@@ -56,6 +58,8 @@ def merge(db: Database, other: Database) -> Merged:
             "set created = excluded.created, told = excluded.told where excluded.created > created",
             row,
         )
+    for ruling in fresh:
+        regroup.carry_out(db, ruling)
     ours = _our_faults(db, other)
     _take_occurrences(db, other, ours)
     for theirs, mine in ours.items():

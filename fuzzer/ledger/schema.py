@@ -140,6 +140,13 @@ def _count_programs_once(db: Database) -> None:
     db.conn.execute("update occurrence set times = 1 where times > 1")
 
 
+@_migration
+def _add_rulings(db: Database) -> None:
+    """A person's merges and splits of faults, which outrank the marks of their variants."""
+    for statement in _RULINGS:
+        db.conn.execute(statement)
+
+
 def _table(db: Database, name: str) -> Table:
     return cast(Table, db[name])
 
@@ -251,4 +258,18 @@ _SCOPES = (
         json_extract(value, '$.eager') as eager, json_extract(value, '$.compiled') as compiled,
         json_extract(value, '$.why') as why, json_extract(value, '$.program') as program
         from scope, json_each(told, '$.rows')""",
+)
+_RULINGS = (
+    # groups: the variants that belong together, as JSON; before: what an undo restores (`regroup`)
+    """create table ruling (
+        id text primary key,
+        kind text not null,
+        fault text not null,
+        groups text not null,
+        reason text not null default '',
+        time text not null,
+        who text not null,
+        before text not null default 'null',
+        undone text not null default '')""",
+    "create view rulings as select id, fault, kind, groups, reason, time, who, undone from ruling",
 )

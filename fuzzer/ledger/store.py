@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from fuzzer.judgement.verdict import Finding
-from fuzzer.ledger import faults, file
+from fuzzer.ledger import faults, file, regroup, rulings
 from fuzzer.ledger.errors import (
     AmbiguousFinding,
     CorruptStore,
@@ -31,6 +31,7 @@ from fuzzer.ledger.errors import (
 )
 from fuzzer.ledger.faults import SEARCHED, STATES, Fault, State
 from fuzzer.ledger.merge import Merged, merge
+from fuzzer.ledger.proposals import Proposal, proposals
 from fuzzer.ledger.query import Wanted, read_rows
 from fuzzer.ledger.recognise import Known, known_fault
 from fuzzer.ledger.rows import DIAGNOSED, decode, encode, encode_natural, from_row, require_verified, to_row
@@ -224,6 +225,41 @@ class Store:
                     faults.remember(db, fault.id, time, SEARCHED + searched, who)
         return self.fault(fault.id)
 
+    def merge_faults(self, prefixes: Sequence[str], time: str, who: str, reason: str = "") -> Fault:
+        """Make one fault of several (`regroup.merge_faults`): the first keeps its id. Returns it."""
+        names = [self.fault_of(prefix).id for prefix in prefixes]
+        with self._writing() as db:
+            regroup.merge_faults(db, names, time, who, reason)
+        return self.fault(names[0])
+
+    def split_fault(
+        self, prefix: str, findings: Sequence[str], time: str, who: str, reason: str = ""
+    ) -> tuple[Fault, Fault]:
+        """Make some findings of a fault a fault of their own (`regroup.split_fault`). Returns the old fault and the
+        new."""
+        fault = self.fault_of(prefix).id
+        with self._reading() as db:
+            names = [self._find(db, "variant", self._meant(name), "[0-9a-f]{1,10}") for name in findings]
+        with self._writing() as db:
+            made = regroup.split_fault(db, fault, names, time, who, reason)
+        return self.fault(fault), self.fault(made)
+
+    def undo_ruling(self, prefix: str, time: str, who: str) -> tuple[Fault, ...]:
+        """Undo the newest merge or split of a fault (`regroup.undo`). Returns the faults that there were before."""
+        fault = self.fault_of(prefix).id
+        with self._writing() as db:
+            names = regroup.undo(db, regroup.newest_of(db, fault), time, who)
+        return tuple(self.fault(name) for name in names)
+
+    def proposals(self) -> Sequence[Proposal]:
+        """The merges and splits that the ledger's facts suggest, the most urgent fault first."""
+        found = self.faults()
+        with self._reading() as db:
+            if db is None:
+                return []
+            held = {fault.id: faults.variants(db, fault.id) for fault in found}
+            return proposals(found, held, self.newest_scopes(), rulings.kept_apart(db, held))
+
     def note_life(self, fault: str, torch: str, device: str, shows: str, time: str) -> None:
         """Note the result of a run of the fault on a release and device: faults.SHOWS, GONE, or a reason for
         neither."""
@@ -272,6 +308,8 @@ class Store:
             )
         found = db.conn.execute(f"select id from {table} where id glob ? order by id", [prefix + "*"]) if db else ()
         names = [name for (name,) in found]
+        if not names and db is not None and kind == "fault" and (now := faults.part_of(db, prefix)):
+            raise UnknownFinding(f"{prefix} is part of {now} now: name that")
         if not names:
             verb = "faults" if kind == "fault" else "faults --findings"
             raise UnknownFinding(f"no {kind} {prefix} in {self.path}; `backfuzz {verb}` shows those there are")

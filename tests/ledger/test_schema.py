@@ -27,7 +27,7 @@ def test_the_views_say_what_is_in_the_ledger_and_sqlite_utils_searches_it(tmp_pa
         opened.add_campaign(CampaignRecord("c1", "backfuzz fuzz", 7, "2026-01-01", 90.0, totals, place))
         opened.set_scope(varied.scope(*varied.SHAPES, finding=opened.list()[0].id))
     db = Database(sqlite3.connect(path))
-    assert set(db.view_names()) == {"faults", "variants", "occurrences", "campaigns", "scopes", "neighbours"}
+    assert set(db.view_names()) == {"faults", "variants", "occurrences", "campaigns", "scopes", "neighbours", "rulings"}
     [fault], [variant], [occurrence], [campaign] = (list(db[f"{name}s"].rows) for name in
                                                     ("fault", "variant", "occurrence", "campaign"))  # fmt: skip
     assert fault["title"] == "zero gradient of torch.slice_scatter(end=2) + torch.sum"
