@@ -13,6 +13,8 @@ from rich.text import Text
 from fuzzer.judgement.verdict import UNSUPPORTED
 from fuzzer.ledger.faults import Fault
 from fuzzer.ledger.listing import lives, short_issue, short_side, urgency
+from fuzzer.ledger.proposals import Proposal
+from fuzzer.ledger.rulings import MERGE, SPLIT
 from fuzzer.ledger.severity import label
 
 Listed = TypeVar("Listed")
@@ -115,6 +117,21 @@ def print_faults(found: Sequence[Fault]) -> None:
          str(f.occurrences), "; ".join(lives(f)), f.state.issue or _about(f)]
         for f in there
     ])  # fmt: skip
+
+
+def print_proposals(found: Sequence[Proposal]) -> None:
+    """Merges and splits that are proposed, as a table; into a file or a pipe as a line each."""
+    kinds = [one.kind for one in found]
+    told = f"{len(found)} proposal(s): {kinds.count(MERGE)} merge(s), {kinds.count(SPLIT)} split(s)"
+    if _is_terminal(told):
+        for one in found:
+            Console().print(Text(one.command), Text(f"  {one.why}", style="dim"), sep="\n", soft_wrap=True)
+        Console().print(told)
+        return
+    _print_lines(
+        ("kind", "faults", "findings", "why", "command"),
+        [[one.kind, " ".join(one.faults), " ".join(one.variants), one.why, one.command] for one in found],
+    )
 
 
 _FAULT = ("id", "sev", "class", "state", "title", "side", "first seen", "seen", "lives on", "issue")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fuzzer.commands.shared.table import Console, fault_table, finding_table
+from fuzzer.commands.shared.table import Console, fault_table, finding_table, print_proposals
 from fuzzer.ledger.faults import Fault, State
+from fuzzer.ledger.proposals import Proposal
 
 FAULT = Fault("F1", "t", "wrong", "", "", "", "2026", 1, 1, State("new"), ("2.13.0 cpu",))
 
@@ -36,3 +37,14 @@ def test_no_color_leaves_colours_out(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_a_table_that_nobody_reads_ends_as_a_pipe_does() -> None:
     with pytest.raises(BrokenPipeError):
         Console().on_broken_pipe()
+
+
+def test_a_proposal_on_a_terminal_is_its_command_with_the_reason_below(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fuzzer.commands.shared.table._is_terminal", lambda told: True)
+    print_proposals(
+        [Proposal("merge", ("F1", "F2"), (), "why not"), Proposal("split", ("F1",), ("a1",), "two kernels")]
+    )
+    lines = ["backfuzz triage --merge F1 F2", "  why not", "backfuzz triage --split F1 a1", "  two kernels"]
+    assert capsys.readouterr().out.splitlines() == [*lines, "2 proposal(s): 1 merge(s), 1 split(s)"]
