@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fuzzer.ledger.checkout import LEDGER
 from fuzzer.ledger.store import open_store
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +58,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_the_tutorial_reads_and_writes_in_a_ledger_is_as_it_says(folder: Path) -> None:
-    with open_store(ROOT / "findings.db", create=False) as project, open_store(folder / "findings.db") as own:
+    (folder / LEDGER).parent.mkdir()
+    with open_store(ROOT / "findings.db", create=False) as project, open_store(folder / LEDGER) as own:
         finding = project.get(FINDING)
         own.add(replace(finding, place=finding.place | {"torch": f"{RELEASE}+cpu"}))
     steps = [step for step in STEPS if not step[0].startswith(RUN_PROGRAMS)]

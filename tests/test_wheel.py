@@ -18,6 +18,7 @@ import pytest
 
 import backfuzz
 from fuzzer.campaign.canaries import CANARIES
+from fuzzer.ledger.checkout import LEDGER
 from fuzzer.ledger.store import open_store
 
 ROOT = Path(__file__).parent.parent
@@ -154,10 +155,12 @@ def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the
     before = contents(installed)
     done = run(installed, folder, "fuzz", "--programs", "2", "--device", "cpu", "--workers", "1")
     first = done.stdout.splitlines()[0]
-    assert re.fullmatch(r"[\d-]+ [\d:]+ a new finding goes to findings\.db; everything else to \.backfuzz", first)
-    assert sorted(path.name for path in folder.iterdir()) == [".backfuzz", "findings.db"]
+    assert re.fullmatch(
+        r"[\d-]+ [\d:]+ a new finding goes to \.backfuzz/findings\.db; everything else to \.backfuzz", first
+    )
+    assert sorted(path.name for path in folder.iterdir()) == [".backfuzz"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "empty-home"]
-    with open_store(folder / "findings.db", create=False) as store:
+    with open_store(folder / LEDGER, create=False) as store:
         [campaign] = store.campaigns()
     assert campaign.totals["programs"] == 2
     assert contents(installed) == before

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fuzzer.campaign.bounds import Bounds
 from fuzzer.language.devices import HOST, device_row
+from fuzzer.ledger.checkout import LEDGER
 from fuzzer.workers.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Plan:
     workers: int
     minutes: float | None = None
     programs: int | None = None
-    db: Path = Path("findings.db")
+    db: Path = LEDGER
     folder: Path = Path(".backfuzz")
     corpus: Path | None = None
     command: str = "backfuzz fuzz"

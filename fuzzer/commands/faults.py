@@ -16,6 +16,7 @@ from fuzzer.commands.shared.verb import KEEP
 from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED
 from fuzzer.language.errors import UnknownOp, UsageError, meant
 from fuzzer.ledger.faults import STATES, encode_fault
+from fuzzer.ledger.shipped import SHIPPED
 
 if TYPE_CHECKING:
     from fuzzer.ledger.query import Wanted
@@ -44,6 +45,7 @@ _COLUMNS = "id, fault, oracle, class, direction, pattern, unsupported, place"
     "--to-post", is_flag=True,
     help="Only faults to report now: confirmed, without an issue, alive on the newest release that the ledger knows.",
 )  # fmt: skip
+@click.option("--shipped", is_flag=True, help="List the faults that come with backfuzz, not those of the ledger.")
 @db_option
 @json_option
 def faults(
@@ -51,6 +53,7 @@ def faults(
     findings: bool,
     verdict: str | None,
     to_post: bool,
+    shipped: bool,
     db: Path,
     as_json: bool,
     **filters: str | None,
@@ -66,7 +69,7 @@ def faults(
     if findings and to_post:
         raise UsageError("--to-post chooses faults, and --findings lists findings: leave one of them out")
     wanted = Wanted(text=" ".join(text), **{name: value or "" for name, value in filters.items()})
-    with open_store(db, create=False) as store:
+    with open_store(SHIPPED if shipped else db, create=False) as store:
         _refuse_unknown(store, wanted)
         if findings:
             _list_findings(store, replace(wanted, verdict=verdict or ""), as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+LEDGER = Path(".backfuzz/findings.db")  # the ledger, if no other is named: in the working folder
 _FOLDER = Path(__file__).resolve().parents[2]
 ROOT = _FOLDER if (_FOLDER / "corpus" / "regressions").is_dir() else None
 

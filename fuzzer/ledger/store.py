@@ -19,6 +19,7 @@ from sqlite_utils import Database
 
 from fuzzer.judgement.verdict import Finding
 from fuzzer.ledger import faults, file, regroup, rulings
+from fuzzer.ledger.checkout import LEDGER
 from fuzzer.ledger.errors import (
     AmbiguousFinding,
     CorruptStore,
@@ -332,6 +333,8 @@ class Store:
         with store_errors(self.path):
             if self._db is None or not self._current:
                 self.close()
+                if self.path == LEDGER:
+                    self.path.parent.mkdir(exist_ok=True)
                 self._db, self._current = file.connect(self.path), True
                 file.migrate(self._db, self.path)
             with file.transaction(self._db) as db:
@@ -347,7 +350,7 @@ def open_store(path: str | Path, create: bool = True) -> Store:
     if not path.exists():
         if not create:
             raise MissingStore(f"there is no {path}: run `backfuzz fuzz` to make one, or name another with --db")
-        if not path.parent.is_dir():
+        if not path.parent.is_dir() and path != LEDGER:
             raise UnwritableStore(f"{path} cannot be made: there is no folder {path.parent}")
         return Store(path, None)
     if path.is_dir():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, RELU, call, refused
 
@@ -103,3 +104,10 @@ def test_a_finding_about_which_torch_promises_nothing_stands_apart(db: Path, mon
     assert lines[3] == "torch promises nothing here (unsupported)"
     assert lines[5].split()[::2][:2] == [apart.id, "unsupported"]
     assert lines[6] == "2 finding(s)"
+
+
+def test_the_faults_that_come_along_are_listed_without_a_ledger(tmp_path: Path) -> None:
+    done = call("faults", "--shipped", "--state", "confirmed", "--db", tmp_path / "none.db")
+    with open_store(SHIPPED, create=False) as store:
+        ids = {fault.id for fault in store.faults() if fault.state.name == "confirmed"}
+    assert {line.split("\t")[0] for line in done.stdout.splitlines()[1:]} == ids

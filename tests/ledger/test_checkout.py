@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from fuzzer.ledger import checkout
+from fuzzer.ledger.errors import UnwritableStore
+from fuzzer.ledger.store import open_store
+from tests.commands.calls import FINDING
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,3 +33,16 @@ def test_an_installed_backfuzz_has_no_checkout(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(checkout, "ROOT", None)
     monkeypatch.chdir(ROOT)
     assert checkout.regressions(Path("findings.db")) is None
+
+
+def test_the_folder_of_the_usual_ledger_is_made_by_the_first_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_store(checkout.LEDGER) as store:
+        assert store.list() == []
+        assert not list(tmp_path.iterdir())
+        store.add(FINDING)
+    assert checkout.LEDGER.is_file()
+    with pytest.raises(UnwritableStore, match="there is no folder other"):
+        open_store(Path("other/findings.db"))

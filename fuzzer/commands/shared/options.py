@@ -14,6 +14,7 @@ import click
 
 from fuzzer.language.devices import DEVICE_NAMES
 from fuzzer.language.errors import UsageError
+from fuzzer.ledger.checkout import LEDGER
 from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.workers.cluster import RAY
 
@@ -39,9 +40,7 @@ class Number(click.FloatRange):
         return number
 
 
-db_option = click.option(
-    "--db", type=click.Path(path_type=Path), default=Path("findings.db"), show_default=True, help="The ledger."
-)
+db_option = click.option("--db", type=click.Path(path_type=Path), default=LEDGER, show_default=True, help="The ledger.")
 no_diagnose_option = click.option(
     "--no-diagnose", is_flag=True, help="Leave the diagnosis as it is, even if it is missing or of an older version."
 )
