@@ -68,7 +68,7 @@ WITHOUT_CANARIES = "from fuzzer.campaign import loop\nloop.run_canaries = lambda
 @pytest.mark.slow
 def test_the_campaign_of_the_example_runs(tmp_path: Path) -> None:
     told = run(tmp_path, block("A campaign"), WITHOUT_CANARIES).splitlines()
-    assert told[0].startswith("a new finding goes to .backfuzz/findings.db")
+    assert told[0].startswith("a new finding goes to findings.db")
     assert told[-1] == "4"
 
 
