@@ -142,24 +142,13 @@ def _powers_of_slices(step: Step, args: Any) -> torch.Tensor:
     return x.abs().pow(p).sum(summed, keepdim=True).expand_as(x)
 
 
-def _squares(step: Step, args: Any) -> torch.Tensor | None:
-    """The squares whose sum, as float32, becomes the variance: those of float16 are small enough."""
-    x = args[0]
-    return None if step.results[0].dtype == torch.float16 else 4 * x.square().sum()
-
-
-def _squares_in_training(step: Step, args: Any) -> torch.Tensor | None:
-    """The same of a batch norm, which takes the variance that it is given if it does not train."""
-    return _squares(step, args) if args[5] else None
-
-
 _RUNNING = ("running_mean", "running_var")
 
 TABLE = (
     Kernel("renorm", intermediate=_powers_of_slices),
-    Kernel("native_layer_norm", wide=True, cancels=_of_each(_layer_norm), intermediate=_squares),
-    Kernel("native_group_norm", wide=True, cancels=_of_each(_group_norm), intermediate=_squares),
-    Kernel("native_batch_norm", cancels=_of_each(_batch_norm), writes=_RUNNING, intermediate=_squares_in_training),
+    Kernel("native_layer_norm", wide=True, cancels=_of_each(_layer_norm)),
+    Kernel("native_group_norm", wide=True, cancels=_of_each(_group_norm)),
+    Kernel("native_batch_norm", cancels=_of_each(_batch_norm), writes=_RUNNING),
     Kernel("native_layer_norm_backward", cancels=_of_each(_layer_norm_backward)),
     Kernel("native_group_norm_backward", cancels=_of_each(_group_norm_backward)),
     Kernel("native_batch_norm_backward", cancels=_of_each(_batch_norm_backward)),
