@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -361,6 +362,15 @@ def met_in(db: Database, campaign: str) -> dict[str, tuple[int, str]]:
 def release(torch: str) -> str:
     """A version of torch without its build: `2.13.0+cu130` gives `2.13.0`."""
     return torch.split("+")[0]
+
+
+def shown_on(finding: Finding) -> set[str]:
+    """The releases and devices, as `2.13.0 cpu`, on which a finding was found or its diagnosis saw it."""
+    if finding.diagnosis.get("side", "").startswith(NO_MORE):
+        return set()
+    told = [(finding.place.get("torch", ""), finding.place.get("device", "cpu"))]
+    told += re.findall(r"^torch (\S+), [^@]*@(\w+)", finding.diagnosis.get("place", ""))
+    return {f"{release(torch)} {device.split(':')[0]}" for torch, device in told}
 
 
 def note_occurrence(db: Database, fault: str, finding: Finding, campaign: str | None = None) -> None:

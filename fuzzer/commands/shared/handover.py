@@ -20,6 +20,8 @@ from fuzzer.ledger.scope import Scope
 from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.trial.places import runs_here as device_is_here
 
+_TRIED = 5  # findings of a fault of which the first shows nothing here
+
 
 @dataclass(frozen=True)
 class Export:
@@ -78,6 +80,8 @@ def export_one(reference: str, folder: Path, db: Path, wanted: Export) -> dict[s
         finding = _grown(finding, device, db)
     texts, shown, versions = _scripts(_on(finding, device), runs)
     if shown is not None and not shown.shows:
+        if other := _other_that_shows(reference, finding, fault, db, shown):
+            return export_one(other, folder, db, wanted)
         _require_elsewhere(finding, shown, wanted.elsewhere)
     scope = _scope(finding, device, db, wanted.varies and shown is not None and shown.shows)
     texts["issue.md"] = issue(finding, fault, shown, dict(texts), versions, scope, wanted.kin)
@@ -93,6 +97,25 @@ def _device_here(finding: Finding, fault: Fault) -> str | None:
     if runs_here(finding):
         return None
     return next(filter(device_is_here, (where.partition(" ")[2] for where in fault.lives_on)), None)
+
+
+def _other_that_shows(reference: str, finding: Finding, fault: Fault, db: Path, seen: Demonstration) -> str | None:
+    """The id of another finding of the fault whose script shows it here, where the fault was named and lives on this
+    torch and device; None: there is none among the first `_TRIED`."""
+    from fuzzer.ledger.faults import release, shown_on
+    from fuzzer.ledger.store import open_store
+
+    here = f"{release(seen.torch)} {seen.device.split(':')[0]}"
+    if finding.id.startswith(reference.lower()) or here not in fault.lives_on:
+        return None
+    with open_store(db, create=False) as store:
+        others = [one for one in store.variants(fault.id) if one.id != finding.id]
+    others.sort(key=lambda one: here not in shown_on(one))
+    for other in others[:_TRIED]:
+        if _shown(_on(other, seen.device), False, other.id)[1].shows:
+            click.echo(f"{finding.id} shows nothing on torch {here}; {other.id} of {fault.id} does", err=True)
+            return other.id
+    return None
 
 
 def _on(finding: Finding, device: str | None) -> Finding:

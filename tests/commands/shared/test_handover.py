@@ -8,10 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from fuzzer.commands.shared.handover import _device_here, exported
+from fuzzer.ledger.faults import Fault, release
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING
 from tests.commands.test_export import Scripts
+from tests.ledger.found import RELU, TWO_OPS, finding
 
 FAULT = f"F{FINDING.id[:7]}"
 
@@ -40,3 +44,30 @@ def test_a_fault_of_another_device_is_exported_for_one_that_is_here_if_it_lives_
     there = replace(FINDING, place=FINDING.place | {"device": "xpu"})
     assert _device_here(there, fault) == device
     assert _device_here(FINDING, fault) is None
+
+
+def test_another_finding_of_the_fault_is_exported_where_the_first_shows_nothing_here(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = release(torch.__version__)
+    elsewhere = replace(FINDING, place=FINDING.place | {"torch": "1.0.0"})
+    others = [replace(finding(text), place=one.place) for text, one in ((RELU, elsewhere), (TWO_OPS, FINDING))]
+    monkeypatch.setattr("fuzzer.ledger.store.Store.get", lambda _, name: {one.id: one for one in others}.get(
+        name, elsewhere))  # fmt: skip
+    monkeypatch.setattr("fuzzer.ledger.store.Store.variants", lambda *_: (elsewhere, *others))
+    fault = open_fault(db)
+    monkeypatch.setattr("fuzzer.ledger.store.Store.fault_of", lambda *_: replace(fault, lives_on=(f"{here} cpu",)))
+    Scripts(monkeypatch, False, True, True)
+    assert exported(FAULT, db) == f"export/{FAULT}: repro.py exited with 1"
+    assert others[1].id in (Path("export") / FAULT / "repro.py").read_text()  # it was found here
+    Scripts(monkeypatch, False, False, False)
+    assert "repro.py exited with 0" in exported(FAULT, db)
+    monkeypatch.setattr("fuzzer.ledger.store.Store.fault_of", lambda *_: replace(fault, lives_on=("1.0.0 cpu",)))
+    scripts = Scripts(monkeypatch, False)
+    assert "repro.py exited with 0" in exported(FAULT, db)  # the fault does not live here: no other is tried
+    assert len(scripts.asked) == 1
+
+
+def open_fault(db: Path) -> Fault:
+    with open_store(db, create=False) as store:
+        return store.faults()[0]
