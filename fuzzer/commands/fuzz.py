@@ -238,6 +238,7 @@ def fuzz(
     from fuzzer.language import settings
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
+    from fuzzer.ledger.store import require_writable
     from fuzzer.trial.batch import usual_batch
     from fuzzer.workers.capacity import default_workers
 
@@ -256,6 +257,7 @@ def fuzz(
     cluster = _cluster(executor, ray_address, task.place.devices)
     workers = workers or (cluster.default_workers if cluster else default_workers)(task.place.devices)
     _require_memory(memory, workers)
+    require_writable(db)
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
     plan = replace(plan, bounds=bounds, grace=grace, on_finding=on_finding, cluster=cluster)

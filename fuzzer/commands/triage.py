@@ -10,6 +10,7 @@ import click
 
 from fuzzer.campaign.told.written import now
 from fuzzer.commands.shared.group import main
+from fuzzer.commands.shared.holder import require_own
 from fuzzer.commands.shared.options import FAULT_HELP, db_option
 from fuzzer.commands.shared.screen import user
 from fuzzer.commands.shared.verb import DECIDE
@@ -69,6 +70,7 @@ def triage(
 
     if asked := [name for name, given in acts.items() if given]:
         require_alone(asked, words, {"--issue": issue, "--fixed-in": fixed_in, "--searched": searched})
+        require_own(words, db)
         with open_store(db, create=False) as store:
             return _ACTS[asked[0]](store, words, who or user(), note)
     if not words:
@@ -78,6 +80,7 @@ def triage(
         return go_through(db, lambda fault: exported(fault, db))
     reference, said = words[0], State(require_state(words), issue, note, fixed_in)
     require_complete(said)
+    require_own(words[:1], db)
     with open_store(db, create=False) as store:
         fault = store.triage(reference, said, now(), who or user(), searched)
     click.echo(f"{fault.id}  {fault.state}  {fault.title}")

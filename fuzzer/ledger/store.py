@@ -8,6 +8,7 @@ Every error is a `StoreError` whose message is one line for people; none of them
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -339,6 +340,14 @@ class Store:
                 file.migrate(self._db, self.path)
             with file.transaction(self._db) as db:
                 yield db
+
+
+def require_writable(path: Path) -> None:
+    """Raise UnwritableStore where the first write to this file, or into its folder, would be refused."""
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    for place in (path, folder):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise UnwritableStore(f"{path} cannot be written, since {place} is read-only: name another with --db")
 
 
 def open_store(path: str | Path, create: bool = True) -> Store:

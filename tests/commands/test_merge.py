@@ -23,5 +23,6 @@ def test_merge_tells_what_was_new_and_twice_nothing_is(db: Path) -> None:
 
 def test_a_ledger_that_is_missing_is_told(db: Path) -> None:
     before = db.read_bytes()
+    assert "name a ledger to take over" in refused(call("merge", "--db", db))
     assert "there is no nowhere.db" in refused(call("merge", "nowhere.db", "--db", db))
     assert db.read_bytes() == before

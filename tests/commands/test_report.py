@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fuzzer.ledger.shipped import SHIPPED
+from fuzzer.ledger.store import open_store
 from tests.commands.calls import FINDING, call, refused
 
 
@@ -27,3 +29,11 @@ def test_what_is_missing_is_said_in_a_line(db: Path, monkeypatch: pytest.MonkeyP
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "matplotlib" else found(name, *a))
     assert refused(call("report", "--db", db)) == "backfuzz: report needs matplotlib: pip install 'backfuzz[report]'"
+
+
+def test_the_faults_that_come_along_are_a_page_too(db: Path) -> None:
+    pytest.importorskip("matplotlib")
+    with open_store(SHIPPED, create=False) as store:
+        faults = len(store.faults())
+    assert call("report", "--shipped", "--db", db).stdout.startswith(f"report.html: {faults} fault(s)")
+    assert "two pages" in refused(call("report", "--shipped", "--campaign", "c", "--db", db))

@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzzer.judgement.verdict import Finding
 from fuzzer.ledger.cause import cause_of, group
 from fuzzer.ledger.diagnosed import shows_no_more
-from fuzzer.ledger.faults import GONE, State
+from fuzzer.ledger.faults import GONE, State, shown_on
 from fuzzer.ledger.store import open_store
 from tests.ledger.test_cause import found, lowering, text
 
@@ -114,3 +114,11 @@ def test_a_state_tells_what_belongs_to_it() -> None:
     assert str(State("new", note="x")) == "new"
     assert str(State("fixed", fixed_in="2.15.0")) == "fixed 2.15.0"
     assert str(State("not-a-fault", note="legal")) == "not-a-fault legal"
+
+
+def test_a_finding_shows_where_it_was_found_and_where_its_diagnosis_saw_it() -> None:
+    seen = replace(ALONE[0], place={"torch": "2.11.0+cu130", "device": "cuda:1"})
+    assert shown_on(seen) == {"2.11.0 cuda"}
+    told = replace(seen, diagnosis={"place": "torch 2.13.0+cpu, inductor@cpu against eager@cpu", "side": "both wrong"})
+    assert shown_on(told) == {"2.11.0 cuda", "2.13.0 cpu"}
+    assert shown_on(shows_no_more(told, "2.11.0", "cuda")) == set()

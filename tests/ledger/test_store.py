@@ -15,7 +15,7 @@ from fuzzer.judgement.verdict import Comparison, Finding, Signature
 from fuzzer.ledger import errors, file, rows, schema
 from fuzzer.ledger.faults import GONE, State
 from fuzzer.ledger.query import Wanted
-from fuzzer.ledger.store import CampaignRecord, Store, open_store
+from fuzzer.ledger.store import CampaignRecord, Store, open_store, require_writable
 from tests.ledger import varied
 
 PROGRAM = """program(1)
@@ -475,3 +475,19 @@ def test_a_scope_of_no_finding_is_refused(path: Path) -> None:
         opened.add(finding())
         with pytest.raises(errors.UnknownFinding):
             opened.set_scope(varied.scope(*varied.SHAPES, finding="0000000000"))
+
+
+def test_a_ledger_that_cannot_be_written_is_told_before_the_first_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "findings.db"
+    require_writable(path)
+    require_writable(tmp_path / "new" / "findings.db")  # of which the folder above is asked
+    monkeypatch.setattr("os.access", lambda place, mode: Path(place) != tmp_path)
+    for ledger in (path, tmp_path / "new" / "findings.db"):
+        with pytest.raises(errors.UnwritableStore, match=f"since {tmp_path} is read-only: name another with --db"):
+            require_writable(ledger)
+    path.touch()
+    monkeypatch.setattr("os.access", lambda place, mode: Path(place) != path)
+    with pytest.raises(errors.UnwritableStore, match=f"since {path} is read-only"):
+        require_writable(path)

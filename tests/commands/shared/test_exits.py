@@ -142,3 +142,19 @@ def test_ctrl_c_in_the_first_second_is_one_line(module: str) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "backfuzz: interrupted\n")
+
+
+def test_a_campaign_is_refused_where_its_ledger_cannot_be_written(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda place, mode: mode != os.W_OK or Path(place) != db)
+    assert "is read-only: name another with --db" in refused(call("fuzz", "--programs", "1", "--db", db))
+
+
+def test_a_file_that_may_not_be_written_names_a_way_out(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied", "a/issue.md")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    told = refused(call("export", FINDING.id, "--db", db, "--no-run", "--no-natural"))
+    assert told == (
+        "backfuzz: a/issue.md: Permission denied; change its permissions, or name another place that you may write to"
+    )
