@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote_plus
 
 from fuzzer.export.demonstration import Demonstration, comparisons, expected
 from fuzzer.export.script import headline, one_line, plainly, repro
-from fuzzer.judgement.verdict import BOTH, CHOICE, EAGER, EAGER_DIES, EAGER_RAISES, Comparison, Finding
+from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, EAGER_DIES, EAGER_RAISES, Comparison, Finding
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import IN_ORDER, KERNELS, LEFT, RESET, cause_of, first_stage, raised, vanishing
 from fuzzer.ledger.conditions import compiled_with
@@ -38,6 +39,7 @@ def issue(
     scope     which programs beside the natural one fail.
     kin       issues that look alike, beside those that the fault's note names.
     """
+    finding = _as_shown(finding, shown)
     grown = finding.grown
     scripts = scripts or {"repro.py": repro(grown)}
     (_, first), *others = scripts.items()
@@ -68,6 +70,19 @@ def issue(
     return "\n\n".join(section.strip("\n") for section in sections if section) + "\n"
 
 
+def _as_shown(finding: Finding, shown: Demonstration | None) -> Finding:
+    """The finding, with eager as the wrong side where the script's own float64, of a dense copy of each input, is as
+    compiled code gives it and not as eager does."""
+    if shown is None or not shown.compared or finding.side != COMPILED:
+        return finding
+    c = shown.compared[0]
+    if c.against or not _NEAR * abs(c.compiled - c.exact) < abs(c.eager - c.exact):
+        return finding
+    said = f"{EAGER}: float64 of dense inputs gives {c.exact:.6g}, as compiled code does; eager gives {c.eager:.6g}"
+    return replace(finding, diagnosis=finding.diagnosis | {"side": said})
+
+
+_NEAR = 16
 _MADE = (
     "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager results, "
     "and shrinks programs that differ. The program, the numbers and the draft of this text are its output."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzzer.export.script import repro
-from fuzzer.judgement.verdict import BOTH, EAGER, Signature
+from fuzzer.judgement.verdict import BOTH, EAGER, Comparison, Signature
 from fuzzer.ledger.cause import IN_ORDER
 from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
@@ -222,6 +222,7 @@ def test_a_death_of_eager_is_eagers_alone(tmp_path: Path) -> None:
     text = repro(died)
     assert "torch.compile" not in text
     assert '"MALLOC_CHECK_": "3"' in text
+    assert "for _ in range(8)" in text  # glibc notices by chance
     where = 'if sys.argv[1:] == ["eager"]:\n'
     done = run(tmp_path, text.replace(where, f"{where}    {KILLED}\n"))
     assert (done.returncode, "the exit code of the run in eager: -9" in done.stdout) == (1, True), done.stderr
@@ -233,3 +234,25 @@ def test_code_that_is_as_wrong_as_eager_excuses_nothing(side: str, gauge: str) -
     found = finding(TWO_OPS, comparisons=(WORST,), signature=signature, diagnosis={"side": f"{side}: so"})
     script = repro(found, alone=False)
     assert f"close = (eager - exact).abs() <= 16 * (exact - {gauge}).abs()" in script
+
+
+def test_an_error_of_a_small_element_counts_beside_large_ones_where_the_trials_floor_holds(tmp_path: Path) -> None:
+    seen = Comparison("v0", (0,), eager=0.01, compiled=0.01 + 4e-8, float64=0.01, floor=1e-8, wrong=1, total=3)
+    shown = finding(TANH, comparisons=(seen,))
+    line = "wrong[0] |= (compiled.double() - exact)[0].abs() > 1.1e-08"
+    text = repro(shown)
+    assert line in text
+    off = text.replace("eager = gradients", "compiled = compiled + torch.tensor([4e-8, 0, 0])\neager = gradients", 1)
+    assert run(tmp_path, off.replace("torch.compile(f, fullgraph=True)", "f")).returncode == 1
+    assert run(tmp_path, text.replace("torch.compile(f, fullgraph=True)", "f")).returncode == 0
+    for other in (replace(seen, floor=3e-8), replace(seen, compiled=0.1), replace(seen, floor=0.0)):
+        assert "wrong[0] |=" not in repro(finding(TANH, comparisons=(other,)))
+    assert "wrong[0] |=" not in repro(shown, drawn=True)
+
+
+TANH = """program(1)
+route("autograd")
+x0 = leaf(f32[3], values=data([0.01, 1.0, 1.0]))
+v0 = tanh(x0)
+backward(v0, cotangent(f32[3], values="ones"))
+"""

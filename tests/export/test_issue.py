@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
-from fuzzer.export.demonstration import Demonstration
+from fuzzer.export.demonstration import Compared, Demonstration
 from fuzzer.export.issue import issue, issue_title, search_terms
 from fuzzer.export.script import repro
 from fuzzer.judgement.verdict import Comparison, Natural, Signature
@@ -252,3 +253,19 @@ def test_the_draft_and_script_of_a_program_without_a_gradient_do_not_speak_of_on
     )
     signature = Signature("outputs_agree", "wrong", "forward", "other")
     assert "gradient" not in issue(finding(program, signature=signature, detail="v0[0]: compiled 0, eager 1"))
+
+
+@pytest.mark.parametrize(
+    ("eager", "exact", "blamed"), [(9.0, 1.0, True), (9.0, 9.0, False), (1.0, 1.0, False), (9.0, math.nan, False)]
+)
+def test_eager_is_blamed_where_the_scripts_own_float64_is_what_compiled_code_gives(
+    eager: float, exact: float, blamed: bool
+) -> None:
+    numbers = Compared("x0.grad", (), 1.0, eager, exact, 1, 1, "", True)
+    shown = Demonstration(1, "x0.grad: ...", "", "2.13.0", "cpu", (numbers,))
+    text = issue(finding(RELU, diagnosis={"side": "compiled wrong: so"}), shown=shown)
+    assert text.startswith("# eager: ") == blamed
+    assert (
+        "**Eager is wrong**: float64 of dense inputs gives 1, as compiled code does; eager gives 9" in text
+    ) == blamed
+    assert ("as in eager; compiled code gives" in text) != blamed
