@@ -303,8 +303,8 @@ def _values(sides: Sides) -> list[str]:
 
 
 def _at_worst(sides: Sides, c: Comparison) -> list[str]:
-    """`wrong` at the worst element, for an error that `_wrong` would allow beside larger elements: the script has the
-    trial's numbers, and so the trial's floor holds there."""
+    """The line that sets `wrong` at the worst element by the trial's floor, for an error that `_wrong` would allow
+    beside larger elements. The floor holds, since the script has the trial's numbers."""
     if sides.finding.signature.verdict != "wrong" or sides.drawn or sides.complex or _exact(sides) or _looped(sides):
         return []
     if sides.draws or sides.named or sides.depends_on_dtype or not _share(c) < _SMALL * _eps(sides):
@@ -312,6 +312,7 @@ def _at_worst(sides: Sides, c: Comparison) -> list[str]:
     if not 0 < 2 * c.floor < abs(c.compiled - c.float64):
         return []
     at = f"[{', '.join(map(str, c.index))}]" if c.index else ""
+    # 1.1: three digits are printed
     allowed = f"{1.1 * c.floor:.3g}  # as far as rounding reaches there"
     return [f"wrong{at} |= (compiled.double() - exact){at}.abs() > {allowed}"]
 

@@ -82,7 +82,7 @@ def _as_shown(finding: Finding, shown: Demonstration | None) -> Finding:
     return replace(finding, diagnosis=finding.diagnosis | {"side": said})
 
 
-_NEAR = 16
+_NEAR = 16  # as in the script: 16 times the other side's rounding
 _MADE = (
     "Found by a fuzzer, backfuzz: it generates random programs, compares their compiled with their eager results, "
     "and shrinks programs that differ. The program, the numbers and the draft of this text are its output."

@@ -236,6 +236,7 @@ def test_code_that_is_as_wrong_as_eager_excuses_nothing(side: str, gauge: str) -
     assert f"close = (eager - exact).abs() <= 16 * (exact - {gauge}).abs()" in script
 
 
+@pytest.mark.slow
 def test_an_error_of_a_small_element_counts_beside_large_ones_where_the_trials_floor_holds(tmp_path: Path) -> None:
     seen = Comparison("v0", (0,), eager=0.01, compiled=0.01 + 4e-8, float64=0.01, floor=1e-8, wrong=1, total=3)
     shown = finding(TANH, comparisons=(seen,))

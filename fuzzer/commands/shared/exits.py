@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -59,10 +60,9 @@ def refusals() -> Iterator[None]:
     except BrokenPipeError:  # the reader had enough: `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed at the end
         sys.exit(UNREAD)
-    except PermissionError as error:
-        told = f"{error.filename or 'the file'}: {error.strerror or error}"
-        raise Refusal(f"{told}; change its permissions, or name another place that you may write to") from None
-    except OSError as error:  # a folder or file that cannot be written
-        raise Refusal(f"{error.filename or 'the machine'}: {error.strerror or error}") from None
+    except OSError as error:  # a folder or file that cannot be read or written
+        refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        way_out = "; change its permissions, or name another place" if refused else ""
+        raise Refusal(f"{error.filename or 'the machine'}: {error.strerror or error}{way_out}") from None
     except KeyboardInterrupt:
         raise Refusal("interrupted", INTERRUPTED) from None

@@ -20,7 +20,7 @@ from fuzzer.ledger.scope import Scope
 from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.trial.places import runs_here as device_is_here
 
-_TRIED = 5  # findings of a fault of which the first shows nothing here
+_TRIED = 5  # other findings of a fault: each costs a script's run, some ten seconds
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ def _device_here(finding: Finding, fault: Fault) -> str | None:
 
 
 def _other_that_shows(reference: str, finding: Finding, fault: Fault, db: Path, seen: Demonstration) -> str | None:
-    """The id of another finding of the fault whose script shows it here, where the fault was named and lives on this
-    torch and device; None: there is none among the first `_TRIED`."""
+    """The id of another finding of the fault whose script shows the fault here. None if no such finding is among the
+    first `_TRIED`, if the fault does not live on this torch and device, or if `reference` names the finding itself."""
     from fuzzer.ledger.faults import release, shown_on
     from fuzzer.ledger.store import open_store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -149,12 +150,11 @@ def test_a_campaign_is_refused_where_its_ledger_cannot_be_written(db: Path, monk
     assert "is read-only: name another with --db" in refused(call("fuzz", "--programs", "1", "--db", db))
 
 
-def test_a_file_that_may_not_be_written_names_a_way_out(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_a_file_that_may_not_be_written_names_a_way_out(code: int, db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError(13, "Permission denied", "a/issue.md")
+        raise OSError(code, os.strerror(code), "a/issue.md")
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     told = refused(call("export", FINDING.id, "--db", db, "--no-run", "--no-natural"))
-    assert told == (
-        "backfuzz: a/issue.md: Permission denied; change its permissions, or name another place that you may write to"
-    )
+    assert told == f"backfuzz: a/issue.md: {os.strerror(code)}; change its permissions, or name another place"
