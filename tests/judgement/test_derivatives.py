@@ -86,8 +86,10 @@ def run(body: str, scale: float = 1.0, route: str = "autograd") -> Trial:
     return made
 
 
-@pytest.mark.parametrize("scale", [1.01, -1.0, 0.0, 2.0])
-@pytest.mark.parametrize("route", ["autograd", "accumulate", "vjp"])
+@pytest.mark.parametrize(
+    ("scale", "route"),
+    [(1.01, "autograd"), (-1.0, "autograd"), (0.0, "autograd"), (2.0, "autograd"), (1.01, "accumulate"), (1.01, "vjp")],
+)
 def test_a_gradient_that_is_no_derivative_is_told(scale: float, route: str) -> None:
     told = gradients_are_derivatives(run(SMOOTH, scale, route))
     assert told is not None

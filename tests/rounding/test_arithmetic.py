@@ -248,6 +248,7 @@ class Furthest(Rounder):
         return self.found.scalar(value, dtype)
 
 
+@pytest.mark.slow
 def test_functions_of_one_rounding_lie_within_their_unit() -> None:
     told = []
     for call in of("primitive"):
@@ -282,6 +283,7 @@ def is_miscomputed(step: Step) -> bool:
     return kernel(step).mended is not None and arithmetic.divides_by_frequency(step)
 
 
+@pytest.mark.slow
 def test_every_kernel_lies_inside_the_floor_of_its_own_call() -> None:
     told = []
     for call in of("accumulating", "compound"):

@@ -16,7 +16,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import backfuzz
+from fuzzer.judgement import comparison
 from fuzzer.language.private import replaced_decomposition
+from fuzzer.rounding.floors import SECOND_LOOK
+
+
+@pytest.fixture(autouse=True)
+def _fewer_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plants are gross: what is asked here is that they are heard, and by which name."""
+    monkeypatch.setattr(comparison, "FINAL_LOOK", SECOND_LOOK)
+
 
 # ---------------------------------------------------------------- three modules, each with a place for a part
 
@@ -213,8 +222,10 @@ def everything(module: nn.Module, x: torch.Tensor) -> dict[str, Any]:
 def test_a_plant_is_heard_by_the_name_of_a_tensor_that_it_spoils(plant: Plant, host: Any, backend: str) -> None:
     module, x = made(host, plant.planted)
     before_part = [name for name, _ in module.named_parameters() if not name.startswith("last.")]
+    before = everything(module, x)
     with plant.force[0]():
         told = backfuzz.check(module, x, backend=backend)
+    assert everything(module, x) == before
     spoilt = [plant.buffer] if plant.buffer else [f"{name}.grad" for name in before_part]
     assert told.signature.verdict == "wrong"
     assert f"in part ({type(module.part).__name__}) alone: " in told.detail
@@ -229,8 +240,7 @@ def test_without_the_plant_the_same_module_agrees(plant: Plant, host: Any, backe
     assert told.agrees, told
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("sound", [True, False])
+@pytest.mark.parametrize(("sound", "training"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize("host", [Perceptron, *(pytest.param(h, marks=pytest.mark.slow) for h in list(HOSTS)[1:])])
 @pytest.mark.parametrize("plant", ["buffer", "custom Function"])
 def test_the_module_is_left_as_it_was(plant: str, host: Any, sound: bool, training: bool) -> None:
