@@ -17,7 +17,12 @@ from fuzzer.language.private import passes_accuracy_check
 _TOLERANCE = 1e-4  # the tolerance of `same`
 _PLAIN = "plain"  # the variable of a script that holds torch's control flow against the same in plain Python
 # What a script holds eager against, by the variable's name: there, and where no compiler runs.
-_AGAINST = {_PLAIN: "plain Python", "contiguous": "contiguous inputs", "exact": "float64"}
+_AGAINST = {
+    _PLAIN: "plain Python",
+    "contiguous": "contiguous inputs",
+    "differences": "a central difference in float64",
+    "exact": "float64",
+}
 
 
 def look(path: str) -> list[dict[str, Any]]:
@@ -33,7 +38,8 @@ def look(path: str) -> list[dict[str, Any]]:
         sys.excepthook = hook
     alone = "compiled" not in space
     against = next((name for name in _AGAINST if name in space and (alone or name == _PLAIN)), "")
-    sides: list[Any] = [space.get(name) for name in (against or "compiled", "eager", "exact")]
+    other = space.get(against or "compiled")
+    sides: list[Any] = [other, space.get("eager"), space.get("exact", other)]
     compare = partial(_held_against, _AGAINST[against]) if against else _compared
     if all(isinstance(side, torch.Tensor) for side in sides):
         return [compare("", *sides)]

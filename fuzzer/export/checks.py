@@ -289,7 +289,7 @@ def _values(sides: Sides) -> list[str]:
     returned = {o.value for o in sides.program.outputs if o.cotangent is None}
     if one:
         judge = _judge(sides, judged, against, "exact", one.name in returned)
-        return [*text, *judge, *_at_worst(sides, one), _tell(sides, one), "sys.exit(int(wrong.any()))"]
+        return [*text, *judge, *_at_worst(sides, one), *_tell(sides, one), "sys.exit(int(wrong.any()))"]
     return [
         *text,
         "fault = 0",
@@ -391,7 +391,7 @@ def _against_contiguous(sides: Sides, c: Comparison) -> list[str]:
         f"dense = [{copy} for t in {sides.inputs(sides.base)}]",
         *_eager_runs(sides, c, runs),
         *judge,
-        _tell(sides, c, (("as given", "eager"), ("of contiguous inputs", "contiguous"))),
+        *_tell(sides, c, (("as given", "eager"), ("of contiguous inputs", "contiguous"))),
         "sys.exit(int(wrong.any()))",
     ]
 
@@ -403,7 +403,7 @@ def _against_float64(sides: Sides, c: Comparison) -> list[str]:
         *_eager_runs(sides, c, {"eager": sides.inputs(sides.base), "exact": widened}),
         f"unit = {_unit(sides, 'eager')} * exact.nan_to_num(0, 0, 0).abs().max().item()",
         "wrong = ~torch.isclose(eager.double(), exact.double(), 0, 64 * unit, equal_nan=True)",
-        _tell(sides, c, (("eager", "eager"), ("eager in float64", "exact"))),
+        *_tell(sides, c, (("eager", "eager"), ("eager in float64", "exact"))),
         "sys.exit(int(wrong.any()))",
     ]
 
@@ -474,14 +474,22 @@ def _exact(sides: Sides) -> bool:
 _Labels = Sequence[tuple[str, str]]
 
 
-def _tell(sides: Sides, c: Comparison, labels: _Labels = ()) -> str:
-    """The line that prints the evidence, each variable with its label, by default both sides: small tensors in full, of
-    others the worst element."""
-    where = f"[{', '.join(map(str, c.index))}]" if c.index and c.total > _MOST_PRINTED else ""
+def _tell(sides: Sides, c: Comparison, labels: _Labels = ()) -> list[str]:
+    """The lines that print the evidence, each variable with its label, by default both sides: small tensors in full, of
+    others the wrong element where the sides are furthest apart."""
     plain = [("in plain Python", "plain")] if _looped(sides) else []
     labels = labels or [("compiled", "compiled"), ("eager", "eager"), *plain, ("float64", "exact")]
-    shown = (f"{label} {{{variable}{where}.tolist()}}" for label, variable in labels)
-    return f'print(f"{c.name}{where}: {", ".join(shown)}")'
+    if not c.index or c.total <= _MOST_PRINTED:
+        shown = (f"{label} {{{variable}.tolist()}}" for label, variable in labels)
+        return [f'print(f"{c.name}: {", ".join(shown)}")']
+    # as in `fuzzer.diagnosis.look`, whose element the draft names
+    a, b = ("eager", "plain") if plain else (variable for _, variable in labels[:2])
+    shown = (f"{label} {{{variable}[at].tolist()}}" for label, variable in labels)
+    return [
+        f"off = torch.where(wrong, ({a}.double() - {b}.double()).abs().nan_to_num(float('inf')), -1.0)",
+        "at = tuple(map(int, torch.unravel_index(off.argmax(), off.shape)))",
+        f'print(f"{c.name}{{list(at)}}: {", ".join(shown)}")',
+    ]
 
 
 def _unit(sides: Sides, e: str) -> str:

@@ -157,6 +157,9 @@ def description(finding: Finding) -> str:
         return f"A function of {names}, {under}: {headline(grown).partition('] ')[2]}."
     if grown.signature.pattern == "None-ness":
         return f"A {what} of a function of {names} is None {under} or in eager mode, but not in both."
+    named = grown.comparisons[0].name if grown.comparisons else ""
+    if named in {leaf.name for leaf in parse(grown.program).leaves}:
+        return f"After a function of {names} {under} the input `{named}` holds other numbers than in eager mode."
     if grown.signature.pattern in _METADATA:
         what = f"{grown.signature.pattern} of the {what}"
     return f"The {what} of a function of {names} {under} differs from eager mode, without an error."
@@ -219,10 +222,11 @@ def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None
     seen = {_release_and_device(finding.place.get("torch", "?"), finding.place.get("device", "cpu"))}
     here = {_release_and_device(shown.torch, shown.device)} if shown is not None else set()
     seen |= here if shown is not None and shown.shows else set()
-    not_here = f", not on torch {', '.join(here)}" if here - seen else ""
-    return f"{told} {fault.variants} programs show it, not all of them on each of these: this one does on torch " + (
-        f"{', '.join(sorted(seen))}{not_here}."
-    )
+    if seen >= {*fault.lives_on}:
+        return told
+    not_here = f", and it does not on torch {', '.join(here)}" if here - seen else ""
+    own = f"The script below reproduces on torch {', '.join(sorted(seen))}{not_here}"
+    return f"{told} {own}; on the others a program with the same cause."
 
 
 def _release_and_device(torch: str, device: str) -> str:
@@ -384,14 +388,19 @@ def _stages(stages: dict[str, str]) -> str:
 
 
 def _ablation(ablation: dict[str, str]) -> str:
-    table = _table(("single change", "verdict"), list(ablation.items()))
-    return _folded(f"{len(ablation)} single changes", table) if table else ""
+    ran = {change: said for change, said in ablation.items() if not said.startswith("not run")}
+    table = _table(("single change", "verdict"), list(ran.items()))
+    return _folded(f"{len(ran)} single changes", table) if table else ""
+
+
+_OF_THE_DIAGNOSER = ("programs run", "their CPU seconds", "diagnoser")  # of its work, not of the fault
 
 
 def _diagnosis(finding: Finding) -> str:
     """The diagnosis, a row for each field; fields that did not run or do not apply are left out."""
     silent = ("not run", "none", "ran out", "failed")
-    known = [(name, text) for name, text in finding.diagnosis.items() if not text.startswith(silent)]
+    told = ((name, text) for name, text in finding.diagnosis.items() if name not in _OF_THE_DIAGNOSER)
+    known = [(name, text) for name, text in told if not text.startswith(silent)]
     known = [
         (name, f"`{one_line(text, 290)}`" if name == "suspect" else text) for name, text in known
     ]  # code may look like HTML

@@ -59,13 +59,15 @@ def repro(
     route = ROUTES[program.route.name]
     needed = dict((*program.settings, *route.settings, *ambient_settings(program)))
     config = needed.pop(ONE_CONFIG, tuning.ALL)
-    settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
-    configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
     looped = eager_loops_wrongly(finding, program)  # the trial's eager ran plain Python
     body = write_function(program, control="control.") if looped else write_function(program)
     outside = route.script.write(program)  # of the compiled function: the backward, and the regions around it
     functional = ", torch.nn.functional as F" if re.search(r"\bF\.", "\n".join([*body, *outside])) else ""
     check = _ended(check_lines(sides, alone), machine is not None)
+    if not looped and "compile" not in "\n".join([*body, *outside, *check]):
+        needed = {name: value for name, value in needed.items() if not name.startswith(_OF_COMPILED)}
+    settings = [f"{_setting(name)} = {_value(value)}" for name, value in needed.items()]
+    configs = sorted({name.rpartition(".config.")[0] + ".config" for name in settings})
     child = any("subprocess" in line for line in check)
     clib = "ctypes, " * (PERTURBED in fixed)
     imports = [f"import {clib}os{', subprocess' if child else ''}, sys, torch{functional}"]
@@ -87,6 +89,9 @@ def repro(
     ]
     parts = [part for part in parts if part]
     return "\n\n".join("\n".join(part).replace("\n\n\n", "\n\n") for part in parts) + "\n"
+
+
+_OF_COMPILED = ("inductor.", "functorch.")  # settings that nothing reads where no compiler runs
 
 
 def _plainly_named(program: Program) -> Program:

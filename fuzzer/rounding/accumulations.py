@@ -22,7 +22,7 @@ from fuzzer.rounding.arithmetic import (
 )
 from fuzzer.rounding.chains import GRIDS, Chain
 from fuzzer.rounding.kernels import kernel
-from fuzzer.rounding.precision import epsilon, float_tensors, growth, largest_of, real_dtypes
+from fuzzer.rounding.precision import epsilon, float_tensors, growth, largest_of, narrows, real_dtypes, representable
 from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, tensors_in, widened
 
@@ -178,6 +178,10 @@ def _on_grid(step: Step, operands: list[torch.Tensor], largest: float) -> bool:
     scalars = [a for a in (*step.args, *step.kwargs.values()) if isinstance(a, float)]
     if divides_by_frequency(step):
         return False
+    if narrows(step) and not all(
+        bool(representable(operand, dtype).all()) for operand in operands for dtype in real_dtypes(step.results)
+    ):
+        return False  # sum(dtype=torch.bfloat16) casts before it adds, says its documentation
     dtypes = real_dtypes((*step.inputs, *step.results))
     widest = max((epsilon(d) for d in dtypes), default=1.0)
     wide = kernel(step).wide and not narrow_part(step) and not step.narrow

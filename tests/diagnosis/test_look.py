@@ -59,6 +59,8 @@ def test_without_a_compiler_eager_is_held_against_what_it_ought_to_be(tmp_path: 
     assert "Mismatched elements: 1 / 4" in row["close"]
     [row] = look(script(tmp_path, text.replace("contiguous", "unused").replace("exact = eager", "exact = 2 * eager")))
     assert (row["against"], row["compiled"]) == ("float64", 8.0)
+    [row] = look(script(tmp_path, text.replace("contiguous", "differences").replace("exact", "unused")))
+    assert (row["against"], row["compiled"]) == ("a central difference in float64", 7.0)
 
 
 def test_where_a_compiler_runs_too_torchs_control_flow_is_held_against_plain_python(tmp_path: Path) -> None:

@@ -190,3 +190,22 @@ def test_summands_with_equal_last_digits_are_rounded_alike() -> None:
     by_chance = modelled(lambda x: [x.sum()], normal(6293, dtype=F64) - 9.2103403719761836)[0]
     plain = float(by_chance.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0])
     assert plain / 4 < off < limit < 64 * plain
+
+
+@pytest.mark.parametrize(("second", "exact"), [(2168.0, False), (2176.0, True)])  # a multiple of 8, and of 16
+def test_a_sum_into_half_precision_may_round_its_operands_first(second: float, exact: bool) -> None:
+    floor, reference = bf16_sum(torch.tensor([-688.0, second]))
+    assert reference == second - 688
+    assert (floor == 0) == exact
+    assert floor >= abs(float(torch.tensor(second, dtype=BF16)) - second)
+
+
+def bf16_sum(x: torch.Tensor) -> tuple[float, float]:
+    """The floor of a sum in bfloat16, and the reference."""
+    recorder = Recorder()
+    recorder.ref(x)
+    with recorder:
+        value = x.sum(dtype=BF16)
+    model = Model(recorder.trace, [recorder.ref(value)])
+    (floor,) = model.spread(FIRST_LOOK[0], scale=SCALE).floors(FACTOR)
+    return float(floor), float(model.reference[0])
