@@ -29,6 +29,7 @@ import torch
 
 from fuzzer.rounding.accumulations import Accumulations
 from fuzzer.rounding.arithmetic import (
+    accumulates,
     accumulation_length,
     accumulator,
     decides,
@@ -45,7 +46,7 @@ from fuzzer.rounding.arithmetic import (
 from fuzzer.rounding.choices import shuffled, signed, tied, untied
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import Evaluation, Hidden, Kernel
-from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, real_dtypes, representable, underflow
+from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, narrows, real_dtypes, representable, underflow
 from fuzzer.rounding.scalars import on_grid, round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
 
@@ -114,6 +115,8 @@ class Rounder:
             args = self._divided_first(row.divides_first(step, self.approximate), step, args)
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
+        if self.seed % 4 == 1 and narrows(step) and accumulates(step):
+            args = _cast_first(step, args)
         given: Any = args
         if step.writes and (row.domain is not None or row.kept is not None):  # its operand moves in its own memory
             given = mapped(args, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
@@ -257,7 +260,7 @@ class Rounder:
         if self.narrow_scalars and row.limited is not None:
             values = [row.limited(step, args, values[0])]
         if self.seed % 2 == 1 and row.reached is not None:
-            odd = (~torch.isfinite(args[0])).double()
+            odd = (~torch.isfinite(args[row.odd_at])).double()
             if bool(odd.any()):
                 other = torch.where(torch.isnan(values[0]), 0.0, math.nan)
                 values = [torch.where(row.reached(step, args, odd), other, values[0])]
@@ -428,6 +431,18 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
     if value.stride() == operand.stride() or operand.numel() > places:
         return value
     return torch.empty_strided(operand.shape, operand.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+def _cast_first(step: Step, args: Any) -> Any:
+    """The operands in the range of the coarser dtype that the step returns: it may cast them before it adds."""
+    most = min(torch.finfo(dtype).max for dtype in real_dtypes(step.results))
+
+    def cast(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
+            return leaf
+        return torch.where(leaf.abs() > most, leaf * math.inf, leaf)
+
+    return mapped(args, cast)
 
 
 def _stay_inside(domain: tuple[float, float], given: torch.Tensor, moved: torch.Tensor) -> None:

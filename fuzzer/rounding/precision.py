@@ -89,8 +89,8 @@ def float_tensors(tree: object) -> Iterator[torch.Tensor]:
 
 
 def largest_of(tensors: Sequence[torch.Tensor]) -> float:
-    """The largest element of any of them, at least 0."""
-    return max((float(t.max()) for t in tensors if t.numel()), default=0.0)
+    """The largest element of any of them that is a number, at least 0."""
+    return max((float(t.nan_to_num(0.0, math.inf, -math.inf).max()) for t in tensors if t.numel()), default=0.0)
 
 
 def by_parts(value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:

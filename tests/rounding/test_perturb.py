@@ -764,3 +764,53 @@ def test_a_product_may_overflow_before_small_factors_come() -> None:
     limit = floors(lambda x: [x.prod(), x.flip(0)[:2].prod()], x)
     assert bool(limit[0].isinf())
     assert not bool(limit[1].isinf())
+
+
+# ---------------------------------------------------------------- ranges, cutoffs, padding
+
+BESIDE = torch.tensor([1 / 0.79], dtype=F32)  # times beta that is 1, the threshold, but for a rounding
+RANK_ONE = torch.tensor([[3.0], [1.7], [-0.3]], dtype=F32).mul(1e20).expand(3, 2)
+TAPS = torch.tensor([[[1.0, 2.0, math.inf]]], dtype=F32)  # beside one element the last meets padding
+
+UNBOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
+    "pi x of sinc overflows": (lambda x: [x.sinc()], torch.tensor([3.3e38], dtype=F32)),
+    "a sum into bfloat16 casts first": (lambda x: [x.sum(dtype=BF16)], torch.tensor([1e39, -1e39], dtype=F64)),
+    "partial sums overflow beside a NaN": (
+        lambda x: [x.sum(1)[:1]],
+        torch.tensor([[3e38, 3e38, -3e38, -1e38], [math.nan, 0, 0, 0]], dtype=F32),
+    ),
+    "a singular value that is rounding is kept": (lambda x: [torch.pinverse(x)], RANK_ONE),
+    "padding meets an infinite weight": (
+        lambda x: [F.conv1d(x, TAPS.to(x.dtype), padding=1)],
+        torch.ones(1, 1, 1, dtype=F32),
+    ),
+}
+BOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
+    "sinc": (lambda x: [x.sinc()], torch.tensor([1e38], dtype=F32)),
+    "a sum into bfloat16 of small numbers": (lambda x: [x.sum(dtype=BF16)], torch.tensor([1e9, -1e5], dtype=F64)),
+    "no partial sum overflows": (
+        lambda x: [x.sum(1)[:1]],
+        torch.tensor([[1e38, 1e38, -1e38, -1e38], [math.nan, 0, 0, 0]], dtype=F32),
+    ),
+    "all singular values are large": (lambda x: [torch.pinverse(x)], torch.eye(3, dtype=F32)),
+    "the cutoff is above what rounding makes": (lambda x: [torch.linalg.pinv(x, rtol=1e-3)], RANK_ONE),
+    "no padding": (lambda x: [F.conv1d(x, TAPS[..., :2].to(x.dtype), padding=1)], torch.ones(1, 1, 1, dtype=F32)),
+}
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_such_a_result_has_no_bound(name: str) -> None:
+    assert floor(*UNBOUNDED[name]) == math.inf
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_its_twin_has_one(name: str) -> None:
+    assert floor(*BOUNDED[name]) < math.inf
+
+
+@pytest.mark.parametrize("run", [lambda x: [F.softplus(x, 0.79, 1.0)], gradient(lambda x: F.softplus(x, 0.79, 1.0))])
+def test_beside_its_threshold_softplus_may_be_linear_or_not(run: Callable[..., list[torch.Tensor]]) -> None:
+    jump = abs(float(run(BESIDE + 1e-5)[0] - run(BESIDE - 1e-5)[0]))
+    assert jump > 0.2
+    assert floor(run, BESIDE) > jump
+    assert floor(run, BESIDE + 1e-5) < 1e-4

@@ -52,10 +52,15 @@ def _silu(e: Evaluation) -> torch.Tensor:
 
 
 def _softplus(e: Evaluation) -> list[torch.Tensor]:
-    """exp magnifies the rounding of beta x, by as much as that is."""
+    """exp magnifies the rounding of beta x, by as much as that is; beside the threshold that rounding decides whether
+    the result is x (its gradient: that of x)."""
     at = 1 if e.step.name.endswith("backward") else 0
     beta = e.args[at + 1] if len(e.args) > at + 1 else 1.0
-    return [(e.results[0] * e.args[at] * beta).abs().nan_to_num(0, 0, 0)]
+    threshold = e.args[at + 2] if len(e.args) > at + 2 else 20.0
+    magnified = (e.results[0] * e.args[at] * beta).abs().nan_to_num(0, 0, 0)
+    linear = e.args[0] if at else e.args[0].abs() + math.log(2) / beta
+    beside = (e.args[at] * beta - threshold).abs() <= 2 * e.unit * abs(threshold)
+    return [torch.where(beside, linear.abs() / e.unit, magnified)]
 
 
 def _hardswish(e: Evaluation) -> list[torch.Tensor]:

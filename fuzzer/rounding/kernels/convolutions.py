@@ -76,6 +76,14 @@ def _by_a_share(noise: Noise, size: float, t: torch.Tensor) -> torch.Tensor:
     return t * (1 + noise(t) * size)
 
 
+def _through_padding(step: Step, args: Any, odd: torch.Tensor) -> torch.Tensor:
+    """Results that padding takes from a tap whose weight is not finite: 0 times the weight, or nothing."""
+    if step.args[6]:
+        return torch.zeros_like(step.op(*args)).bool()
+    met = step.op(torch.ones_like(args[0]), odd, None, *args[3:])
+    return met < odd.flatten(1).sum(1).reshape(-1, *[1] * (met.dim() - 2))
+
+
 def _added(e: Evaluation) -> Hidden:
     """Absolute errors of sums of rounded terms, and of a product before its bias."""
     unit = own_unit(e.step)
@@ -131,6 +139,8 @@ TABLE = (
         wide=True,
         adds_rounded=lambda step: step.args[2] is not None or max(_rounded_terms(step)) > 1,
         rounds_first=_rounded,
+        reached=_through_padding,
+        odd_at=1,
         cancels=_added,
     ),
     Kernel(

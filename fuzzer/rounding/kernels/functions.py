@@ -269,7 +269,14 @@ TABLE = (
     Kernel("special_entr", PRIMITIVE, units=(2.5, 4.0, 1.5), inexact=True),
     Kernel("special_xlog1py", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True),
     Kernel("special_log_ndtr", PRIMITIVE, units=(7.5, 7.5, 4.0), inexact=True, cancels=in_units(_log_ndtr)),
-    Kernel("sinc", PRIMITIVE, units=(4.5, 7.0, 2.0), inexact=True, cancels=in_units(_sinc)),
+    Kernel(
+        "sinc",
+        PRIMITIVE,
+        units=(4.5, 7.0, 2.0),
+        inexact=True,
+        cancels=in_units(_sinc),
+        intermediate=lambda step, args: math.pi * args[0],
+    ),
     *each("logaddexp logaddexp2", PRIMITIVE, units=(2.5, 3.0, 1.5), inexact=True, cancels=in_units(_log_of_two)),
     Kernel("lerp", PRIMITIVE, cancels=in_units(_between)),
     Kernel("pow", PRIMITIVE, units=(2.5, 8.5, 1.5), inexact=True),  # half: x * x is rounded

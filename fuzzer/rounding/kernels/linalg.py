@@ -5,7 +5,11 @@ Higham 2002, Accuracy and Stability of Numerical Algorithms.
 
 from __future__ import annotations
 
-from fuzzer.rounding.kernels.row import Kernel, each
+import math
+
+import torch
+
+from fuzzer.rounding.kernels.row import Evaluation, Kernel, each
 from fuzzer.rounding.trace import Step, is_rounded
 
 
@@ -15,16 +19,29 @@ def _rows_squared(step: Step) -> float:
     return float(max((size for shape in shapes for size in shape[-2:]), default=1) ** 2)
 
 
+def _noise_inverted(e: Evaluation) -> list[torch.Tensor]:
+    """A singular value that may be nothing but rounding has an inverse without a bound, if the cutoff keeps it."""
+    matrix, result = e.args[0], e.results[0]
+    cutoff = e.kwargs.get("rtol")
+    if cutoff is None or not bool(torch.isfinite(matrix).all()) or not matrix.numel():
+        return [torch.zeros_like(result.real)]
+    sizes = torch.linalg.svdvals(matrix)
+    kept = torch.maximum(torch.as_tensor(e.kwargs.get("atol") or 0.0), cutoff * sizes[..., 0]) < e.unit * sizes[..., 0]
+    lost = kept & (sizes[..., -1] <= max(matrix.shape[-2:]) * e.unit * sizes[..., 0])
+    return [torch.where(lost[..., None, None], math.inf, 0.0).expand(result.shape)]
+
+
 TABLE = (
     *each(
         """
         cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
-        linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet linalg_qr linalg_pinv
+        linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet linalg_qr
         linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp
         """,
         factorises=True,
         terms=_rows_squared,
     ),
+    Kernel("linalg_pinv", factorises=True, terms=_rows_squared, cancels=_noise_inverted),
     Kernel("_linalg_eigh", factorises=True, terms=_rows_squared, signs_of=(1, None)),
     Kernel("_linalg_svd", factorises=True, terms=_rows_squared, signs_of=(0, 2)),
     Kernel("linalg_eig", factorises=True, terms=_rows_squared, signs_of=(1, None), unsorted=True),

@@ -131,8 +131,9 @@ class Kernel:
                     dtype: if that overflows, the results may be infinite though the true ones are not. None: this call
                     has none.
     limited         (step, operands, result) -> its result if it rounds its limits to the tensor's dtype.
-    reached         (step, operands, 1.0 where the first is not finite) -> where a weight of 0 may make the result NaN,
-                    or may not.
+    reached         (step, operands, 1.0 where one is not finite) -> where a weight of 0 may make the result NaN, or may
+                    not.
+    odd_at          the argument that this looks at.
     sign_at         the argument whose sign it reads: that of NaN is not defined.
 
     Recording and replay:
@@ -195,6 +196,7 @@ class Kernel:
     intermediate: Callable[[Step, Any], torch.Tensor | None] | None = None
     limited: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
     reached: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
+    odd_at: int = 0
     sign_at: int | None = None
 
     writes: tuple[str, ...] = ()
