@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -39,9 +40,9 @@ def issue(
     scope     which programs beside the natural one fail.
     kin       issues that look alike, beside those that the fault's note names.
     """
+    scripts = scripts or {"repro.py": repro(finding.grown)}
     finding = _as_shown(finding, shown)
     grown = finding.grown
-    scripts = scripts or {"repro.py": repro(grown)}
     (_, first), *others = scripts.items()
     sections = [
         f"# {issue_title(finding, shown, scope)}",
@@ -71,15 +72,30 @@ def issue(
 
 
 def _as_shown(finding: Finding, shown: Demonstration | None) -> Finding:
-    """The finding, with eager as the wrong side where the script's own float64, of a dense copy of each input, is as
-    compiled code gives it and not as eager does."""
-    if shown is None or not shown.compared or finding.side != COMPILED:
+    """The finding, with the side as wrong that the script's own float64, of a dense copy of each input, contradicts.
+
+    That is eager where compiled code gives the same, and compiled code where an undecided eager does: the trial's
+    float64 replays what a recorder saw, and under a recorder eager may run other operations.
+    """
+    if shown is None or not shown.compared or shown.compared[0].against:
         return finding
     c = shown.compared[0]
-    if c.against or not _NEAR * abs(c.compiled - c.exact) < abs(c.eager - c.exact):
-        return finding
-    said = f"{EAGER}: float64 of dense inputs gives {c.exact:.6g}, as compiled code does; eager gives {c.eager:.6g}"
-    return replace(finding, diagnosis=finding.diagnosis | {"side": said})
+    if finding.side == COMPILED and _NEAR * abs(c.compiled - c.exact) < abs(c.eager - c.exact):
+        said = f"{EAGER}: float64 of dense inputs gives {c.exact:.6g}, as compiled code does; eager gives {c.eager:.6g}"
+        return replace(finding, diagnosis=finding.diagnosis | {"side": said})
+    undecided = finding.signature.verdict == "eager-suspect" and finding.side not in (EAGER, BOTH)
+    if undecided and not abs(c.compiled - c.exact) <= _NEAR * abs(c.eager - c.exact) < math.inf:
+        said = f"{COMPILED}: eager in float64 gives {c.exact:.6g}, as eager does; compiled code gives {c.compiled:.6g}"
+        return replace(_of_class(finding, "wrong"), diagnosis=finding.diagnosis | {"side": said})
+    return finding
+
+
+def _of_class(finding: Finding, verdict: str) -> Finding:
+    """The finding, and its natural program's, with another class."""
+    natural = finding.natural
+    if natural is not None:
+        natural = replace(natural, signature=replace(natural.signature, verdict=verdict))
+    return replace(finding, signature=replace(finding.signature, verdict=verdict), natural=natural)
 
 
 _NEAR = 16  # as in the script: 16 times the other side's rounding
@@ -99,6 +115,8 @@ def issue_title(finding: Finding, shown: Demonstration | None = None, scope: Sco
     text = title(finding.grown, scope)
     if finding.side == BOTH:
         text = f"both eager and compiled: {text.removeprefix('eager: ')}"
+    elif finding.side == COMPILED:
+        text = text.removeprefix("eager: ")
     elif finding.side == CHOICE:
         text = f"another subgradient than eager's of {text.partition(' of ')[2]}"
     where = (shown.device if shown is not None else finding.place.get("device", "cpu")).split(":")[0]
@@ -153,6 +171,9 @@ def description(finding: Finding) -> str:
         return f"A function of {names} raises in eager mode, as it should; {under} it runs."
     if finding.side in (EAGER, BOTH) or grown.signature.verdict == "eager-suspect":
         return f"The {what} of {names} is wrong in eager mode, without an error."
+    kinds = grown.signature.pattern.split(" for ")
+    if grown.signature.verdict == "nonfinite-differs" and len(kinds) == 2:
+        return f"The {what} of a function of {names} {under} is {kinds[0]} where eager's is {kinds[1]}."
     if grown.signature.verdict != "wrong":
         return f"A function of {names}, {under}: {headline(grown).partition('] ')[2]}."
     if grown.signature.pattern == "None-ness":

@@ -228,10 +228,13 @@ def test_a_death_of_eager_is_eagers_alone(tmp_path: Path) -> None:
     assert (done.returncode, "the exit code of the run in eager: -9" in done.stdout) == (1, True), done.stderr
 
 
-@pytest.mark.parametrize(("side", "gauge"), [(EAGER, "compiled"), (BOTH, "exact")])
-def test_code_that_is_as_wrong_as_eager_excuses_nothing(side: str, gauge: str) -> None:
+@pytest.mark.parametrize(
+    ("side", "compiled", "gauge"), [(EAGER, 1.0, "compiled"), (EAGER, 0.0, "exact"), (BOTH, 1.0, "exact")]
+)
+def test_code_that_is_as_wrong_as_eager_excuses_nothing(side: str, compiled: float, gauge: str) -> None:
     signature = Signature("outputs_agree", "eager-suspect", "forward", "other")
-    found = finding(TWO_OPS, comparisons=(WORST,), signature=signature, diagnosis={"side": f"{side}: so"})
+    worst = replace(WORST, float64=1.0, eager=0.0, compiled=compiled)
+    found = finding(TWO_OPS, comparisons=(worst,), signature=signature, diagnosis={"side": f"{side}: so"})
     script = repro(found, alone=False)
     assert f"close = (eager - exact).abs() <= 16 * (exact - {gauge}).abs()" in script
 
@@ -257,3 +260,25 @@ x0 = leaf(f32[3], values=data([0.01, 1.0, 1.0]))
 v0 = tanh(x0)
 backward(v0, cotangent(f32[3], values="ones"))
 """
+
+
+@pytest.mark.slow
+def test_where_nobody_could_say_that_eager_is_wrong_compiled_code_is_held_against_eager(tmp_path: Path) -> None:
+    signature = Signature("gradients_agree", "eager-suspect", "backward", "other")
+    worst = replace(WORST, float64=1.0, eager=0.0, compiled=1.0)
+    found = finding(TWO_OPS, comparisons=(worst,), signature=signature, diagnosis={"side": "undecided: so"})
+    text = repro(found, alone=False)
+    text = text.replace("torch.compile(f, fullgraph=True)", "f")
+    assert run(tmp_path, text).returncode == 0
+    assert run(tmp_path, text.replace("eager = grad", "compiled[0] += 1\neager = grad")).returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("compiled", "code"), [("nan", 0), ("inf", 1), ("0.0", 1)])
+def test_infinities_and_nan_are_told_apart(compiled: str, code: int, tmp_path: Path) -> None:
+    signature = Signature("finiteness_agrees", "nonfinite-differs", "backward", "infinite for NaN")
+    text = repro(finding(TWO_OPS, signature=signature)).replace("torch.compile(f, fullgraph=True)", "f")
+    put = f"sides[0]['x0.grad'][0], sides[1]['x0.grad'][0] = float('{compiled}'), float('nan')\npairs"
+    done = run(tmp_path, text.replace("pairs", put, 1))
+    assert done.returncode == code, done.stdout + done.stderr
+    assert f"compiled {compiled}, eager nan" in done.stdout or code == 0

@@ -269,3 +269,33 @@ def test_eager_is_blamed_where_the_scripts_own_float64_is_what_compiled_code_giv
         "**Eager is wrong**: float64 of dense inputs gives 1, as compiled code does; eager gives 9" in text
     ) == blamed
     assert ("as in eager; compiled code gives" in text) != blamed
+
+
+@pytest.mark.parametrize(("compiled", "blamed"), [(math.nan, True), (5.0, True), (1.0, False)])
+def test_compiled_code_is_blamed_where_the_scripts_own_float64_is_what_eager_gives(
+    compiled: float, blamed: bool
+) -> None:
+    signature = Signature("gradients_agree", "eager-suspect", "backward", "other")
+    numbers = Compared("x0.grad", (), compiled, 1.0, 1.0, 1, 1, "", True)
+    shown = Demonstration(1, "x0.grad: ...", "", "2.13.0", "cpu", (numbers,))
+    found = finding(RELU, signature=signature, diagnosis={"side": "undecided: so"})
+    text = issue(found, shown=shown)
+    assert text.startswith("# eager: ") != blamed
+    assert ("under `torch.compile` differs from eager mode" in text) == blamed
+    assert ("to be 1, as in eager; compiled code gives" in text) == blamed
+
+
+def test_where_only_one_side_is_finite_the_draft_says_which() -> None:
+    signature = Signature("finiteness_agrees", "nonfinite-differs", "backward", "NaN for finite")
+    text = issue(finding(RELU, signature=signature))
+    assert (
+        "The gradient of a function of `torch.nn.functional.relu` under `torch.compile` is NaN where eager's is finite."
+        in text
+    )
+
+
+def test_an_input_that_is_overwritten_is_named() -> None:
+    signature = Signature("outputs_agree", "wrong", "forward", "other")
+    worst = Comparison("x0", (0,), 1.0, 0.0, 1.0, 0.0, 1, 2)
+    text = issue(finding(RELU, signature=signature, comparisons=(worst,)))
+    assert "the input `x0` holds other numbers than in eager mode." in text
