@@ -92,7 +92,7 @@ def photograph_report(db: Path, out: Path) -> None:
         main(["report", "--db", str(db), "--out", str(page)], standalone_mode=False)
         for name, (wide, high) in _PAGES.items():
             # a window is at least 500 pixels wide: a phone is a frame in one
-            frame = Path(folder) / f"{name}.html"
+            frame = Path(folder) / f"frame-{name}.html"
             frame.write_text(
                 f'<body style="margin:0"><iframe src="{page.name}" width={wide} height={high} frameborder=0>'
             )

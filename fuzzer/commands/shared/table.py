@@ -58,7 +58,8 @@ def fault_table(
         columns |= {"seen": [Text(str(f.occurrences)) for f in faults]}
     if sides or not one_line:
         columns["lives on"] = [Text(line.join(lives(f))) for f in faults]
-        columns["issue"] = [Text(line.join(map(short_issue, f.state.issue.split())) or _about(f)) for f in faults]
+        issues = [line.join(map(short_issue, f.state.issue.split())) or _about(f) for f in faults]
+        columns |= {"issue": list(map(Text, issues))} if any(issues) or not one_line else {}
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     if one_line:
         widths = {name: min(_MOST, max([len(name), *map(len, cells)])) for name, cells in columns.items()}
