@@ -277,7 +277,7 @@ def _note(fault: Fault | None) -> str:
         clauses = [c for c in sentence.rstrip(".").split("; ") if c and not re.search(r"\bF[0-9a-f]{7}\b", c)]
         told += ["; ".join(clauses) + "."] if clauses else []
     text = " ".join(told)
-    return text[:1].upper() + text[1:]
+    return text[:1].upper() + text[1:] if re.match(r"[a-z]+[ ,]", text) else text  # a name stays as it is spelt
 
 
 def _kin(fault: Fault | None, given: Sequence[str]) -> str:

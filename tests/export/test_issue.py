@@ -159,6 +159,8 @@ def test_a_persons_note_stands_in_the_draft_but_for_what_names_the_ledgers_own_i
     fault = Fault("F1", "", "wrong", "", "", "", "", 1, 1, State("confirmed", note=note))
     assert "\n\nEager adds up in half precision: 256 ones stay 256. Since 2.13.\n\n" in issue(finding(RELU), fault)
     assert "Confirmed" not in issue(finding(RELU), fault)
+    named = replace(fault, state=State("confirmed", note="scale_factor=1.1 leaves the size"))
+    assert "\n\nscale_factor=1.1 leaves the size.\n\n" in issue(finding(RELU), named)
 
 
 def test_a_draft_for_flag_gems_is_for_its_tracker_and_names_its_kernels() -> None:
