@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -21,10 +22,13 @@ _TIMEOUT = 300.0  # a script compiles one program; those of crashes and hangs wa
 _VERSIONS_TIMEOUT = 120.0
 
 
-def demonstrate(text: str, finding: Finding, seconds: float = _TIMEOUT, bare: bool = True) -> Demonstration:
+def demonstrate(
+    text: str, finding: Finding, seconds: float = _TIMEOUT, bare: bool = True, compares: bool = True
+) -> Demonstration:
     """The result of running a finding's script. If it compares tensors, a second process runs the usual comparisons.
 
-    bare   in a plain environment, as a reader runs it; else in a worker's.
+    bare       in a plain environment, as a reader runs it; else in a worker's.
+    compares   False: no second process.
     """
     device = finding.place.get("device", "cpu")
     environment = _plain() if bare else server_environment()
@@ -38,7 +42,8 @@ def demonstrate(text: str, finding: Finding, seconds: float = _TIMEOUT, bare: bo
             return Demonstration(None, "", "", **where)
         error = (done.stderr.strip().splitlines() or [""])[-1][:300]
         shows = done.returncode == 1 and done.stdout.strip()
-        compared = _compared(script, finding, seconds, environment) if shows and finding.comparisons else ()
+        compares = bool(compares and shows and finding.comparisons)
+        compared = _compared(script, finding, seconds, environment) if compares else ()
     return Demonstration(done.returncode, done.stdout, error, compared=compared, **where)
 
 
@@ -81,6 +86,7 @@ def _run(
         return None
 
 
+@functools.cache
 def versions() -> str:
     """The output of torch.utils.collect_env on this machine; "" where it fails."""
     command = [sys.executable, "-m", "torch.utils.collect_env"]

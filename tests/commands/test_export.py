@@ -34,7 +34,7 @@ class Scripts:
         self.asked: list[str] = []
         answers = iter(shows)
 
-        def demonstrate(text: str, finding: Finding, bare: bool = True) -> Demonstration:
+        def demonstrate(text: str, finding: Finding, bare: bool = True, compares: bool = True) -> Demonstration:
             if bare:
                 self.asked.append(text)
             code = int(next(answers)) if bare else 0
@@ -128,7 +128,7 @@ def test_a_script_that_shows_nothing_on_the_torch_where_it_was_found_is_an_error
 def test_a_script_that_shows_nothing_without_a_workers_environment_has_lines_for_it(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def demonstrate(text: str, finding: Finding, bare: bool = True) -> Demonstration:
+    def demonstrate(text: str, finding: Finding, bare: bool = True, compares: bool = True) -> Demonstration:
         return Demonstration(int(not bare or ONE_THREAD in text), "x\n", "", torch.__version__, "cpu")
 
     Scripts(monkeypatch)

@@ -46,6 +46,7 @@ def test_the_usual_comparisons_are_asked_of_a_script_that_shows_its_fault(monkey
     assert [(c.name, c.index) for c in seen.compared] == [("x1.grad", ()), ("x0.grad", (2,))]
     assert [before for before in asked if before] == [["-m", "fuzzer.diagnosis.look"]]
     assert demonstrate("", finding(RELU, "raises")).compared == ()
+    assert demonstrate("", FOUND, compares=False).compared == ()
 
 
 def test_versions_are_those_that_torch_collects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,5 +57,8 @@ def test_versions_are_those_that_torch_collects(monkeypatch: pytest.MonkeyPatch)
         return subprocess.CompletedProcess(command, next(codes), "PyTorch version: 2.13.0\n", "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert versions() == "PyTorch version: 2.13.0"
+    versions.cache_clear()
+    assert versions() == versions() == "PyTorch version: 2.13.0"  # asked once
+    versions.cache_clear()
     assert versions() == ""
+    versions.cache_clear()

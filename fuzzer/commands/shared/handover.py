@@ -112,7 +112,7 @@ def _other_that_shows(reference: str, finding: Finding, fault: Fault, db: Path, 
         others = [one for one in store.variants(fault.id) if one.id != finding.id]
     others.sort(key=lambda one: here not in shown_on(one))
     for other in others[:_TRIED]:
-        if _shown(_on(other, seen.device), False, other.id)[1].shows:
+        if _shown(_on(other, seen.device), False, other.id, compares=False)[1].shows:
             click.echo(f"{finding.id} shows nothing on torch {here}; {other.id} of {fault.id} does", err=True)
             return other.id
     return None
@@ -170,14 +170,14 @@ def _scripts(finding: Finding, runs: bool) -> tuple[dict[str, str], Demonstratio
 
     shown = (_shown(one, drawn, finding.id) for one, drawn in natural)
     first = next(((text, seen) for text, seen in shown if seen.shows), None)
-    minimal, seen = _shown(finding, False, finding.id)
+    minimal, seen = _shown(finding, False, finding.id, compares=first is None)
     if first is not None:
         return {"repro.py": first[0]} | ({"minimal.py": minimal} if seen.shows else {}), first[1], versions()
     return {"repro.py": minimal}, seen, versions()
 
 
-def _shown(finding: Finding, drawn: bool, name: str) -> tuple[str, Demonstration]:
-    """A script of the finding, and the result of its run.
+def _shown(finding: Finding, drawn: bool, name: str, compares: bool = True) -> tuple[str, Demonstration]:
+    """A script of the finding, and the result of its run, with the usual comparisons if it `compares`.
 
     A fault of eager is shown without a compiler if that shows it. A script that shows its fault in a worker's
     environment alone says what it needs of that, as far as such lines are enough.
@@ -194,14 +194,14 @@ def _shown(finding: Finding, drawn: bool, name: str) -> tuple[str, Demonstration
     ways = (True, False) if written(True) != written(False) else (True,)
     for alone in ways:
         text, elsewhere = written(alone), written(alone, machine=None)
-        seen = demonstrate(text, finding)
+        seen = demonstrate(text, finding, compares=compares)
         if seen.shows:
             return text, seen
-        hidden = demonstrate(elsewhere, finding, bare=False)
+        hidden = demonstrate(elsewhere, finding, bare=False, compares=compares)
         if hidden.shows:
             needed = ((PERTURBED,), (ONE_THREAD,), (PERTURBED, ONE_THREAD))
             shown = ((text, again) for text in (written(alone, fixed) for fixed in needed)
-                     if (again := demonstrate(text, finding)).shows)  # fmt: skip
+                     if (again := demonstrate(text, finding, compares=compares)).shows)  # fmt: skip
             return next(shown, (elsewhere, hidden))
     return elsewhere, seen
 
