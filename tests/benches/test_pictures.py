@@ -12,8 +12,7 @@ from benches.pictures import DOWN, TERMINALS, panel_svg, triage_svg
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.told.totals import Pace
-from fuzzer.ledger.faults import OPEN
-from fuzzer.ledger.listing import urgency
+from fuzzer.ledger.listing import to_post
 from fuzzer.ledger.store import open_store
 from fuzzer.workers.messages import Task
 
@@ -32,6 +31,6 @@ def test_head_chosen_row_and_keys_are_on_the_picture_of_the_triage_screen(size: 
     text = unescape(re.sub("<[^>]+>", "", triage_svg(ROOT / "findings.db", *size))).replace("\u00a0", " ")
     assert "open fault(s)" in text
     with open_store(ROOT / "findings.db", create=False) as store:
-        chosen = sorted((f for f in store.faults() if f.state.name in OPEN), key=urgency)[DOWN].id
+        chosen = to_post(store.faults())[DOWN].id
     assert chosen in text
     assert "q leave" in text

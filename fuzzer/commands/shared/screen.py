@@ -14,7 +14,7 @@ from rich.text import Text
 
 from fuzzer.commands.shared.table import Console, fault_table, print_faults
 from fuzzer.ledger.faults import OPEN, Fault, State
-from fuzzer.ledger.listing import to_post, urgency
+from fuzzer.ledger.listing import short_side, to_post, urgency
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.states import mistake
 from fuzzer.ledger.store import Store, open_store
@@ -33,8 +33,9 @@ KEYS = (
     "states: n new  c confirmed  w known  r reported  f fixed  x not a fault   i issue   m note   s searched   "
     "u undo   e export   q leave"
 )
-FILTERS = "words, or state: class: op: device: torch: lives: with a value"
+FILTERS = "words, or state: class: side: op: device: torch: lives: with a value"
 _FILTERS = {"state": "state", "class": "verdict", "op": "op", "device": "device", "torch": "torch", "lives": "lives_on"}
+_SIDE = "side"  # a filter of the fault, not of its findings
 _TOLD = ("side", "culprit", "vanishes")  # of a diagnosis
 
 
@@ -45,6 +46,7 @@ class Screen:
     ask     asks a person for a line; "" where there is no answer.  time, who   of what is written into the ledger.
     export  writes the scripts and the draft of a fault, by its id, and tells where.
     before  the states that were changed here, the last one last: undo takes them back.
+    faults  that are listed; the first `posts` of them are those to post.
     """
 
     store: Store
@@ -59,18 +61,22 @@ class Screen:
     open: bool = False
     told: str = ""
     faults: list[Fault] = field(default_factory=list)
+    posts: int = 0
     before: list[tuple[str, State]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.load()
 
     def load(self) -> None:
-        """Read the faults that are wanted, the most severe first, of the equally severe the most frequent. The choice
-        stays at its fault, where that is still among them."""
+        """Read the faults that are wanted, those to post first, then the most severe, of the equally severe the most
+        frequent. The choice stays at its fault, where that is still among them."""
         chosen = self.faults[self.at].id if self.faults else ""
         there = {row["fault"] for row in self.store.rows(wanted(self.text), "fault")}
-        found = [f for f in self.store.faults() if f.id in there and (self.all or f.state.name in OPEN)]
-        self.faults = to_post(found) if self.to_post else sorted(found, key=urgency)
+        faults, sides = self.store.faults(), wanted_sides(self.text)
+        found = [f for f in faults if f.id in there and (self.all or f.state.name in OPEN) and _on_side(f, sides)]
+        first = [f for f in to_post(faults) if f in found]
+        self.posts = len(first)
+        self.faults = first if self.to_post else [*first, *sorted((f for f in found if f not in first), key=urgency)]
         ids = [fault.id for fault in self.faults]
         self.move(ids.index(chosen) - self.at if chosen in ids else 0)
 
@@ -163,7 +169,8 @@ class Screen:
         room = max(1, height - len(keys) - 3)  # the head, the names of the columns, a line before the keys
         search = f", with {self.text!r}" if self.text else ""
         which = "fault(s) to post" if self.to_post else f"{'' if self.all else 'open '}fault(s)"
-        head = f"{len(self.faults)} {which}{search}  {self.told}"
+        posts = f", first {self.posts} to post" if self.posts and not self.to_post else ""
+        head = f"{len(self.faults)} {which}{search}{posts}  {self.told}"
         body = self.one(room, width) if self.open and self.faults else self.rows(room, width)
         dim = Text("\n".join(["", *keys]), style="dim")
         return Group(Text(head, style="bold", no_wrap=True, overflow="ellipsis"), body, dim)
@@ -210,8 +217,17 @@ _ACTIONS: Mapping[str, Callable[[Screen], None]] = {"\t": Screen.next_undecided,
 def wanted(text: str) -> Wanted:
     """Filters of a line: words, and `state:new`, `class:wrong` and the like (FILTERS)."""
     named = [word.partition(":") for word in text.split() if word.partition(":")[0] in _FILTERS]
-    words = [word for word in text.split() if word.partition(":")[0] not in _FILTERS]
+    words = [word for word in text.split() if word.partition(":")[0] not in (*_FILTERS, _SIDE)]
     return Wanted(text=" ".join(words), **{_FILTERS[name]: value for name, _, value in named})
+
+
+def wanted_sides(text: str) -> list[str]:
+    """The sides that a line asks for, as `side:eager`."""
+    return [word.partition(":")[2] for word in text.split() if word.partition(":")[0] == _SIDE]
+
+
+def _on_side(fault: Fault, sides: list[str]) -> bool:
+    return all(short_side(fault).startswith(side) for side in sides)
 
 
 def go_through(db: Path, export: Callable[[str], str]) -> None:

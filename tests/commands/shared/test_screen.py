@@ -12,6 +12,7 @@ from rich.console import Console
 
 from fuzzer.commands.shared.screen import KEYS, Screen, ask, wanted
 from fuzzer.ledger.faults import State
+from fuzzer.ledger.listing import short_side
 from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.store import Store, open_store
 from tests.commands.calls import FINDING, RELU
@@ -83,6 +84,27 @@ def test_a_search_keeps_the_faults_with_all_words(store: Store) -> None:
     assert made.faults == []
     assert "0 open fault(s), with 'nowhere'" in shown(made)
     assert made.press("c")  # there is nothing to set
+
+
+def test_a_side_is_a_filter(store: Store) -> None:
+    sides = [short_side(fault) for fault in store.faults()]
+    made = screen(store, f"side:{sides[0].split()[0]}", "side:nobody")
+    made.press("/")
+    assert len(made.faults) == sides.count(sides[0])
+    made.press("/")
+    assert made.faults == []
+
+
+def test_those_to_post_come_first(store: Store) -> None:
+    made = screen(store)
+    last = made.faults[-1].id
+    store.triage(last, State("confirmed"), "2026", "me")
+    made.load()
+    assert made.faults[0].id == last
+    assert shown(made).startswith("2 open fault(s), first 1 to post")
+    made.press("p")
+    assert [fault.id for fault in made.faults] == [last]
+    assert shown(made).startswith("1 fault(s) to post")
 
 
 @pytest.mark.parametrize(("height", "width"), [(24, 80), (40, 120)])
