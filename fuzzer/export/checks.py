@@ -215,8 +215,10 @@ def _finiteness(sides: Sides) -> list[str]:
         "    at, (c, e) = tuple(other[name].nonzero()[0]), pairs[name]",
         "    of = f\"{list(map(int, at)) or ''}: compiled {c[at].item()}, eager {e[at].item()}\"",
         '    print(f"{name}{of}; {int(other[name].sum())} of {c.numel()} elements are of another kind")',
-        'any(o.any() for o in other.values()) or print("NaN and infinities are where eager has them")',
-        "sys.exit(int(any(o.any() for o in other.values())))",
+        "there = any(o.any() for o in other.values())",
+        "if not there:",
+        '    print("NaN and infinities are where eager has them")',
+        "sys.exit(int(there))",
     ]
 
 

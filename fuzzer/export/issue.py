@@ -86,16 +86,16 @@ def _as_shown(finding: Finding, shown: Demonstration | None) -> Finding:
     undecided = finding.signature.verdict == "eager-suspect" and finding.side not in (EAGER, BOTH)
     if undecided and not abs(c.compiled - c.exact) <= _NEAR * abs(c.eager - c.exact) < math.inf:
         said = f"{COMPILED}: eager in float64 gives {c.exact:.6g}, as eager does; compiled code gives {c.compiled:.6g}"
-        return replace(_of_class(finding, "wrong"), diagnosis=finding.diagnosis | {"side": said})
+        return _of_compiled(finding, said)
     return finding
 
 
-def _of_class(finding: Finding, verdict: str) -> Finding:
-    """The finding, and its natural program's, with another class."""
-    natural = finding.natural
+def _of_compiled(finding: Finding, side: str) -> Finding:
+    """A finding about eager, and its natural program's, as one about compiled code."""
+    natural, signature = finding.natural, replace(finding.signature, verdict="wrong")
     if natural is not None:
-        natural = replace(natural, signature=replace(natural.signature, verdict=verdict))
-    return replace(finding, signature=replace(finding.signature, verdict=verdict), natural=natural)
+        natural = replace(natural, signature=replace(natural.signature, verdict="wrong"))
+    return replace(finding, signature=signature, natural=natural, diagnosis=finding.diagnosis | {"side": side})
 
 
 _NEAR = 16  # as in the script: 16 times the other side's rounding
@@ -245,9 +245,9 @@ def _releases(finding: Finding, fault: Fault | None, shown: Demonstration | None
     seen |= here if shown is not None and shown.shows else set()
     if seen >= {*fault.lives_on}:
         return told
-    not_here = f", and it does not on torch {', '.join(here)}" if here - seen else ""
-    own = f"The script below reproduces on torch {', '.join(sorted(seen))}{not_here}"
-    return f"{told} {own}; on the others a program with the same cause."
+    not_here = f", not on torch {', '.join(here)}" if here - seen else ""
+    own = f"This program was seen to fail on torch {', '.join(sorted(seen))}{not_here}"
+    return f"{told} {own}; on the others another program with the same cause was."
 
 
 def _release_and_device(torch: str, device: str) -> str:

@@ -72,11 +72,12 @@ class Screen:
         frequent. The choice stays at its fault, where that is still among them."""
         chosen = self.faults[self.at].id if self.faults else ""
         there = {row["fault"] for row in self.store.rows(wanted(self.text), "fault")}
-        faults, sides = self.store.faults(), wanted_sides(self.text)
-        found = [f for f in faults if f.id in there and (self.all or f.state.name in OPEN) and _on_side(f, sides)]
-        first = [f for f in to_post(faults) if f in found]
-        self.posts = len(first)
-        self.faults = first if self.to_post else [*first, *sorted((f for f in found if f not in first), key=urgency)]
+        faults, side = self.store.faults(), wanted_side(self.text)
+        posts = {fault.id for fault in to_post(faults)}
+        found = [f for f in faults if f.id in there and short_side(f).startswith(side)]
+        found = [f for f in found if (f.id in posts if self.to_post else self.all or f.state.name in OPEN)]
+        self.faults = sorted(found, key=lambda f: (f.id not in posts, urgency(f)))
+        self.posts = sum(f.id in posts for f in found)
         ids = [fault.id for fault in self.faults]
         self.move(ids.index(chosen) - self.at if chosen in ids else 0)
 
@@ -221,13 +222,10 @@ def wanted(text: str) -> Wanted:
     return Wanted(text=" ".join(words), **{_FILTERS[name]: value for name, _, value in named})
 
 
-def wanted_sides(text: str) -> list[str]:
-    """The sides that a line asks for, as `side:eager`."""
-    return [word.partition(":")[2] for word in text.split() if word.partition(":")[0] == _SIDE]
-
-
-def _on_side(fault: Fault, sides: list[str]) -> bool:
-    return all(short_side(fault).startswith(side) for side in sides)
+def wanted_side(text: str) -> str:
+    """The side that a line asks for, as `side:eager`, as the table shows it: a rule of faults, which no SQL knows; ""
+    admits all."""
+    return next((word.partition(":")[2] for word in text.split() if word.partition(":")[0] == _SIDE), "")
 
 
 def go_through(db: Path, export: Callable[[str], str]) -> None:

@@ -59,6 +59,7 @@ def _softplus(e: Evaluation) -> list[torch.Tensor]:
     threshold = e.args[at + 2] if len(e.args) > at + 2 else 20.0
     magnified = (e.results[0] * e.args[at] * beta).abs().nan_to_num(0, 0, 0)
     linear = e.args[0] if at else e.args[0].abs() + math.log(2) / beta
+    # beta and the product are each rounded
     beside = (e.args[at] * beta - threshold).abs() <= 2 * e.unit * abs(threshold)
     return [torch.where(beside, linear.abs() / e.unit, magnified)]
 

@@ -20,7 +20,12 @@ def _rows_squared(step: Step) -> float:
 
 
 def _noise_inverted(e: Evaluation) -> list[torch.Tensor]:
-    """A singular value that may be nothing but rounding has an inverse without a bound, if the cutoff keeps it."""
+    """Errors of a pseudoinverse: infinite for a matrix with a singular value that may be nothing but rounding and that
+    the cutoff keeps, else 0.
+
+    A computed singular value is off by up to p(rows, columns) units of the largest one (LAPACK Users' Guide, section
+    4.9.1); p is taken as the larger of the two.
+    """
     matrix, result = e.args[0], e.results[0]
     cutoff = e.kwargs.get("rtol")
     if cutoff is None or not bool(torch.isfinite(matrix).all()) or not matrix.numel():
