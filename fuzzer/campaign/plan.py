@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BLIND = "blind"
 CELLS = "cells"  # which is shipped (measured: docs/guidance.md)
 MUTANTS = "mutants"
+AROUND = "around"  # mutants of programs that are given
 # About half of the CPU time each: a program takes 0.55 CPU seconds at the stage (docs/stages.md) and 1.48 where it is
 # built, 16 at a time (docs/speed.md); 1.48 / (0.55 + 1.48) = 0.73. On a GPU it would be 0.67.
 STAGED = 0.75

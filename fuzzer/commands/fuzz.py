@@ -47,7 +47,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 
 _ADVANCED = (
-    "until-plateau", "executor", "ray-address", "guidance", "unguided", "again", "lines", "staged", "forward",
+    "until-plateau", "executor", "ray-address", "around", "guidance", "unguided", "again", "lines", "staged", "forward",
     "complex", "set", "batch", "also", "no-known", "on-finding", "grace", "deadline", "max-memory", "max-disk",
 )  # fmt: skip
 
@@ -105,6 +105,14 @@ _ADVANCED = (
     metavar="NAMES",
     callback=_named_ops,
     help="The ops to draw from, with commas: names, or `core` (42 of which most models are made). Default: all.",
+)
+@click.option(
+    "--around",
+    multiple=True,
+    metavar="WHAT",
+    help="Run mutants of these programs, which keep their ops and change how these are called (repeatable): a .prog "
+    "file, a folder of such files, a ledger, or FILE.py:FUNCTION or MODULE:FUNCTION as of `backfuzz import`, in pieces "
+    "of up to 12 ops.",
 )
 @click.option(
     "--guidance",
@@ -200,6 +208,7 @@ def fuzz(
     compare: tuple[str, str] | None,
     routes: str | None,
     ops_: tuple[str, ...],
+    around: tuple[str, ...],
     guidance: str | None,
     unguided: bool,
     resume: bool,
@@ -234,7 +243,7 @@ def fuzz(
     from fuzzer.campaign.loop import Campaign
     from fuzzer.campaign.plan import Plan
     from fuzzer.campaign.told.view import Lines, Live
-    from fuzzer.commands.shared.source import find_source, share_of_lines
+    from fuzzer.commands.shared.source import Chosen, find_source, share_of_lines
     from fuzzer.language import settings
     from fuzzer.language.ops.spec import Limits
     from fuzzer.language.program import DIFFERENTIABLE, FLOATS
@@ -261,7 +270,7 @@ def fuzz(
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
     plan = replace(plan, bounds=bounds, grace=grace, on_finding=on_finding, cluster=cluster)
-    source = find_source(plan, guidance, unguided, resume, again)
+    source = find_source(plan, Chosen(around, guidance, unguided, resume, again))
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)
     plan = replace(plan, task=task, programs=most)

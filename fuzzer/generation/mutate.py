@@ -7,6 +7,7 @@ to change raises Rejected, or LookupError by choosing from nothing.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +19,7 @@ from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.generate import CLOSING, DTYPE_WEIGHTS, draw_cotangent
 from fuzzer.generation.nodes import draw_values, weighted
-from fuzzer.generation.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
+from fuzzer.generation.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator, unread_results
 from fuzzer.generation.shapes import broadcast_strides, draw_layout
 from fuzzer.language import settings as compiler_settings
 from fuzzer.language.infer import infer
@@ -51,6 +52,7 @@ class Material(NamedTuple):
 
 Mutator = Callable[[Program, random.Random, Material], Program]
 _TRIES = 12
+_MOST_TO_ENCLOSE = 1 << 12  # elements of leaves: drawing a region runs the program in it
 _SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # 1, primes, and one beside each vector width
 
 
@@ -189,9 +191,28 @@ def wrap_in_view(program: Program, rng: random.Random, material: Material) -> Pr
 
 def wrap_in_region(program: Program, rng: random.Random, material: Material) -> Program:
     """Regions are drawn anew, a few times where none came of it."""
+    if sum(leaf.type.numel for leaf in program.leaves) > _MOST_TO_ENCLOSE:
+        raise Rejected("too many elements for a Jacobian")
     bare = replace(program, body=program.nodes)
     drawn_anew = (draw_regions(bare, rng) for _ in range(_TRIES // 3))
     return next((found for found in drawn_anew if found not in (bare, program)), program)
+
+
+# ---------------------------------------------------------------- neighbours: what the program had stays in its order
+
+
+def precede(program: Program, rng: random.Random, material: Material) -> Program:
+    """Those that read a leaf read an op of it."""
+    leaf = rng.choice([leaf for leaf in program.leaves if leaf.requires_grad])
+    grown, node = _drawn_node(program, rng, material, _PURE, 0, leaf.name)
+    return _with_node_inserted(grown, node, 0, leaf.name)
+
+
+def follow(program: Program, rng: random.Random, material: Material) -> Program:
+    """An op reads an output, and its result is the output."""
+    name = rng.choice([o.value for o in program.outputs if o.cotangent])
+    grown, node = _drawn_node(program, rng, material, _PURE, len(program.nodes), name)
+    return _with_node_inserted(grown, node, len(program.nodes), name)
 
 
 # ---------------------------------------------------------------- parameters and leaves
@@ -264,7 +285,8 @@ def refill_leaf(program: Program, rng: random.Random, material: Material) -> Pro
 
 def toggle_requires_grad(program: Program, rng: random.Random, material: Material) -> Program:
     """A leaf requires grad, or no longer does."""
-    leaf = rng.choice([leaf for leaf in program.leaves if leaf.type.differentiable])
+    several = sum(leaf.requires_grad for leaf in program.leaves) > 1  # the only one stays as it is
+    leaf = rng.choice([x for x in program.leaves if x.type.differentiable and (several or not x.requires_grad)])
     return _with_leaf(program, leaf, replace(leaf, requires_grad=not leaf.requires_grad))
 
 
@@ -307,6 +329,8 @@ MUTATORS: tuple[Mutator, ...] = (
     append_reduction,
     wrap_in_view,
     wrap_in_region,
+    precede,
+    follow,
     redraw_attribute,
     resize,
     recast_leaves,
@@ -318,8 +342,37 @@ MUTATORS: tuple[Mutator, ...] = (
     change_setting,
 )
 BY_NAME = {mutator.__name__: mutator for mutator in MUTATORS}
-HAVOC = "havoc"  # two to five mutators, one after another
-MUTATOR_NAMES = (*BY_NAME, HAVOC)
+
+# Those that leave the ops of a program in their order: they change how it is called, or put an op beside it.
+KEEPING: tuple[Mutator, ...] = (
+    fan_out,
+    append_reduction,
+    wrap_in_region,
+    precede,
+    follow,
+    redraw_attribute,
+    resize,
+    recast_leaves,
+    restride_leaf,
+    refill_leaf,
+    toggle_requires_grad,
+    redraw_cotangent,
+    reroute,
+    change_setting,
+)
+
+
+class Several(NamedTuple):
+    """From `least` to `most` mutators of these, one after another."""
+
+    mutators: tuple[Mutator, ...]
+    least: int
+    most: int
+
+
+HAVOC, AROUND = "havoc", "around"
+SEVERAL = {HAVOC: Several(MUTATORS, 2, 5), AROUND: Several(KEEPING, 1, 3)}
+MUTATOR_NAMES = (*BY_NAME, HAVOC)  # of which a mutant of any program is made
 
 
 def mutate(
@@ -332,25 +385,28 @@ def mutate(
 ) -> Program:
     """A program that is another and runs in eager. Raises Rejected after some tries.
 
-    by  one of MUTATOR_NAMES; "": any mutator.  allowed: asked before torch is.
+    by  a mutator's name, or one of SEVERAL; "": any mutator.  allowed: asked before torch is.
     """
+    one = (BY_NAME[by],) if by in BY_NAME else MUTATORS
+    mutators, least, most = SEVERAL.get(by, Several(one, 1, 1))
 
     def change() -> Program:
-        made = rng.choice(mutators)(mutant, rng, material)
-        if not allowed(made):
+        mutant, wanted = program, rng.randint(least, most)
+        for _ in range(_TRIES):
+            with contextlib.suppress(ValueError, LookupError):  # this one finds nothing to change
+                made = rng.choice(mutators)(mutant, rng, material)
+                mutant, wanted = made, wanted - (made != mutant)
+            if not wanted:
+                break
+        if mutant == program or not allowed(mutant):
             raise Rejected("not allowed")
-        return made
+        return mutant
 
-    wanted = rng.randint(2, 5) if by == HAVOC else 1
-    mutators = [BY_NAME[by]] if by in BY_NAME else MUTATORS
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)
-        mutant = program = canonical(program)
-        for _ in range(_TRIES * wanted):
-            found = try_mutator(change, rng, device, material.announce)
-            if found is None or found in (program, mutant):
-                continue
-            mutant, wanted = found, wanted - 1
-            if not wanted:
-                return mutant
+        program = canonical(program)
+        for _ in range(_TRIES):
+            found = try_mutator(change, rng, device, material.announce, unread_results(program))
+            if found not in (None, program):
+                return found
     raise Rejected(f"{by or 'no mutator'} made no other program")

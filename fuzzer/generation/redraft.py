@@ -4,7 +4,7 @@ result a program again. Mutators (`mutate`) stand on it."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from fuzzer.generation.draft import Announce, Draft, Rejected
@@ -72,8 +72,15 @@ def rename_apart(donor: Program, program: Program) -> Program:
     return rename(donor, lambda name: prefix + name)
 
 
-def _with_outputs(program: Program, rng: random.Random) -> Program:
-    """The program with cotangents of their outputs' types; results that nothing reads become outputs too.
+def unread_results(program: Program) -> list[str]:
+    """The results that no node reads and that are no outputs."""
+    read = {name for node in program.nodes for name in node.uses} | {output.value for output in program.outputs}
+    return [name for node in program.nodes for name in node.outs if name not in read]
+
+
+def _with_outputs(program: Program, rng: random.Random, left: Collection[str]) -> Program:
+    """The program with cotangents of their outputs' types; results that nothing reads become outputs too, but for those
+    that are left as they are.
 
     Raises Rejected where none carries a gradient, IllTyped.
     """
@@ -91,9 +98,7 @@ def _with_outputs(program: Program, rng: random.Random) -> Program:
             return output
         return seeded(output.value) if t.differentiable else Output(output.value)
 
-    read = {name for node in program.nodes for name in node.uses}
-    returned = {output.value for output in program.outputs}
-    unread = [n for node in program.nodes for n in node.outs if n not in read | returned]
+    unread = [name for name in unread_results(program) if name not in left]
     loose = [n for n in unread if types[n].differentiable or not is_tracked(program)]
     outputs = [fitting(output) for output in program.outputs] + [seeded(name) for name in loose]
     if is_tracked(program) and not any(output.cotangent for output in outputs):
@@ -101,8 +106,10 @@ def _with_outputs(program: Program, rng: random.Random) -> Program:
     return replace(program, outputs=tuple(outputs))
 
 
-def _repaired(program: Program, rng: random.Random, device: str, announce: Announce | None) -> Program:
-    """What a mutator left, as a program that runs in eager: outputs that fit, settings that its ops and route need.
+def _repaired(
+    program: Program, rng: random.Random, device: str, announce: Announce | None, left: Collection[str]
+) -> Program:
+    """What a mutator made, as a program that runs in eager: outputs that fit, settings that its ops and route need.
 
     Raises Rejected, IllTyped, UnknownRoute where it cannot be.
     """
@@ -120,7 +127,7 @@ def _repaired(program: Program, rng: random.Random, device: str, announce: Annou
     }
     kept |= dict([compiler_settings.SAME_DRAWS]) if drawing else {}
     program = replace(program, settings=tuple(sorted(kept.items())))
-    program = canonical(without_dead_nodes(_with_outputs(program, rng)))
+    program = canonical(without_dead_nodes(_with_outputs(program, rng, left)))
     route_of(program)
     if announce is not None:
         announce(program)
@@ -134,11 +141,16 @@ def _repaired(program: Program, rng: random.Random, device: str, announce: Annou
 
 
 def try_mutator(
-    change: Callable[[], Program], rng: random.Random, device: str, announce: Announce | None = None
+    change: Callable[[], Program],
+    rng: random.Random,
+    device: str,
+    announce: Announce | None = None,
+    left: Collection[str] = (),
 ) -> Program | None:
-    """The program that a mutator makes, mended; None where none runs. announce: as in `generate`."""
+    """The program that a mutator makes, mended; None where none runs. announce: as in `generate`. left: results that
+    need not be read nor returned."""
     try:
-        return _repaired(change(), rng, device, announce)
+        return _repaired(change(), rng, device, announce, left)
     except (
         ValueError,
         LookupError,

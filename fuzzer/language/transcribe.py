@@ -93,10 +93,12 @@ class Inexpressible(ValueError):
 
 
 @dataclass
-class _Transcript(TorchFunctionMode):
-    """The transcript so far: leaves, nodes, and the names of tensors."""
+class Transcript(TorchFunctionMode):
+    """The transcript so far: leaves, nodes, and the names of tensors. cuts: the places of calls that no node expresses,
+    whose results are leaves (`pieces`); None: what depends on such calls is lost."""
 
     memory: Memory
+    cuts: set[int] | None = None
     leaves: list[Leaf] = field(default_factory=list)
     body: list[Statement] = field(default_factory=list)
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -216,7 +218,13 @@ class _Transcript(TorchFunctionMode):
             if found and not call.writes and all(id(t) in operands for t in found):
                 return
             self.missing.append(f"{call}{self.obstacle(call)}")
-        self.unknown += found
+        if self.cuts is None:
+            self.unknown += found
+        else:
+            self.cuts.add(len(self.body))
+            for tensor in found:  # what comes after it has a gradient again
+                if tensor.is_leaf and type_of(tensor).differentiable:
+                    tensor.requires_grad_()
 
     def lost(self, call: _TorchCall) -> bool:
         return any(t is u for t in call.tensors for u in self.unknown)
@@ -661,10 +669,10 @@ def _given(inputs: Sequence[torch.Tensor], needs: Sequence[bool]) -> list[torch.
 
 def _record(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor], needs: Sequence[bool]
-) -> tuple[Program, _Transcript]:
+) -> tuple[Program, Transcript]:
     """One call of the function as a program. Raises Inexpressible, and whatever the function raises."""
     with untouched() as memory:
-        transcript, given, failure = _Transcript(memory), _given(inputs, needs), None
+        transcript, given, failure = Transcript(memory), _given(inputs, needs), None
         try:
             for tensor in given:
                 transcript.name(tensor)
@@ -699,7 +707,7 @@ def _record(
     return program, transcript
 
 
-def _program(transcript: _Transcript, results: list[torch.Tensor]) -> Program:
+def _program(transcript: Transcript, results: list[torch.Tensor]) -> Program:
     """The transcript as a program that returns these results. Raises IllTyped and ProgramError."""
     outputs: dict[str, Output] = {}
     for tensor in results:
@@ -729,7 +737,7 @@ def _compare(
     inputs: Sequence[torch.Tensor],
     needs: Sequence[bool],
     program: Program,
-    transcript: _Transcript,
+    transcript: Transcript,
 ) -> None:
     """Raise Inexpressible where a result of the function is not, bit by bit, that of its transcript."""
     cotangent = cotangents(program, str(inputs[0].device) if inputs else "cpu")

@@ -84,21 +84,22 @@ def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Dra
 def _mutant(task: Task, rng: random.Random, parent: Program, mutator: str, material: Material) -> Program:
     """A mutant within the task's domain, under its fixed settings. Raises Rejected."""
     device = task.place.subject.device.split(":")[0]
-    found = mutate(parent, rng, material, device, mutator, functools.partial(in_domain, task))
+    found = mutate(parent, rng, material, device, mutator, functools.partial(in_domain, task, parent=parent))
     return replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
 
 
-_EXTRA_NODES = 2  # nodes that a mutant may have beyond the most that are drawn
+_EXTRA_NODES = 2  # nodes that a mutant may have beyond the most that are drawn, or that its parent has
 
 
-def in_domain(task: Task, program: Program) -> bool:
-    """Whether the task could have generated the program: route, ops and dtypes are the task's. If the two sides run on
-    different types of device, the program also holds nothing in which these devices differ."""
-    if len(program.nodes) > task.limits.max_nodes + _EXTRA_NODES or program.route.name not in task.routes:
+def in_domain(task: Task, program: Program, parent: Program) -> bool:
+    """Whether the task could have generated what the parent does not have: route, ops and dtypes are the task's. If the
+    two sides run on different types of device, the program also holds nothing in which these devices differ."""
+    if len(program.nodes) > max(task.limits.max_nodes, len(parent.nodes)) + _EXTRA_NODES:
         return False
-    floating = {leaf.dtype for leaf in program.leaves if leaf.type.differentiable}
-    ops = vocabulary(task.limits, task.ops)
-    known = all(node.op in ops for node in program.nodes) and floating <= set(task.limits.dtypes)
+    ops = {node.op for node in program.nodes} - {node.op for node in parent.nodes}
+    floating, had = ({leaf.dtype for leaf in p.leaves if leaf.type.differentiable} for p in (program, parent))
+    known = ops <= vocabulary(task.limits, task.ops).keys() and floating - had <= set(task.limits.dtypes)
+    known &= program.route.name in (*task.routes, parent.route.name)
     regions = any(isinstance(statement, Region) for statement in program.body)
     own = any(OPS[node.op].random or not OPS[node.op].portable for node in program.nodes)
     one_device = task.place.subject.device.split(":")[0] == task.place.reference.device.split(":")[0]

@@ -38,7 +38,7 @@ def test_the_command_writes_a_program_and_says_what_is_drawn(tmp_path: Path, mon
 
 
 REFUSED = {
-    "missing.py": (None, "missing.py: no such file; `backfuzz import` takes FILE.py or FILE.py:FUNCTION"),
+    "missing.py": (None, "missing.py: no such file; name FILE.py, FILE.py:FUNCTION or MODULE:FUNCTION"),
     "broken.py": ("1 / 0", "broken.py raised ZeroDivisionError: division by zero"),
     "bare.py": ("def f(x): pass", "bare.py: it has no tuple of tensors called `inputs` to call the function with"),
     "two.py": (FILE + "def g(x): pass", "two.py defines step, g: name one, two.py:FUNCTION"),

@@ -10,7 +10,7 @@ import torch
 
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.dry_run import dry_gradients
-from fuzzer.generation.mutate import BY_NAME, HAVOC, MUTATORS, Material, Mutator, mutate
+from fuzzer.generation.mutate import AROUND, BY_NAME, HAVOC, MUTATORS, Material, Mutator, mutate
 from fuzzer.generation.redraft import try_mutator
 from fuzzer.language.infer import infer
 from fuzzer.language.program import Program, Region, is_tracked
@@ -65,6 +65,11 @@ def test_every_mutator_makes_other_programs_that_have_a_text_and_a_gradient_in_e
         ("append_reduction", lambda a, b: len(b.nodes) == len(a.nodes) + 1 and b.nodes[:3] == a.nodes),
         ("wrap_in_view", lambda a, b: len(b.nodes) == len(a.nodes) + 1),
         ("wrap_in_region", lambda a, b: any(isinstance(s, Region) for s in b.body)),
+        (
+            "precede",
+            lambda a, b: len(b.nodes) == len(a.nodes) + 1 and [n.op for n in b.nodes[1:]] == [n.op for n in a.nodes],
+        ),
+        ("follow", lambda a, b: len(b.nodes) == len(a.nodes) + 1 and b.nodes[:3] == a.nodes),
         ("redraw_attribute", lambda a, b: [n.attrs for n in b.nodes] != [n.attrs for n in a.nodes]),
         ("resize", lambda a, b: [x.shape for x in b.leaves] != [x.shape for x in a.leaves]),
         ("recast_leaves", lambda a, b: {x.dtype for x in b.leaves} != {"f32"}),
@@ -140,6 +145,29 @@ def test_havoc_changes_more_than_one_thing() -> None:
     made = [mutate(CHAIN, random.Random(seed), Material(parents()[0]), by=HAVOC) for seed in range(8)]
     differing = [sum(a != b for a, b in zip(parts(CHAIN), parts(mutant), strict=True)) for mutant in made]
     assert sum(differing) / len(differing) > 2
+
+
+def test_around_a_program_its_ops_stay_in_their_order_and_one_to_three_things_change() -> None:
+    made = [mutate(CHAIN, random.Random(seed), Material(CHAIN), by=AROUND) for seed in range(40)]
+    assert len(set(map(show, made))) > 35
+    for mutant in made:
+        ops = iter(node.op for node in mutant.nodes)
+        assert all(node.op in ops for node in CHAIN.nodes), [node.op for node in mutant.nodes]
+        assert len(mutant.nodes) <= len(CHAIN.nodes) + 3
+    for part in ("leaves", "nodes", "outputs", "route", "settings"):
+        assert any(getattr(mutant, part) == getattr(CHAIN, part) for mutant in made), part
+        assert any(getattr(mutant, part) != getattr(CHAIN, part) for mutant in made), part
+
+
+def test_results_that_the_parent_leaves_unread_stay_so() -> None:
+    parent = parse(
+        HEAD + "x0 = leaf(f32[4, 6], requires_grad=False, seed=1)\nx1 = leaf(f32[2, 6], seed=2)\n"
+        "v0 = slice_scatter(x0, x1, dim=0, end=3, start=1)\nv1 = zero_(x0)\nv2 = square(v0)\n"
+        "backward(v2, cotangent(f32[4, 6], seed=4))\n"
+    )
+    mutant = mutate(parent, random.Random(2), Material(parent), by="redraw_cotangent")
+    assert [output.value for output in mutant.outputs] == ["v2"]
+    assert mutant.nodes == parent.nodes
 
 
 def test_what_nothing_can_change_is_rejected() -> None:

@@ -109,6 +109,14 @@ def test_a_mutant_that_eager_refuses_or_that_shows_no_fault_is_made_again_a_few_
     assert (report.text, report.mutator) == (explore(EAGER, 3).text, "")
 
 
+OTHER = """program(1)
+route("vjp")
+x0 = leaf(f64[2])
+v0 = exp(x0)
+backward(v0, cotangent(f64[2]))
+"""
+
+
 def test_a_mutant_is_such_a_program_as_the_campaign_draws() -> None:
     fixed = (("inductor.max_fusion_size", 4),)
     assert mutant(replace(EAGER, fixed=fixed), 3, "fan_out").settings == fixed
@@ -117,14 +125,31 @@ def test_a_mutant_is_such_a_program_as_the_campaign_draws() -> None:
     grown = [parse(report.text) for report in made if report.mutator]
     assert len(grown) > 3
     assert all(node.op in few.ops for program in grown for node in program.nodes)
-    parent = parse(PARENT)
-    assert in_domain(EAGER, parent)
-    assert not in_domain(replace(EAGER, routes=("vjp",)), parent)
-    assert not in_domain(replace(EAGER, ops=("exp",)), parent)
-    assert not in_domain(replace(EAGER, limits=replace(EAGER.limits, dtypes=("f64",))), parent)
+    found, other = parse(PARENT), parse(OTHER)
+    assert in_domain(EAGER, found, other)
+    for narrow in (
+        replace(EAGER, routes=("accumulate",)),
+        replace(EAGER, ops=("exp",)),
+        replace(EAGER, limits=replace(EAGER.limits, dtypes=("f16",))),
+    ):
+        assert not in_domain(narrow, found, other)
+        assert in_domain(narrow, found, parent=found), "its parent has all that"
     drops = parse(PARENT.replace("softmax(v0, dim=1)", "dropout(v0, p=0.5)"))
-    assert in_domain(EAGER, drops)
-    assert not in_domain(replace(EAGER, place=Place(SIDE, Subject("inductor", "cuda"))), drops)
+    assert in_domain(EAGER, drops, found)
+    assert not in_domain(replace(EAGER, place=Place(SIDE, Subject("inductor", "cuda"))), drops, drops)
+
+
+def test_a_mutant_may_be_as_long_as_its_parent_and_two_ops_more() -> None:
+    def chain(length: int) -> Program:
+        nodes = "".join(f"v{n} = exp({f'v{n - 1}' if n else 'x0'})\n" for n in range(length))
+        cotangent = f"backward(v{length - 1}, cotangent(f64[2]))\n"
+        return parse(f'program(1)\nroute("vjp")\nx0 = leaf(f64[2])\n{nodes}{cotangent}')
+
+    longest = EAGER.limits.max_nodes + 2
+    assert in_domain(EAGER, chain(longest), chain(1))
+    assert not in_domain(EAGER, chain(longest + 1), chain(1))
+    assert in_domain(EAGER, chain(longest + 5), chain(longest + 3))
+    assert not in_domain(EAGER, chain(longest + 6), chain(longest + 3))
 
 
 def test_what_a_mutator_runs_in_eager_is_written_down_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +162,6 @@ def test_what_a_mutator_runs_in_eager_is_written_down_first(tmp_path: Path, monk
         raise KeyError("it died")
 
     monkeypatch.setattr("fuzzer.generation.redraft.dry_gradients", died)
-    explore_from(EAGER, (3, bred("toggle_requires_grad")))
+    explore_from(EAGER, (3, bred("redraw_cotangent")))
     assert made
     assert all(phase == DIED_DRAWING and parse(text) for text, phase in made)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from fuzzer.campaign.around import Around
 from fuzzer.campaign.corpus import Corpus, resume_corpus
 from fuzzer.campaign.mutants import ByMutation, FromLog, read_log
-from fuzzer.campaign.plan import BLIND, MUTANTS, Plan, corpus_environment
+from fuzzer.campaign.parents import Parents, by_ops, parents_in
+from fuzzer.campaign.plan import AROUND, BLIND, CELLS, MUTANTS, Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule, restore_drawing_settings
+from fuzzer.commands.shared.call import find_call, running
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.judgement.trial import UNCOMPILED
 from fuzzer.language.errors import UsageError
+from fuzzer.language.pieces import pieces
+from fuzzer.language.transcribe import Inexpressible
 from fuzzer.workers.messages import Task
 
 
@@ -33,33 +40,71 @@ class Source:
     programs: int | None = None
 
 
-def find_source(plan: Plan, guidance: str | None, unguided: bool, resume: bool, again: Path | None) -> Source:
+class Chosen(NamedTuple):
+    """What the options of `fuzz` say about where programs come from."""
+
+    around: tuple[str, ...] = ()
+    guidance: str | None = None
+    unguided: bool = False
+    resume: bool = False
+    again: Path | None = None
+
+
+def find_source(plan: Plan, chosen: Chosen) -> Source:
     """The source that the options of `fuzz` name. Raises UsageError."""
-    if again and resume:
+    if chosen.again and chosen.resume:
         raise UsageError("--again runs what was chosen before, --resume chooses: take one of them")
-    if unguided and (guidance or resume):
+    if chosen.unguided and (chosen.guidance or chosen.resume):
         raise UsageError("--unguided chooses nothing and keeps no corpus: leave out --guidance and --resume")
-    if resume and guidance:
+    if chosen.resume and chosen.guidance:
         raise UsageError("--resume goes on with its corpus' own guidance: leave out --guidance")
-    if again:
-        task, logged = read_log(again, plan.task)
+    if chosen.around and (chosen.guidance or chosen.unguided or chosen.resume or chosen.again):
+        raise UsageError("--around says by itself how programs are chosen: leave out --guidance, --unguided, --resume "
+                         "(which goes on around the same programs) and --again")  # fmt: skip
+    if chosen.again:
+        task, logged = read_log(chosen.again, plan.task)
         return Source(task, lambda task, own: FromLog(logged), programs=len(logged))
-    if unguided:
+    if chosen.unguided:
         return Source(plan.task, lambda task, own: BySeed())
     folder, place = plan.explored, corpus_environment(plan.task)
-    if resume:
+    if chosen.resume:
         corpus, state = resume_corpus(folder, place)
-        task, mutates = restore_drawing_settings(plan.task, state), state.get("guidance") == MUTANTS
-        return Source(task, lambda task, own: _schedule(task, own, corpus, mutates, state), corpus=True)
-    drawn, mutates = replace(plan.task, cells=guidance != BLIND), guidance == MUTANTS
-    return Source(drawn, lambda task, own: _schedule(task, own, Corpus(folder, place).start(), mutates), corpus=True)
+        guidance = state.get("guidance", CELLS)
+        parents = Parents.read(folder) if guidance == AROUND else None
+        task = restore_drawing_settings(plan.task, state)
+        return Source(task, lambda task, own: _schedule(task, own, corpus, guidance, parents, state), corpus=True)
+    parents = functools.reduce(operator.or_, map(_parents, chosen.around)) if chosen.around else None
+    guidance = AROUND if parents else chosen.guidance or CELLS
+    drawn = replace(plan.task, cells=guidance != BLIND)
+    return Source(
+        drawn, lambda task, own: _schedule(task, own, Corpus(folder, place).start(), guidance, parents), corpus=True
+    )
+
+
+def _parents(what: str) -> Parents:
+    """What --around names. Raises UsageError, StoreError."""
+    if Path(what).exists() and Path(what).suffix != ".py":
+        return parents_in(Path(what))
+    found = find_call(what)
+    try:
+        with running(f"{found.where}:{found.name}", but=Inexpressible):
+            return by_ops(pieces(found.function, found.inputs))
+    except Inexpressible as error:
+        raise UsageError(f"{what}: no piece of it is a program: {error}") from None
 
 
 def _schedule(
-    task: Task, own: Path, corpus: Corpus, mutates: bool, state: Mapping[str, Any] | None = None
+    task: Task,
+    own: Path,
+    corpus: Corpus,
+    guidance: str,
+    parents: Parents | None = None,
+    state: Mapping[str, Any] | None = None,
 ) -> BySeedWithCorpus:
     """The schedule of a campaign with a corpus; state: of the campaign that it goes on with."""
-    return ByMutation(task, own, corpus, state) if mutates else BySeedWithCorpus(task, corpus, state)
+    if parents is not None:
+        return Around(task, corpus, parents, state)
+    return ByMutation(task, own, corpus, state) if guidance == MUTANTS else BySeedWithCorpus(task, corpus, state)
 
 
 def share_of_lines(asked: bool | None, source: Source) -> float:

@@ -9,12 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from fuzzer import commands
+from fuzzer.campaign.around import Around
 from fuzzer.campaign.corpus import Corpus, load_corpus
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.mutants import LOG_FILE, ByMutation
 from fuzzer.campaign.plan import Plan, corpus_environment
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, drawing_settings
-from fuzzer.commands.shared.source import find_source
+from fuzzer.commands.shared.source import Chosen, find_source
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.trial.tasks import explore
 from fuzzer.workers.messages import Report, Task
@@ -28,9 +29,15 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return Plan(EAGER, 1, programs=4, db=tmp_path / "ledger.db", folder=tmp_path / "own")
 
 
-def campaign(plan: Plan, guidance: str | None = None, unguided: bool = False, resume: bool = False) -> Campaign:
+def campaign(
+    plan: Plan,
+    guidance: str | None = None,
+    unguided: bool = False,
+    resume: bool = False,
+    around: tuple[str, ...] = (),
+) -> Campaign:
     """The campaign that `fuzz` runs with these options."""
-    source = find_source(plan, guidance, unguided, resume, None)
+    source = find_source(plan, Chosen(around, guidance, unguided, resume))
     return Campaign(replace(plan, task=source.task), print, lambda own: source.schedule(source.task, own))
 
 
@@ -97,3 +104,70 @@ def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
     assert isinstance(went.schedule, BySeed)
     assert not plan.explored.exists()
     assert "kept" not in went.schedule.progress()
+
+
+PARENT = """program(1)
+route("autograd")
+x0 = leaf(f32[3], seed=1)
+v0 = exp(x0)
+v1 = mul(v0, x0)
+backward(v1, cotangent(f32[3], seed=2))
+"""
+MODULE = """import torch
+inputs = (torch.randn(3, 4), torch.randn(4))
+def step(x, y):
+    for _ in range(8):
+        x = x.sin() * y
+    return torch.special.bessel_j0(x).exp().sum()
+"""
+
+
+def test_around_a_file_all_programs_hold_its_ops_and_a_resumed_campaign_goes_on_so(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "p.prog").write_text(PARENT)
+    ran = []
+
+    def heard(went: Campaign) -> Campaign:
+        went.run()
+        assert isinstance(went.schedule, Around)
+        ran.append(went)
+        return went
+
+    first = heard(campaign(plan, around=(str(tmp_path / "p.prog"),)))
+    assert "4 mutants around 1 causes, 0 fresh" in first.schedule.progress()
+    (tmp_path / "p.prog").unlink()
+    assert "3 mutants around 1 causes" in heard(campaign(replace(plan, programs=3), resume=True)).schedule.progress()
+
+
+def test_around_a_function_its_pieces_are_the_parents(plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(MODULE)
+    went = campaign(plan, around=(f"{tmp_path}/steps.py:step",))
+    went.run()
+    assert isinstance(went.schedule, Around)
+    assert sorted(went.schedule.parents.causes) == [
+        "exp sum",
+        "sin mul sin mul",
+        "sin mul sin mul sin mul sin mul sin mul sin mul",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--around", "nowhere.prog"], "nowhere.prog: no such file; name FILE.py, FILE.py:FUNCTION or MODULE:FUNCTION"),
+        (["--around", "empty"], "empty: it holds no program"),
+        (["--around", "bad.prog"], "bad.prog: "),
+        (["--around", "no.such:f"], "no.such: no such file, and no such module (no is not installed)"),
+        (["--around", "x.prog", "--resume"], "--around says by itself how programs are chosen"),
+        (["--around", "int.py"], "int.py: no piece of it is a program: "),
+    ],
+)
+def test_what_is_no_parent_is_refused_in_words(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("bad.prog").write_text("program(2)")
+    Path("int.py").write_text("import torch\ninputs = (torch.ones(3),)\ndef f(x): return torch.special.bessel_j0(x)")
+    done = CliRunner().invoke(commands.main, ["fuzz", *arguments, "--programs", "1", "--device", "cpu"])
+    assert done.exit_code == 2
+    assert said in done.output
