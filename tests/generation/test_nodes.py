@@ -22,7 +22,7 @@ from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Task
 from tests.drawn import drawn
 
-DRAWN = 16
+DRAWN = 12
 EAGER = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))
 Attributes = dict[str, Any]
 Holds = Callable[[torch.Tensor, Attributes], bool]
@@ -217,8 +217,8 @@ def test_some_programs_overflow_in_a_part_of_their_elements() -> None:
 @pytest.mark.slow
 def test_eager_lies_inside_its_floor_on_such_values() -> None:
     listed = [op for *_, ops in GROUPS.values() for op in ops.split()]
-    made = [p for op in dict.fromkeys([*THRESHOLDS, *listed]) for p in programs(op)[:3]]
-    assert len(made) >= 300
+    made = [p for op in dict.fromkeys([*THRESHOLDS, *listed]) for p in programs(op)[:2]]
+    assert len(made) >= 200
     told = {show(p): found for p in made if (found := verdicts(run_both(p, Task(place=EAGER), Journal(None))))}
     assert not told
 

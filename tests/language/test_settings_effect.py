@@ -221,9 +221,18 @@ def inert(device: str) -> list[str]:
 
 
 def disagreeing(device: str) -> list[str]:
-    """Run a program under every value; the ones that do not agree with eager. Those of one program stand beside each
-    other: where values change few kernels, the others are built once."""
-    rows = sorted(tried(device), key=lambda row: first_look(row[0]))
+    """Run a program under every value; the ones that do not agree with eager. It is built under settings that act in
+    code alone, and judged before code under others."""
+    rows = tried(device)
+    late = [row for row in rows if row[0].code or stages.built_under(row[0].name)]
+    early = [row for row in rows if row not in late]
+    return [told for at, some in (("", late), ("ir", early)) for told in differing(device, some, at)]
+
+
+def differing(device: str, some: list[tuple[Setting, Value]], stage: str) -> list[str]:
+    """Those of these values under which a program does not agree with eager, at a stage or (by "") built. Those of one
+    program stand beside each other: where values change few kernels, the others are built once."""
+    rows = sorted(some, key=lambda row: first_look(row[0]))
     assert len(rows) > 20, "there was little to check"
     asked: list[Program] = []
     for setting, value in rows:
@@ -231,7 +240,8 @@ def disagreeing(device: str) -> list[str]:
         if not ROUTES[program.route.name].takes(setting):
             program = replace(program, route=Route(next(name for name, spec in ROUTES.items() if spec.takes(setting))))
         asked.append(replace(program, settings=changed(setting, value)))
-    reports = examined_together(Task(place=Place(Subject("eager", device), Subject("inductor", device))), asked)
+    place = Place(Subject("eager", device), Subject("inductor", device))
+    reports = examined_together(Task(place=place.at(stage) if stage else place), asked)
     # None: another program's death took the worker
     told = [(s.name, v, r.verdict if r else "lost", r and r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
     show(f"settings, values and verdicts on {device}: {Counter(verdict for _, _, verdict, _ in told)}", told)

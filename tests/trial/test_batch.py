@@ -87,12 +87,12 @@ def test_drawn_programs_report_the_same_alone_and_in_a_batch(
     route: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = replace(TASK, routes=(route,))
-    together = explore_batch(task, Batch(tuple(range(3))))
+    together = explore_batch(task, Batch(tuple(range(2))))
     # what is not for a batch left its code
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "alone"))
-    alone = [explore(task, number) for number in range(3)]
+    alone = [explore(task, number) for number in range(2)]
     assert list(map(told, together)) == list(map(told, alone))
-    assert sum(not report.rejected for report in together) >= 2
+    assert not any(report.rejected for report in together)
 
 
 def test_what_is_not_for_a_batch_is_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
