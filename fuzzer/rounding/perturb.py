@@ -239,9 +239,15 @@ class Rounder:
             if moving:
                 off = hidden[at] + self._summed(number, step, next(sums, None))
                 inside = self._result_of_any(number, step, ref, value, off)
-                value = self._spilled(number, step, value, inside, next(sizes, None))
+                value = self._of_any_zero(self._spilled(number, step, value, inside, next(sizes, None)))
             moved.append(value)
         return moved
+
+    def _of_any_zero(self, value: torch.Tensor) -> torch.Tensor:
+        """In some replicas with zeros of either sign, which what divides by them makes infinities of either sign."""
+        if self.seed % 8 != 3 or not value.is_floating_point() or not bool((value == 0).any()):
+            return value
+        return torch.where(value == 0, value.copysign(self.noise(value)), value)
 
     def _cast(self, operand: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         """Floating numbers that an integer dtype cannot hold: the result of such a cast is not defined."""
@@ -259,7 +265,7 @@ class Rounder:
             values = values if found is None else [_spoilt(row, step, found, value) for value in values]
         if self.narrow_scalars and row.limited is not None:
             values = [row.limited(step, args, values[0])]
-        if self.seed % 2 == 1 and row.reached is not None:
+        if self.seed % 4 == 1 and row.reached is not None:  # elsewhere what is infinite by overflow alone is met
             odd = (~torch.isfinite(args[row.odd_at])).double()
             if bool(odd.any()):
                 other = torch.where(torch.isnan(values[0]), 0.0, math.nan)

@@ -772,6 +772,7 @@ BESIDE = torch.tensor([1 / 0.79], dtype=F32)  # times beta that is 1, the thresh
 RANK_ONE = torch.tensor([[3.0], [1.7], [-0.3]], dtype=F32).mul(1e20).expand(3, 2)
 TAPS = torch.tensor([[[1.0, 2.0, math.inf]]], dtype=F32)  # beside one element the last meets padding
 
+
 UNBOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
     "pi x of sinc overflows": (lambda x: [x.sinc()], torch.tensor([3.3e38], dtype=F32)),
     "a sum into bfloat16 casts first": (lambda x: [x.sum(dtype=BF16)], torch.tensor([1e39, -1e39], dtype=F64)),
@@ -784,6 +785,23 @@ UNBOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
         lambda x: [F.conv1d(x, TAPS.to(x.dtype), padding=1)],
         torch.ones(1, 1, 1, dtype=F32),
     ),
+    "1 / the singular value overflows": (
+        lambda x: [torch.linalg.pinv(x)],
+        torch.tensor([[-1.8e-39, 1e-40]], dtype=F32),
+    ),
+    "what overflows is interpolated with a weight of 0": (
+        lambda x: [F.interpolate(x.lgamma(), size=(1, 1), mode="bilinear")],
+        torch.full((1, 1, 1, 2), 65504.0, dtype=F16),
+    ),
+    "1 / a zero of either sign": (
+        lambda x: [F.avg_pool2d(x, (1, 2), divisor_override=-1).reciprocal()],
+        torch.tensor([[[3.0, -3.0]]], dtype=F32),
+    ),
+    "trigamma at a pole": (gradient(torch.digamma), torch.tensor([-1205.0], dtype=F16)),
+    "a sum beside a pole of lgamma": (
+        lambda x: [torch.mvlgamma(torch.cat([x[:1], x[:1] * 0.4 + x[1:] * 0.6]), 1)[1:]],
+        torch.tensor([3.0, -2.0 + 1e-7], dtype=F32),
+    ),
 }
 BOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
     "sinc": (lambda x: [x.sinc()], torch.tensor([1e38], dtype=F32)),
@@ -794,6 +812,16 @@ BOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
     ),
     "all singular values are large": (lambda x: [torch.pinverse(x)], torch.eye(3, dtype=F32)),
     "the cutoff is above what rounding makes": (lambda x: [torch.linalg.pinv(x, rtol=1e-3)], RANK_ONE),
+    "1 / the singular value": (lambda x: [torch.linalg.pinv(x)], torch.tensor([[-1.8e-36, 1e-37]], dtype=F32)),
+    "1 / an average": (
+        lambda x: [F.avg_pool2d(x, (1, 2), divisor_override=-1).reciprocal()],
+        torch.tensor([[[3.0, -2.0]]], dtype=F32),
+    ),
+    "trigamma": (gradient(torch.digamma), torch.tensor([-3.5], dtype=F16)),
+    "a sum that is no pole of lgamma": (
+        lambda x: [torch.mvlgamma(torch.cat([x[:1], x[:1] * 0.4 + x[1:] * 0.6]), 1)[1:]],
+        torch.tensor([3.0, -1.5], dtype=F32),
+    ),
     "no padding": (lambda x: [F.conv1d(x, TAPS[..., :2].to(x.dtype), padding=1)], torch.ones(1, 1, 1, dtype=F32)),
 }
 

@@ -6,10 +6,12 @@ Higham 2002, Accuracy and Stability of Numerical Algorithms.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from fuzzer.rounding.kernels.row import Evaluation, Kernel, each
+from fuzzer.rounding.precision import epsilon
 from fuzzer.rounding.trace import Step, is_rounded
 
 
@@ -36,6 +38,15 @@ def _noise_inverted(e: Evaluation) -> list[torch.Tensor]:
     return [torch.where(lost[..., None, None], math.inf, 0.0).expand(result.shape)]
 
 
+def _reciprocals(step: Step, args: Any) -> torch.Tensor | None:
+    """The largest reciprocal of a singular value, by which a pseudoinverse multiplies."""
+    matrix = args[0]
+    if not matrix.numel() or not bool(torch.isfinite(matrix).all()):
+        return None
+    sizes = torch.linalg.svdvals(matrix)
+    return torch.where(sizes > epsilon(torch.float64) * sizes[..., :1], 1 / sizes, 0.0).max()
+
+
 TABLE = (
     *each(
         """
@@ -46,7 +57,7 @@ TABLE = (
         factorises=True,
         terms=_rows_squared,
     ),
-    Kernel("linalg_pinv", factorises=True, terms=_rows_squared, cancels=_noise_inverted),
+    Kernel("linalg_pinv", factorises=True, terms=_rows_squared, cancels=_noise_inverted, intermediate=_reciprocals),
     Kernel("_linalg_eigh", factorises=True, terms=_rows_squared, signs_of=(1, None)),
     Kernel("_linalg_svd", factorises=True, terms=_rows_squared, signs_of=(0, 2)),
     Kernel("linalg_eig", factorises=True, terms=_rows_squared, signs_of=(1, None), unsorted=True),
