@@ -797,6 +797,8 @@ UNBOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
         lambda x: [F.avg_pool2d(x, (1, 2), divisor_override=-1).reciprocal()],
         torch.tensor([[[3.0, -3.0]]], dtype=F32),
     ),
+    "exp overflows inside cosh": (lambda x: [x.cosh()], torch.tensor([89.0], dtype=F32)),
+    "Q of columns that depend on each other": (lambda x: [torch.linalg.qr(x).Q], torch.ones(3, 2, dtype=F32)),
     "trigamma at a pole": (gradient(torch.digamma), torch.tensor([-1205.0], dtype=F16)),
     "a sum beside a pole of lgamma": (
         lambda x: [torch.mvlgamma(torch.cat([x[:1], x[:1] * 0.4 + x[1:] * 0.6]), 1)[1:]],
@@ -817,6 +819,8 @@ BOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
         lambda x: [F.avg_pool2d(x, (1, 2), divisor_override=-1).reciprocal()],
         torch.tensor([[[3.0, -2.0]]], dtype=F32),
     ),
+    "cosh": (lambda x: [x.cosh()], torch.tensor([88.0], dtype=F32)),
+    "Q of columns that do not": (lambda x: [torch.linalg.qr(x).Q], torch.eye(3, dtype=F32)[:, :2] + 0.5),
     "trigamma": (gradient(torch.digamma), torch.tensor([-3.5], dtype=F16)),
     "a sum that is no pole of lgamma": (
         lambda x: [torch.mvlgamma(torch.cat([x[:1], x[:1] * 0.4 + x[1:] * 0.6]), 1)[1:]],

@@ -38,6 +38,17 @@ def _noise_inverted(e: Evaluation) -> list[torch.Tensor]:
     return [torch.where(lost[..., None, None], math.inf, 0.0).expand(result.shape)]
 
 
+def _columns_lost(e: Evaluation) -> list[torch.Tensor]:
+    """Errors of a QR factorisation: infinite in Q for a matrix whose columns depend on each other but for rounding, so
+    that directions of Q are those of rounding; else 0."""
+    matrix, (q, r) = e.args[0], e.results
+    if not q.numel() or not bool(torch.isfinite(matrix).all()):
+        return [torch.zeros_like(q.real), torch.zeros_like(r.real)]
+    sizes = torch.linalg.svdvals(matrix)
+    lost = sizes[..., -1] <= max(matrix.shape[-2:]) * e.unit * sizes[..., 0]
+    return [torch.where(lost[..., None, None], math.inf, 0.0).expand(q.shape), torch.zeros_like(r.real)]
+
+
 def _reciprocals(step: Step, args: Any) -> torch.Tensor | None:
     """The largest reciprocal of a singular value, by which a pseudoinverse multiplies."""
     matrix = args[0]
@@ -51,12 +62,13 @@ TABLE = (
     *each(
         """
         cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
-        linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet linalg_qr
+        linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet
         linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp
         """,
         factorises=True,
         terms=_rows_squared,
     ),
+    Kernel("linalg_qr", factorises=True, terms=_rows_squared, cancels=_columns_lost),
     Kernel("linalg_pinv", factorises=True, terms=_rows_squared, cancels=_noise_inverted, intermediate=_reciprocals),
     Kernel("_linalg_eigh", factorises=True, terms=_rows_squared, signs_of=(1, None)),
     Kernel("_linalg_svd", factorises=True, terms=_rows_squared, signs_of=(0, 2)),
