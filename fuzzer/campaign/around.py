@@ -46,7 +46,7 @@ class Around(BySeedWithCorpus):
         self.fresh += not report.mutator
 
     def progress(self) -> str:
-        told = f"{self.mutants} mutants around {len(self.parents.causes)} causes"
+        told = f"{self.mutants} mutants around {len(self.parents.causes)} cause(s)"
         return f"{told}, {self.fresh} fresh where none was made; {super().progress()}"
 
     def state(self) -> dict[str, Any]:

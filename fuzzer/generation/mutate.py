@@ -344,22 +344,8 @@ MUTATORS: tuple[Mutator, ...] = (
 BY_NAME = {mutator.__name__: mutator for mutator in MUTATORS}
 
 # Those that leave the ops of a program in their order: they change how it is called, or put an op beside it.
-KEEPING: tuple[Mutator, ...] = (
-    fan_out,
-    append_reduction,
-    wrap_in_region,
-    precede,
-    follow,
-    redraw_attribute,
-    resize,
-    recast_leaves,
-    restride_leaf,
-    refill_leaf,
-    toggle_requires_grad,
-    redraw_cotangent,
-    reroute,
-    change_setting,
-)
+_TAKING_APART = {swap_operand, insert_node, delete_node, replace_node, splice, wrap_in_view}
+KEEPING = tuple(mutator for mutator in MUTATORS if mutator not in _TAKING_APART)
 
 
 class Several(NamedTuple):

@@ -65,16 +65,17 @@ def _cut(transcript: Transcript, most: int) -> Iterator[Program]:
 def _program(transcript: Transcript, body: tuple[Statement, ...]) -> Iterator[Program]:
     """The program of these statements, if it is one: what they read from outside are its leaves, and results that none
     of them reads its outputs."""
-    leaves = tuple(_leaf(name, transcript.tensors[name], seed) for seed, name in enumerate(outer_reads(body), 1))
     read = {name for node in walk(body) for name in node.uses}
     results = [name for node in walk(body) for name in node.outs if name not in read]
-    outputs = tuple(Output(name, _cotangent(transcript.tensors[name], seed)) for seed, name in
-                    enumerate(results, len(leaves) + 1))  # fmt: skip
     settings = (SAME_DRAWS,) if any(OPS[node.op].random for node in walk(body)) else ()
+    tensors = transcript.tensors
     try:
+        leaves = tuple(_leaf(name, tensors[name], seed) for seed, name in enumerate(outer_reads(body), 1))
+        outputs = tuple(Output(name, _cotangent(tensors[name], seed)) for seed, name in
+                        enumerate(results, len(leaves) + 1))  # fmt: skip
         program = canonical(Program(leaves, body, outputs, settings=settings))
         infer(program)
-    except (IllTyped, ProgramError):  # it reads what was overwritten, or writes to a leaf
+    except (IllTyped, ProgramError):  # no program holds such a dtype; it reads what was overwritten, or writes a leaf
         return
     if any(output.cotangent for output in outputs):
         yield program

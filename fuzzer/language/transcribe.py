@@ -223,7 +223,7 @@ class Transcript(TorchFunctionMode):
         else:
             self.cuts.add(len(self.body))
             for tensor in found:  # what comes after it has a gradient again
-                if tensor.is_leaf and type_of(tensor).differentiable:
+                if tensor.is_leaf and (tensor.is_floating_point() or tensor.is_complex()):
                     tensor.requires_grad_()
 
     def lost(self, call: _TorchCall) -> bool:

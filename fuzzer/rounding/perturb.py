@@ -244,7 +244,7 @@ class Rounder:
         return moved
 
     def _of_any_zero(self, value: torch.Tensor) -> torch.Tensor:
-        """In some replicas with zeros of either sign, which what divides by them makes infinities of either sign."""
+        """The value; in one replica of eight each of its zeros has a random sign, since no sign of zero is promised."""
         if self.seed % 8 != 3 or not value.is_floating_point() or not bool((value == 0).any()):
             return value
         return torch.where(value == 0, value.copysign(self.noise(value)), value)

@@ -772,7 +772,6 @@ BESIDE = torch.tensor([1 / 0.79], dtype=F32)  # times beta that is 1, the thresh
 RANK_ONE = torch.tensor([[3.0], [1.7], [-0.3]], dtype=F32).mul(1e20).expand(3, 2)
 TAPS = torch.tensor([[[1.0, 2.0, math.inf]]], dtype=F32)  # beside one element the last meets padding
 
-
 UNBOUNDED: dict[str, tuple[Callable[..., list[torch.Tensor]], torch.Tensor]] = {
     "pi x of sinc overflows": (lambda x: [x.sinc()], torch.tensor([3.3e38], dtype=F32)),
     "a sum into bfloat16 casts first": (lambda x: [x.sum(dtype=BF16)], torch.tensor([1e39, -1e39], dtype=F64)),

@@ -83,7 +83,7 @@ def find_source(plan: Plan, chosen: Chosen) -> Source:
 
 def _parents(what: str) -> Parents:
     """What --around names. Raises UsageError, StoreError."""
-    if Path(what).exists() and Path(what).suffix != ".py":
+    if Path(what).suffix != ".py" and (Path(what).exists() or ":" not in what):
         return parents_in(Path(what))
     found = find_call(what)
     try:

@@ -154,8 +154,9 @@ def _poles(step: Step, given: Any, moved: Any) -> Any:
 
 
 def _at_a_pole(step: Step, args: Any) -> torch.Tensor:
-    """Infinite where an operand may be a pole: it is one for all that cancellation among numbers of the largest
-    operand's size can tell. Kernels miss one by the rounding of pi x."""
+    """Infinite where an operand may be a pole, else 0. An operand that a few roundings made of numbers of the largest
+    operand's size is off by as many units of that; here four are allowed. At the pole itself `polygamma` returns a
+    number, since sin(pi x) is rounded."""
     x, half, last = args[0], 1.0, 0.0
     if step.name == "polygamma":
         x = args[1]

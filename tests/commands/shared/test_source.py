@@ -124,18 +124,17 @@ def step(x, y):
 
 def test_around_a_file_all_programs_hold_its_ops_and_a_resumed_campaign_goes_on_so(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "p.prog").write_text(PARENT)
-    ran = []
-
-    def heard(went: Campaign) -> Campaign:
-        went.run()
-        assert isinstance(went.schedule, Around)
-        ran.append(went)
-        return went
-
-    first = heard(campaign(plan, around=(str(tmp_path / "p.prog"),)))
-    assert "4 mutants around 1 causes, 0 fresh" in first.schedule.progress()
+    first = campaign(plan, around=(str(tmp_path / "p.prog"),))
+    first.run()
+    assert "4 mutants around 1 cause(s), 0 fresh" in first.schedule.progress()
     (tmp_path / "p.prog").unlink()
-    assert "3 mutants around 1 causes" in heard(campaign(replace(plan, programs=3), resume=True)).schedule.progress()
+    onward = campaign(replace(plan, programs=3), resume=True)
+    onward.run()
+    assert "3 mutants around 1 cause(s), 0 fresh" in onward.schedule.progress()
+    found = load_corpus(plan.explored)
+    assert found.kept
+    for text in map(found.text, found.kept):
+        assert text.index("exp(") < text.index("mul("), text
 
 
 def test_around_a_function_its_pieces_are_the_parents(plan: Plan, tmp_path: Path) -> None:
@@ -153,7 +152,10 @@ def test_around_a_function_its_pieces_are_the_parents(plan: Plan, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--around", "nowhere.prog"], "nowhere.prog: no such file; name FILE.py, FILE.py:FUNCTION or MODULE:FUNCTION"),
+        (
+            ["--around", "nowhere.prog"],
+            "nowhere.prog: No such file or directory; --around takes a .prog file, a folder",
+        ),
         (["--around", "empty"], "empty: it holds no program"),
         (["--around", "bad.prog"], "bad.prog: "),
         (["--around", "no.such:f"], "no.such: no such file, and no such module (no is not installed)"),
