@@ -132,6 +132,13 @@ def test_where_eager_corrupts_the_heap_it_is_eagers_and_nothing_else_is_asked(mo
 # ---------------------------------------------------------------- planted faults, the whole way
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time for a machine many times slower: these tests ask for the cause, not for the seconds that it takes."""
+    monkeypatch.setattr(case, "ALLOWANCE", 600.0)
+    monkeypatch.setattr(case, "BISECT_SECONDS", 300.0)
+
+
 def whole(pool: Pool, program: str, signature: Signature, fault: str = "") -> Finding:
     """A finding with a planted fault, diagnosed with nothing faked."""
     found = diagnosed(finding(program, signature), replace(TASK, canary=fault), pool, pool.scratch)
@@ -146,6 +153,7 @@ def holds(found: Finding, **wanted: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 def test_a_wrong_decomposition_of_one_element_is_diagnosed(pool: Pool) -> None:
     signature = Signature("gradients_agree", "wrong", "backward", "constant-ratio")
     found = whole(pool, read_program("sigmoid"), signature, "one_gradient_element_scaled")
@@ -165,6 +173,7 @@ def test_a_wrong_decomposition_of_one_element_is_diagnosed(pool: Pool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 def test_a_gradient_of_zeros_in_a_route_of_one_graph_is_diagnosed(pool: Pool) -> None:
     found = whole(pool, read_program("tanh_vjp"), SIGNATURE, "gradient_all_zero")
     holds(found, elements="whole: all", ratio="all zero", culprit="aten.tanh_backward.default")
@@ -181,6 +190,7 @@ backward(v0, cotangent(f32[3, 4], values="ones"))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 def test_wrong_generated_code_under_a_setting_is_diagnosed(pool: Pool) -> None:
     found = whole(pool, RELU, Signature("outputs_agree", "wrong", "forward", "other"))
     needed = "inductor.cpp.inject_relu_bug_TESTING_ONLY"
@@ -201,6 +211,7 @@ def test_wrong_generated_code_under_a_setting_is_diagnosed(pool: Pool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 def test_a_pass_that_contracts_is_diagnosed(pool: Pool) -> None:
     signature = Signature("outputs_agree", "rounding-sensitive", "forward", "other")
     found = whole(pool, read_program("contraction"), signature, "product_not_rounded")
@@ -208,6 +219,7 @@ def test_a_pass_that_contracts_is_diagnosed(pool: Pool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 def test_eagers_own_fault_is_diagnosed(pool: Pool) -> None:
     signature = Signature("gradients_agree", "eager-suspect", "backward", "constant-ratio")
     found = whole(pool, read_program("sigmoid"), signature, "eager_gradient_scaled")
@@ -215,6 +227,7 @@ def test_eagers_own_fault_is_diagnosed(pool: Pool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 def test_a_compiler_that_raises_is_diagnosed(pool: Pool) -> None:
     program = show(parse(read_program("three_activations")))
     task = replace(TASK, canary="compiler_raises", fresh=True)
@@ -235,6 +248,7 @@ backward(v1, cotangent(f32[2], seed=3))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.skipif(torch.__version__ >= "2.12", reason="torch 2.12 mended it")
 def test_a_stride_that_no_kernel_can_write_is_diagnosed(pool: Pool) -> None:
     found = whole(pool, SLICE_SCATTER, SIGNATURE)
@@ -316,6 +330,7 @@ backward(v0, cotangent(f32[4], values="ones"))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_torch_is_convicted_and_not_where_it_shows(pool: Pool, name: str) -> None:
     program, backend, told = FAULTS[name]
