@@ -23,6 +23,7 @@ from fuzzer.ledger.store import open_store
 
 ROOT = Path(__file__).parent.parent
 TOP = ("backfuzz.py", "backfuzz_pytest.py")
+PACKED = ("fuzzer/campaign/parents.json.xz", "fuzzer/export/page.html", "fuzzer/ledger/known.db.xz")
 SOURCE = ("pyproject.toml", "README.md", "LICENSE", *TOP, "backfuzz-stubs", "fuzzer", "minimizer", "corpus")
 PROGRAM = ROOT / "corpus" / "seeds" / "select_scatter_mean.prog"
 OURS = {"backfuzz", "fuzzer", "minimizer"}
@@ -142,7 +143,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in sources}
     programs = {f"fuzzer/campaign/canary_programs/{canary.program}.prog" for canary in CANARIES}
     typed = {"backfuzz-stubs/__init__.pyi", "fuzzer/py.typed", "minimizer/py.typed"}
-    assert found == modules | programs | typed | {*TOP, "fuzzer/export/page.html", "fuzzer/ledger/known.db.xz"}
+    assert found == modules | programs | typed | {*TOP, *PACKED}
     assert not [name for name in found if {"bench", "benches", "rare", "tests"} & set(Path(name).with_suffix("").parts)]
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from fuzzer.campaign.bounds import Room, compiler_of
 from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.deaths_in_drawing import Undrawn
+from fuzzer.campaign.mixture import source_of
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed, Schedule
 from fuzzer.campaign.state import Course, State
@@ -344,6 +345,7 @@ class Campaign:
 
     def _take(self, index: int, report: Report, log: RotatingLog) -> None:
         self.totals.count(report)
+        self.totals.brought(source_of(report), programs=not report.rejected, cpu=report.seconds.get("cpu", 0.0))
         if self.progress is not None and not report.rejected:
             self.progress.count(report.text)
         if report.verdict == "agree":
@@ -361,7 +363,8 @@ class Campaign:
         row["verdicts"] = [asdict(v) for v in report.verdicts]
         row["stderr"], row["built"] = report.stderr, report.built
         if report.verdicts and report.verdict in FINDINGS and self.triage is not None:
-            self.triage.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, report.stage))
+            signature = report.verdicts[0].signature
+            self.triage.enqueue(Suspect(parse(report.text), signature, report.stage, source=source_of(report)))
         log.write(row)  # once it is on the shelf: what is logged is not lost
 
     def _record(self, name: str, began: str) -> None:

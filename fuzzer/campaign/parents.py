@@ -1,12 +1,14 @@
-"""Programs around which a campaign looks, by cause: what people wrote, reported, or found before.
+"""Programs around which a campaign looks, by cause: programs that people wrote, reported, or found before.
 
 A cause is a fault of a ledger, with all its programs; of files and functions, the programs of the same ops in the same
-order.
+order. Of those that are shipped also a reported fault, and an entry of torch's own database of ops with its samples
+(`scripts/harvest-opinfo` writes both).
 """
 
 from __future__ import annotations
 
 import json
+import lzma
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,9 +19,11 @@ from fuzzer.judgement.verdict import Finding
 from fuzzer.language.errors import UsageError
 from fuzzer.language.program import Program
 from fuzzer.language.text import ParseError, parse, show
+from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.ledger.store import open_store
 
 PARENTS_FILE = "parents.json"
+WRITTEN = Path(__file__).with_name("parents.json.xz")  # reported faults, and torch's own samples
 _LEDGER = b"SQLite format 3\0"  # how such a file begins
 
 
@@ -57,6 +61,11 @@ class Parents:
             return cls({name: tuple(texts) for name, texts in kept.items()})
         except (OSError, ValueError, AttributeError, TypeError) as error:
             raise UsageError(f"{folder / PARENTS_FILE}: no parents to go on with: {error!r}") from None
+
+
+def shipped_parents() -> Parents:
+    """Reported faults, torch's own samples, and the faults of the shipped ledger. Raises StoreError."""
+    return Parents(json.loads(lzma.decompress(WRITTEN.read_bytes()))) | _of_ledger(SHIPPED)
 
 
 def by_ops(programs: Iterable[Program]) -> Parents:

@@ -19,11 +19,30 @@ from fuzzer.workers.cluster import Cluster
 if TYPE_CHECKING:
     from fuzzer.workers.messages import Task
 
-# Programs by their numbers alone, as they come, or each asked for cells; or half of them mutants of kept programs.
-BLIND = "blind"
+
+@dataclass(frozen=True)
+class Guidance:
+    """Where the programs of a campaign come from: shares of them, the rest is drawn.
+
+    around   mutants of programs that are given.  mutants  of programs that this campaign kept.
+    cells    whether what is drawn is asked for cells.
+    """
+
+    around: float = 0.0
+    mutants: float = 0.0
+    cells: bool = True
+
+
 CELLS = "cells"  # which is shipped (measured: docs/guidance.md)
-MUTANTS = "mutants"
-AROUND = "around"  # mutants of programs that are given
+BLIND, AROUND, MUTANTS, MIXTURE = "blind", "around", "mutants", "mixture"
+GUIDANCES = {
+    CELLS: Guidance(),
+    BLIND: Guidance(cells=False),
+    AROUND: Guidance(around=1.0),
+    MUTANTS: Guidance(mutants=0.5),
+    MIXTURE: Guidance(around=0.35, mutants=0.25),
+}
+DRAWN, KIN = "drawn", "kin"  # sources of programs, beside AROUND and MUTANTS
 # About half of the CPU time each: a program takes 0.55 CPU seconds at the stage (docs/stages.md) and 1.48 where it is
 # built, 16 at a time (docs/speed.md); 1.48 / (0.55 + 1.48) = 0.73. On a GPU it would be 0.67.
 STAGED = 0.75

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.plan import BLIND, CELLS, FORWARD, MUTANTS, STAGED
+from fuzzer.campaign.plan import AROUND, BLIND, CELLS, FORWARD, GUIDANCES, MIXTURE, MUTANTS, STAGED
 from fuzzer.commands.shared.config import command_line
 from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD
 from fuzzer.commands.shared.group import main
@@ -47,8 +47,9 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 
 
 _ADVANCED = (
-    "until-plateau", "executor", "ray-address", "around", "guidance", "unguided", "again", "lines", "staged", "forward",
-    "complex", "set", "batch", "also", "no-known", "on-finding", "grace", "deadline", "max-memory", "max-disk",
+    "until-plateau", "executor", "ray-address", "around", "kin", "guidance", "unguided", "again", "lines", "staged",
+    "forward", "complex", "set", "batch", "also", "no-known", "on-finding", "grace", "deadline", "max-memory",
+    "max-disk",
 )  # fmt: skip
 
 
@@ -112,15 +113,24 @@ _ADVANCED = (
     metavar="WHAT",
     help="Run mutants of these programs, which keep their ops and change how these are called (repeatable): a .prog "
     "file, a folder of such files, a ledger, or FILE.py:FUNCTION or MODULE:FUNCTION as of `backfuzz import`, in pieces "
-    "of up to 12 ops.",
+    "of up to 12 ops. Default: of reported faults, of faults that backfuzz knows, and of PyTorch's own samples.",
+)
+@click.option(
+    "--kin",
+    multiple=True,
+    metavar="WHAT",
+    help="Run the kin of these programs, and end: one op is replaced by each like op, in each dtype and by each route "
+    "(repeatable): a finding's or a fault's id, or what --around takes.",
 )
 @click.option(
     "--guidance",
-    type=click.Choice([CELLS, BLIND, MUTANTS]),
+    type=click.Choice(list(GUIDANCES)),
     default=None,
     help="How programs are chosen. By their numbers: each is asked for ops, dtypes, layouts, classes of attributes "
-    f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}). {MUTANTS}: half of them are mutants of "
-    f"programs that showed something new, logged in choices.jsonl. Default: {CELLS}.",
+    f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}). {AROUND}: they are mutants of the "
+    f"programs of --around, or of those that come with backfuzz. {MUTANTS}: half of them are mutants of programs that "
+    f"showed something new, logged in choices.jsonl. {MIXTURE}: some of each. Default: {CELLS}; with --around: "
+    f"{AROUND}.",
 )
 @click.option("--unguided", is_flag=True, help="Choose nothing, and keep neither features nor a corpus.")
 @click.option("--resume", is_flag=True, help="Go on with the last campaign, from its corpus in .backfuzz/corpus.")
@@ -209,6 +219,7 @@ def fuzz(
     routes: str | None,
     ops_: tuple[str, ...],
     around: tuple[str, ...],
+    kin: tuple[str, ...],
     guidance: str | None,
     unguided: bool,
     resume: bool,
@@ -270,7 +281,7 @@ def fuzz(
     together = batch or usual_batch(task.place.subject, task.staged)
     plan = Plan(task, workers, minutes, programs, db, Plan.folder, regressions(db), command, together, known, resume)
     plan = replace(plan, bounds=bounds, grace=grace, on_finding=on_finding, cluster=cluster)
-    source = find_source(plan, Chosen(around, guidance, unguided, resume, again))
+    source = find_source(plan, Chosen(around, kin, guidance, unguided, resume, again))
     task = replace(source.task, lines=share_of_lines(lines, source))
     most = programs if source.programs is None else min(programs or source.programs, source.programs)
     plan = replace(plan, task=task, programs=most)

@@ -8,7 +8,9 @@ to change raises Rejected, or LookupError by choosing from nothing.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -32,6 +34,7 @@ from fuzzer.language.program import (
     Node,
     Program,
     Recipe,
+    Shape,
     canonical,
     contiguous,
     map_nodes,
@@ -40,7 +43,7 @@ from fuzzer.language.program import (
     writes,
 )
 from fuzzer.language.routes import ANY_BACKEND, ROUTES, draw_route
-from fuzzer.language.values import GENERAL
+from fuzzer.language.values import GENERAL, as_data, fill
 
 
 class Material(NamedTuple):
@@ -52,6 +55,7 @@ class Material(NamedTuple):
 
 Mutator = Callable[[Program, random.Random, Material], Program]
 _TRIES = 12
+_MOST_NUMBERS = 256  # of a leaf whose text holds each
 _MOST_TO_ENCLOSE = 1 << 12  # elements of leaves: drawing a region runs the program in it
 _SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65)  # 1, primes, and one beside each vector width
 
@@ -244,16 +248,27 @@ def resize(program: Program, rng: random.Random, material: Material) -> Program:
         if size not in leaf.shape:
             return leaf
         shape = tuple(new if s == size else s for s in leaf.shape)
-        if leaf.base is not None or leaf.values.name == "data":
-            raise Rejected("a leaf that cannot be resized")
+        if leaf.base is not None:
+            raise Rejected("a view of another leaf")
         stride, offset = (contiguous(shape), 0) if leaf.stride == contiguous(leaf.shape) else draw_layout(rng, shape)
-        values = Recipe("below", (new,)) if leaf.values == Recipe("below", (size,)) and new else leaf.values
+        values = _repeated(leaf, shape) if leaf.values.name == "data" else leaf.values
+        values = Recipe("below", (new,)) if values == Recipe("below", (size,)) and new else values
         return replace(leaf, shape=shape, stride=stride, offset=offset, values=values)
 
     leaves = tuple(map(resized, program.leaves))
     if max(leaf.type.numel for leaf in leaves) > Limits().max_numel:
         raise Rejected("too many elements")
     return replace(program, leaves=leaves)
+
+
+def _repeated(leaf: Leaf, shape: Shape) -> Recipe:
+    """A leaf's own numbers in another shape of its rank: cut, or from the start again. Raises Rejected."""
+    values = fill(leaf.values, leaf.seed, leaf.dtype, leaf.shape)
+    if not values.numel() or math.prod(shape) > _MOST_NUMBERS:
+        raise Rejected("no numbers to repeat, or too many")
+    for dim, (old, new) in enumerate(zip(leaf.shape, shape, strict=True)):
+        values = values.index_select(dim, torch.arange(new) % old)
+    return as_data(values)
 
 
 def recast_leaves(program: Program, rng: random.Random, material: Material) -> Program:
@@ -384,15 +399,23 @@ def mutate(
                 mutant, wanted = made, wanted - (made != mutant)
             if not wanted:
                 break
-        if mutant == program or not allowed(mutant):
+        if mutant == program:
+            raise Rejected("no mutator found anything to change")
+        if not allowed(mutant):
             raise Rejected("not allowed")
         return mutant
 
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)
         program = canonical(program)
+        why = Counter[str]()
         for _ in range(_TRIES):
-            found = try_mutator(change, rng, device, material.announce, unread_results(program))
-            if found not in (None, program):
+            try:
+                found = try_mutator(change, rng, device, material.announce, unread_results(program))
+            except Rejected as error:
+                why[str(error)] += 1
+                continue
+            if found != program:
                 return found
-    raise Rejected(f"{by or 'no mutator'} made no other program")
+            why["it is the parent again"] += 1
+    raise Rejected(f"{by or 'no mutator'} made no other program; most often: {why.most_common(1)[0][0]}")

@@ -12,7 +12,7 @@ from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.generate import draw_cotangent, without_dead_nodes
 from fuzzer.generation.nodes import draw_node, run_node
 from fuzzer.language import settings as compiler_settings
-from fuzzer.language.infer import infer
+from fuzzer.language.infer import IllTyped, infer
 from fuzzer.language.interpret import materialise
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Limits, OpSpec
@@ -146,13 +146,16 @@ def try_mutator(
     device: str,
     announce: Announce | None = None,
     left: Collection[str] = (),
-) -> Program | None:
-    """The program that a mutator makes, mended; None where none runs. announce: as in `generate`. left: results that
-    need not be read nor returned."""
+) -> Program:
+    """The program that a mutator makes, mended. Raises Rejected, whose message says why none runs. announce: as in
+    `generate`. left: results that need not be read nor returned."""
     try:
         return _repaired(change(), rng, device, announce, left)
-    except (
-        ValueError,
-        LookupError,
-    ):  # it was refused (Rejected, IllTyped, ProgramError), or found nothing to choose from
-        return None
+    except Rejected:
+        raise
+    except LookupError as error:
+        raise Rejected("nothing to choose from") from error
+    except IllTyped as error:
+        raise Rejected(f"no types: {error}") from error
+    except ValueError as error:
+        raise Rejected(f"no program: {error}") from error

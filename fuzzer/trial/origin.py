@@ -1,22 +1,24 @@
-"""Where the program of a number comes from, in the worker: it is drawn, a mutant of kept programs, or given as text."""
+"""Where the program of a number comes from, in the worker: it is drawn, a mutant of another program, of its
+kin, or given as text."""
 
 from __future__ import annotations
 
 import functools
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from fuzzer.generation.draft import Rejected
+from fuzzer.generation.kin import KIN, Kin, make_kin
 from fuzzer.generation.mutate import Material, mutate
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Program, Region
 from fuzzer.language.text import parse
 from fuzzer.trial.draw import MAX_REDRAWS, Drawn, draw_detectable, program_task, report_drawn, write_down
-from fuzzer.trial.pipeline import REFUSED, is_detectable, record_reference, report_refused
+from fuzzer.trial.pipeline import REFUSED, is_detectable, record_reference, refusal, report_refused
 from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.usage import cpu_seconds
@@ -30,8 +32,8 @@ class Mutation(NamedTuple):
     donor: str
 
 
-# Of a number whose program is not drawn: how the mutant is made, or the text.
-Origin = Mutation | str
+# Of a number whose program is not drawn: how the mutant or the kin is made, or the text.
+Origin = Mutation | Kin | str
 DRAWN: Mapping[int, Origin] = {}
 
 
@@ -48,6 +50,8 @@ def draw_from(task: Task, number: int, origin: Origin | None, log: Journal) -> D
         return draw_detectable(task, number, log)
     if isinstance(origin, Mutation):
         return draw_mutant(task, number, origin, log)
+    if isinstance(origin, Kin):
+        return draw_kin(task, origin, log)
     return record(parse(origin), task, log)
 
 
@@ -59,16 +63,25 @@ def record(program: Program, task: Task, log: Journal) -> Drawn | Report:
         return report_refused(program, task, log, error)
 
 
+def draw_kin(task: Task, kin: Kin, log: Journal) -> Drawn | Report:
+    """A program of a parent's kin, recorded; a Report where none can be."""
+    log.begin(f"# {kin.op} in a program, not made yet")
+    try:
+        program = make_kin(kin, task.place.subject.device.split(":")[0], write_down)
+    except Rejected as error:
+        return refusal("", error)
+    drawn = record(program, task, log)
+    return replace(drawn, mutator=KIN)
+
+
 def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Drawn | Report:
     """A mutant as program number `index`, made again until a wrong gradient would show; where none is made, the program
     that the number has without mutation. Depends on the arguments alone."""
-    rng, parent = random.Random(f"{task.seed}/{index}/mutant"), parse(mutation.parent)
-    material = Material(parse(mutation.donor), write_down)
+    mutants, started = mutants_of(task, index, mutation), time.perf_counter()
     for attempt in range(MAX_REDRAWS + 1):
-        started = time.perf_counter()
         log.begin(f"# program {index} of seed {task.seed}, not drawn yet")
         try:
-            program = _mutant(task, rng, parent, mutation.mutator, material)
+            program = next(mutants)
             took = time.perf_counter() - started
             trial, judging = record_reference(program, task, log), cpu_seconds()
             if is_detectable(trial, log):
@@ -77,15 +90,20 @@ def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Dra
         except Rejected:  # the mutator made nothing in many tries of its own
             break
         except REFUSED:
-            continue
+            pass
+        started = time.perf_counter()
     return draw_detectable(task, index, log)
 
 
-def _mutant(task: Task, rng: random.Random, parent: Program, mutator: str, material: Material) -> Program:
-    """A mutant within the task's domain, under its fixed settings. Raises Rejected."""
+def mutants_of(task: Task, index: int, mutation: Mutation) -> Iterator[Program]:
+    """Mutants within the task's domain, under its fixed settings, without end: the first is program number `index`, the
+    next one replaces it, and so on. Raises Rejected, whose message says why none is made."""
+    rng, parent = random.Random(f"{task.seed}/{index}/mutant"), parse(mutation.parent)
+    material, allowed = Material(parse(mutation.donor), write_down), functools.partial(in_domain, task, parent=parent)
     device = task.place.subject.device.split(":")[0]
-    found = mutate(parent, rng, material, device, mutator, functools.partial(in_domain, task, parent=parent))
-    return replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
+    while True:
+        found = mutate(parent, rng, material, device, mutation.mutator, allowed)
+        yield replace(found, settings=tuple(sorted({**dict(found.settings), **dict(task.fixed)}.items())))
 
 
 _EXTRA_NODES = 2  # nodes that a mutant may have beyond the most that are drawn, or that its parent has

@@ -8,6 +8,7 @@ import click
 
 from benches.agreement import agreement_command
 from benches.arms import faults_command, time_to_fault_command
+from benches.around import around_command
 from benches.deaf import deaf_command
 from benches.derivatives import derivatives_command
 from benches.diagnosis import diagnosis_command
@@ -33,6 +34,7 @@ from fuzzer.language.errors import NoMachine, UsageError
 
 BENCHES = (
     agreement_command,
+    around_command,
     deaf_command,
     derivatives_command,
     diagnosis_command,

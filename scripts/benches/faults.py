@@ -22,9 +22,9 @@ import torch
 from benches import rare
 from benches.race import SERIOUS, Judge, Lane, Look, Race, Run
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.mutants import ByMutation
-from fuzzer.campaign.plan import BLIND, CELLS, MUTANTS, STAGED, corpus_environment, environment_of
-from fuzzer.campaign.schedule import BySeedWithCorpus
+from fuzzer.campaign.mixture import Mixture
+from fuzzer.campaign.parents import shipped_parents
+from fuzzer.campaign.plan import BLIND, GUIDANCES, STAGED, corpus_environment, environment_of
 from fuzzer.trial.batch import usual_batch
 from fuzzer.trial.draw import STAGE
 from fuzzer.trial.tasks import explore
@@ -53,8 +53,7 @@ class Arm:
 ARMS = {
     "blind-full": Arm(staged=0.0, alone=True),
     "blind-staged": Arm(),
-    CELLS: Arm(CELLS),
-    MUTANTS: Arm(MUTANTS),
+    **{name: Arm(name) for name in GUIDANCES if name != BLIND},
 }
 _MARKS, _LONGEST_MARK = 100, 60.0  # rows `at` of a campaign; CPU seconds between two
 
@@ -167,8 +166,9 @@ def _warm(pools: list[Pool], task: Task, programs: int) -> None:
 def _run(task: Task, plan: Plan, name: str, seed: int, folder: Path, wanted: frozenset[str]) -> Run:
     """A campaign that has not begun: its corpus and log lie in the folder."""
     own, arm = folder / f"{name}-{seed}", ARMS[name]
-    task = replace(task, seed=seed, staged=arm.staged, cells=arm.guidance != BLIND)
+    guidance = GUIDANCES[arm.guidance]
+    task = replace(task, seed=seed, staged=arm.staged, cells=guidance.cells)
     corpus = Corpus(own / "corpus", corpus_environment(task)).start()
-    schedule = ByMutation(task, own, corpus) if arm.guidance == MUTANTS else BySeedWithCorpus(task, corpus)
+    schedule = Mixture(task, own, corpus, arm.guidance, shipped_parents() if guidance.around else None)
     batch = 1 if arm.alone else plan.batch or usual_batch(task.place.subject, arm.staged)
     return Run(name, seed, task, schedule, plan.seconds, wanted, plan.limit, batch)

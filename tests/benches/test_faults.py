@@ -203,7 +203,7 @@ def test_what_raises_is_the_faults_if_it_agrees_without_it() -> None:
 
 
 def test_all_arms_but_one_are_as_shipped_but_for_their_guidance() -> None:
-    assert list(ARMS) == ["blind-full", "blind-staged", "cells", "mutants"]
+    assert list(ARMS) == ["blind-full", "blind-staged", "cells", "around", "mutants", "mixture"]
     assert {(arm.staged, arm.alone) for arm in list(ARMS.values())[1:]} == {(STAGED, False)}
 
 

@@ -13,6 +13,8 @@ from benches.reach import Tally, reach_summary, tally
 from benches.triggers import HEARING, TRIGGERS, triggered
 from click.testing import CliRunner
 
+from fuzzer.campaign.parents import Parents
+from fuzzer.campaign.plan import AROUND
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.infer import check_cotangents, infer
 from fuzzer.language.text import parse, show
@@ -217,7 +219,7 @@ def test_the_counts_of_the_page_are_those_of_the_list() -> None:
 
 
 def test_a_tally_is_of_its_draws_and_the_summary_adds_up() -> None:
-    found = tally(Task(seed=3), range(12))
+    found = tally(Task(seed=3), [(number, None) for number in range(12)])
     assert isinstance(found, Tally)
     assert all(set(met) <= set(range(12)) for met in found.met.values())
     name = "pytorch_93363"
@@ -233,6 +235,20 @@ def test_the_bench_draws_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.exit_code == 0, done.output
     figures = json.loads(done.output)
     assert (figures["draws"], figures["triggers"], figures["died"]) == (10, len(TRIGGERS), 0)
+
+
+def test_what_mutants_of_its_own_kind_meet_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a trigger's own program, and of any parent that meets the trigger itself."""
+    name, other = "pytorch_93363", "pytorch_193279"
+    parents = Parents({f"reach/{name}": (TEXTS[name],), "F1": (TEXTS[name],), f"reach/{other}": (TEXTS[other],)})
+    monkeypatch.setattr(reach, "Pool", Here)
+    monkeypatch.setattr(reach, "shipped_parents", lambda: parents)
+    figures = reach.measure_reach(Task(seed=1), 30, 1, AROUND)
+    assert figures["mutants"] > 20
+    assert figures["rows"][name]["hits"] > 10
+    assert 0 < figures["left_out"][name]["own"] < figures["rows"][name]["hits"], "F1 is another cause"
+    assert figures["left_out"][name]["any"] == 0
+    assert (figures["met_without_its_own_program"], figures["met_without_any_parent_that_meets_it"]) == (1, 0)
 
 
 @pytest.mark.parametrize("name", sorted(TRIGGERS.keys() - {"pytorch_151918", "pytorch_197887"}))

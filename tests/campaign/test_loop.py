@@ -306,7 +306,7 @@ def test_a_ledger_that_fails_to_the_end_is_reported_and_the_suspect_kept(
     with pytest.raises(LockedStore, match="is locked"):
         run(plan, only_one_wrong, monkeypatch)
     [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
-    assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
+    assert kept.read_text() == f"# {SIGNATURE}\n# source drawn\n{PROGRAM}"
 
 
 @pytest.mark.parametrize("broken", ["locked", "damaged", "newer"])
@@ -433,7 +433,7 @@ def test_a_suspect_that_triage_itself_fails_on_is_told_and_kept_and_the_others_a
     assert [line for line in said if f"triage itself failed on {SIGNATURE}: KeyError: 'v0' (please report it)" in line]
     assert [line for line in said if f"not a finding: {OTHER}: did not show again" in line]
     [kept] = (plan.folder / "campaigns").glob("*/suspect-*.prog")
-    assert kept.read_text() == f"# {SIGNATURE}\n{PROGRAM}"
+    assert kept.read_text() == f"# {SIGNATURE}\n# source drawn\n{PROGRAM}"
 
 
 def test_a_fault_of_ours_is_told_with_its_program_and_does_not_end_the_campaign(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.campaign.parents import Parents, by_ops, parents_in
+from fuzzer.campaign.parents import Parents, by_ops, parents_in, shipped_parents
 from fuzzer.language.errors import UsageError
 from fuzzer.language.text import parse
 
@@ -59,3 +59,20 @@ def test_they_are_kept_beside_a_corpus(tmp_path: Path) -> None:
     assert Parents.read(tmp_path) == parents
     with pytest.raises(UsageError, match="no parents to go on with"):
         Parents.read(tmp_path / "none")
+
+
+def test_those_that_are_shipped_are_the_reported_faults_torchs_samples_and_the_ledgers_faults() -> None:
+    causes = shipped_parents().causes
+    kinds = Counter(name.partition("/")[0] for name in causes if "/" in name)
+    assert {name for name in causes if "/" not in name} == set(parents_in(ROOT / "findings.db").causes)
+    reported = {f"reach/{path.stem}": parse(path.read_text()) for path in (ROOT / "corpus" / "reach").glob("*.prog")}
+    assert {name: parse(*causes[name]) for name in causes if name.startswith("reach/")} == reported
+    assert kinds["opinfo"] > 400
+    ops = {
+        node.op
+        for name, texts in causes.items()
+        if name.startswith("opinfo/")
+        for t in texts
+        for node in parse(t).nodes
+    }
+    assert len(ops) > 400

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 
@@ -36,9 +37,9 @@ def mutants(mutator: Mutator, program: Program, tries: int = 40) -> list[Program
     found = []
     for i in range(tries):
         rng = random.Random(i)
-        mutant = try_mutator(lambda: mutator(program, rng, Material(parents()[i % 10])), rng, "cpu")  # noqa: B023  (called at once)
-        if mutant is not None and mutant != program:
-            found.append(mutant)
+        with contextlib.suppress(Rejected):
+            mutant = try_mutator(lambda: mutator(program, rng, Material(parents()[i % 10])), rng, "cpu")  # noqa: B023  (called at once)
+            found += [mutant] if mutant != program else []
     return found
 
 
@@ -93,6 +94,20 @@ def test_a_mutator_changes_what_it_is_named_for(name: str, differs: object) -> N
 def test_every_mutator_is_tested_by_its_name() -> None:
     [marks] = [m for m in test_a_mutator_changes_what_it_is_named_for.pytestmark if m.name == "parametrize"]  # type: ignore[attr-defined]
     assert {name for name, _ in marks.args[1]} == set(BY_NAME)
+
+
+def test_numbers_that_a_leaf_lists_are_cut_or_repeated_where_it_is_resized() -> None:
+    text = """program(1)
+route("autograd")
+x0 = leaf(f32[2, 3], values=data([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))
+v0 = exp(x0)
+backward(v0, cotangent(f32[2, 3], seed=4))
+"""
+    made = mutants(BY_NAME["resize"], parse(text))
+    assert {leaf.shape for mutant in made for leaf in mutant.leaves} >= {(5, 3), (2, 7)}
+    for (leaf,) in (mutant.leaves for mutant in made):
+        rows, columns = leaf.shape
+        assert leaf.values.args == tuple(1.0 + 3 * (i % 2) + j % 3 for i in range(rows) for j in range(columns))
 
 
 def test_a_swapped_operand_fits_where_it_stands() -> None:

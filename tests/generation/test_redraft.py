@@ -9,7 +9,7 @@ import pytest
 
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator
-from fuzzer.language.infer import infer
+from fuzzer.language.infer import IllTyped, infer
 from fuzzer.language.ops import OPS
 from fuzzer.language.program import Node, Output, Program
 from fuzzer.language.text import parse
@@ -57,14 +57,13 @@ def test_a_donors_names_are_not_the_programs() -> None:
     assert fresh_names(Node(("v0", "v1"), "topk", ("x0",)), CHAIN).outs == ("w0", "w1")
 
 
-def repaired(program: Program) -> Program | None:
+def repaired(program: Program) -> Program:
     return try_mutator(lambda: program, random.Random(1), "cpu")
 
 
 def test_outputs_follow_their_types_and_what_nothing_reads_is_one() -> None:
     body = (*CHAIN.body, Node(("v2",), "sum", ("v1",), (("dim", 0),)), Node(("v3",), "sin", ("x0",)))
     found = repaired(replace(CHAIN, body=body, outputs=(Output("v2", CHAIN.outputs[0].cotangent),)))
-    assert found is not None
     assert [output.value for output in found.outputs] == ["v2", "v3"]
     assert [output.cotangent.shape for output in found.outputs if output.cotangent] == [(6,), (4, 6)]
 
@@ -72,24 +71,35 @@ def test_outputs_follow_their_types_and_what_nothing_reads_is_one() -> None:
 def test_what_draws_gets_the_setting_under_which_both_sides_draw_the_same() -> None:
     drop = Node(("v2",), "dropout", ("v1",), (("p", 0.5),))
     found = repaired(replace(CHAIN, body=(*CHAIN.body, drop), settings=(("inductor.max_fusion_size", 4),)))
-    assert found is not None
     assert dict(found.settings) == {"inductor.fallback_random": True, "inductor.max_fusion_size": 4}
     assert infer(found)[found.outputs[-1].value].shape == (4, 6)
 
 
 def test_what_lost_its_gradient_is_nothing_and_what_has_none_stays() -> None:
     fixed = replace(CHAIN, leaves=tuple(replace(leaf, requires_grad=False) for leaf in CHAIN.leaves))
-    assert repaired(fixed) is None
+    with pytest.raises(Rejected, match="eager has no gradient of it"):
+        repaired(fixed)
     assert repaired(replace(fixed, outputs=(Output("v1"),))) == replace(fixed, outputs=(Output("v1"),))
-    assert repaired(replace(CHAIN, body=(Node(("v1",), "floor", ("x0",)),))) is None
+    with pytest.raises(Rejected, match="eager has no gradient of it"):
+        repaired(replace(CHAIN, body=(Node(("v1",), "floor", ("x0",)),)))
 
 
-@pytest.mark.parametrize("error", [Rejected("no"), ValueError("no"), IndexError("nothing to choose from")])
-def test_a_mutator_that_makes_nothing_is_none(error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (Rejected("not allowed"), "not allowed"),
+        (IllTyped("v0: no"), "no types: v0: no"),
+        (ValueError("no"), "no program: no"),
+        (IndexError(), "nothing to choose from"),
+    ],
+)
+def test_a_mutator_that_makes_nothing_is_refused_with_its_reason(error: Exception, said: str) -> None:
     def change() -> Program:
         raise error
 
-    assert try_mutator(change, random.Random(1), "cpu") is None
+    with pytest.raises(Rejected) as refused:
+        try_mutator(change, random.Random(1), "cpu")
+    assert str(refused.value) == said
 
 
 def test_what_needs_no_repair_is_as_it_was() -> None:

@@ -41,7 +41,7 @@ from fuzzer.campaign.suspects.suspect import (
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.turns import CHEAP, candidates, dear_lanes, had_its_share, lanes, turn
 from fuzzer.judgement.oracles import about_bare
-from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED, Finding, parse_signature
+from fuzzer.judgement.verdict import FINDINGS, UNSUPPORTED, Finding, Signature, parse_signature
 from fuzzer.language.errors import NoMachine
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
@@ -127,6 +127,7 @@ class Triage:
                 return
             self.shelf.put(suspect)
             (self.totals.slips if suspect.slip else self.totals.suspects)[suspect.signature.verdict] += 1
+            self.totals.brought(suspect.source, suspects=not suspect.slip)
             self.waiting.append(suspect)
             self.waiting.sort(key=self.turn)
             alike = [s for s in self.waiting if (s.signature, s.step) == (suspect.signature, suspect.step)]
@@ -323,7 +324,7 @@ class Triage:
                 return
             if report.rejected.startswith(INTERNAL_ERROR):
                 self.say(f"{report.rejected} while a suspect was sorted (please report it)")
-            self._take_others(report)
+            self._take_others(suspect, report)
             suspect = replace(suspect, core=core_of(report, suspect.signature))
             if suspect.core is None:
                 self._on(suspect, Step.WHOLE)
@@ -337,7 +338,7 @@ class Triage:
         if suspect.signature.verdict == UNSUPPORTED or about_bare((suspect.signature.oracle,)):
             # without its settings it may be a finding
             if (bare := without_settings(suspect.program)) != suspect.program:
-                self._offer_slip(bare, self.plan.task.place.subject.backend)
+                self._offer_slip(suspect, bare, self.plan.task.place.subject.backend)
             self._set_aside(suspect, UNSUPPORTED if suspect.signature.verdict == UNSUPPORTED else "without settings")
             return
         core = whole_core(suspect, self.plan, self.pool)
@@ -347,7 +348,7 @@ class Triage:
                 return
             self._set_aside(suspect, "did not show again", core.note)
             for other in core.others:
-                self._offer_slip(other, self.plan.task.place.subject.backend)
+                self._offer_slip(suspect, other, self.plan.task.place.subject.backend)
             return
         suspect = replace(suspect, core=core)
         self.shelf.put(suspect)
@@ -366,19 +367,20 @@ class Triage:
         """Put a suspect that has a core to those of its key."""
         with self.changed:
             cluster = self.clusters.of(suspect)
+            self.totals.brought(suspect.source, keys=len(self.clusters) - self.totals.keys)
             self.totals.keys = len(self.clusters)
         if cluster.first is suspect:
             self._on(suspect, Step.EXPLAIN)
         else:
             self._join(suspect, cluster)
 
-    def _take_others(self, report: Report) -> None:
+    def _take_others(self, suspect: Suspect, report: Report) -> None:
         """Queue what else was seen while a suspect was sorted: candidates that showed another finding, or the one that
         ended the worker."""
         for signature, text in report.files.items():
-            self.enqueue(Suspect(parse(text), parse_signature(signature), report.stage, slip=True))
+            self.enqueue(slip(suspect, parse(text), parse_signature(signature), report.stage))
         if not report.notes and report.verdict == "crashes":  # a deadline was that of all candidates together
-            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, slip=True))
+            self.enqueue(slip(suspect, parse(report.text), report.verdicts[0].signature))
 
     def _join(self, suspect: Suspect, cluster: Cluster) -> None:
         """Put a suspect to those of its key; it shares their fate until it is held against their fault."""
@@ -442,7 +444,7 @@ class Triage:
         assert suspect.core is not None
         self.say(f"not a finding: {suspect.core.key}: seen there, not when built ({report.verdict})")
         if report.verdicts and report.verdict in FINDINGS:
-            self.enqueue(Suspect(suspect.program, report.verdicts[0].signature, slip=True))
+            self.enqueue(slip(suspect, suspect.program, report.verdicts[0].signature))
         self._fruitless(suspect)
         self.shelf.drop(suspect)
 
@@ -477,10 +479,10 @@ class Triage:
             self._tally(suspect, new=False)
             self._fruitless(suspect)
             with self.changed:
-                self.say(self._count(outcome, str(suspect.core.key)))
+                self.say(self._count(outcome, suspect))
             self.shelf.drop(suspect)
         for other in outcome.others[:4]:
-            self._offer_slip(other, suspect.core.stage)
+            self._offer_slip(suspect, other, suspect.core.stage)
         if outcome.new and outcome.finding is not None and not self.expired():
             self._on(replace(suspect, finding=outcome.finding), Step.GROW)
 
@@ -496,7 +498,7 @@ class Triage:
         assert outcome.finding is not None
         assert suspect.core is not None
         with self.changed:
-            self.say(self._count(outcome, str(suspect.core.key)))
+            self.say(self._count(outcome, suspect))
             self._tally(suspect, outcome.new)
             cluster.over = True
             cluster.fault = outcome.fault or self._fault_of(outcome.finding)
@@ -542,9 +544,10 @@ class Triage:
         with self.changed:
             (self.waiting if self.disturbed[suspect] <= _MOST_DISTURBED else self.failed).append(suspect)
 
-    def _count(self, outcome: TriageOutcome, key: str) -> str:
-        """Count the outcome of a suspect with this signature; a line that reports it."""
-        finding, totals = outcome.finding, self.totals
+    def _count(self, outcome: TriageOutcome, suspect: Suspect) -> str:
+        """Count the outcome of a suspect that has a core; a line that reports it."""
+        assert suspect.core is not None
+        finding, totals, key = outcome.finding, self.totals, str(suspect.core.key)
         totals.minimized += outcome.reduction is not None
         if finding is None:
             return f"not a finding: {key}: {outcome.note}"
@@ -555,6 +558,7 @@ class Triage:
             if not fault:
                 totals.severities[str(severity_of(finding))] += 1
                 totals.last_new = finding.id
+                totals.brought(suspect.source, faults=1)
             if not fault and self.plan.on_finding:
                 self._announce(finding)
             kind = f"a new variant of {fault}" if fault else f"a new fault, {severity_of(finding)}"
@@ -596,12 +600,18 @@ class Triage:
         self.met.add(finding.id)
         return fault if met else ""
 
-    def _offer_slip(self, program: Program, backend: str) -> None:
-        """Queue a candidate that showed another finding while a suspect shrank, if it does so again on this backend."""
+    def _offer_slip(self, suspect: Suspect, program: Program, backend: str) -> None:
+        """Queue a candidate that showed another finding while this suspect shrank, if it does so again on this
+        backend."""
         task = replace(self.plan.task, place=self.plan.task.place.on(backend), fixed=())
         report = examine_all(self.pool, [(task, program)])[0]
         if report.verdicts and report.verdict in FINDINGS:
-            self.enqueue(Suspect(parse(report.text), report.verdicts[0].signature, report.stage, slip=True))
+            self.enqueue(slip(suspect, parse(report.text), report.verdicts[0].signature, report.stage))
+
+
+def slip(suspect: Suspect, program: Program, signature: Signature, stage: str = "") -> Suspect:
+    """A suspect that came up while another was decided."""
+    return Suspect(program, signature, stage, source=suspect.source, slip=True)
 
 
 def describe(finding: Finding) -> str:

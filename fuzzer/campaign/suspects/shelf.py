@@ -13,7 +13,7 @@ from fuzzer.campaign.told.written import replace_file
 from fuzzer.judgement.verdict import parse_signature
 from fuzzer.language.text import parse
 
-_NAME, _SEEN_AT, _CORE = "suspect-*.prog", "# seen at ", "# core "
+_NAME, _SEEN_AT, _SOURCE, _CORE = "suspect-*.prog", "# seen at ", "# source ", "# core "
 
 
 class Shelf:
@@ -27,8 +27,9 @@ class Shelf:
         """Write a suspect, whole or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         stage = f"{_SEEN_AT}{suspect.stage}\n" if suspect.stage else ""
+        source = f"{_SOURCE}{suspect.source}\n" if suspect.source else ""
         core = f"{_CORE}{encode_core(suspect.core)}\n" if suspect.core is not None else ""
-        replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{core}{suspect.text}".encode())
+        replace_file(self._path(suspect), f"# {suspect.signature}\n{stage}{source}{core}{suspect.text}".encode())
 
     def drop(self, suspect: Suspect) -> None:
         """Remove a suspect that is decided."""
@@ -57,18 +58,18 @@ class Shelf:
 
 def shelved(content: str) -> Suspect | None:
     """The suspect of a file on a shelf, where it has a core; None for any other text."""
-    head = content.split("\n", 3)[1:3]
+    head = content.split("\n", 4)[1:4]
     return read_suspect(content) if any(line.startswith(_CORE) for line in head) else None
 
 
 def read_suspect(content: str) -> Suspect:
     """The suspect of a file on a shelf. Raises ValueError (a ParseError is one) where it is none."""
     head, _, text = content.partition("\n")
-    stage, core = "", None
-    if text.startswith(_SEEN_AT):
-        line, _, text = text.partition("\n")
-        stage = line.removeprefix(_SEEN_AT)
-    if text.startswith(_CORE):
-        line, _, text = text.partition("\n")
-        core = decode_core(line.removeprefix(_CORE))
-    return Suspect(parse(text), parse_signature(head.removeprefix("# ")), stage, core)
+    said = dict.fromkeys((_SEEN_AT, _SOURCE, _CORE), "")
+    for what in said:
+        if text.startswith(what):
+            line, _, text = text.partition("\n")
+            said[what] = line.removeprefix(what)
+    core = decode_core(said[_CORE]) if said[_CORE] else None
+    signature = parse_signature(head.removeprefix("# "))
+    return Suspect(parse(text), signature, said[_SEEN_AT], core, source=said[_SOURCE])

@@ -49,7 +49,8 @@ class Suspect:
 
     stage    of the compiler, where the trial ended at one; "" where the program was compiled in full.
     core     once it is sorted, where a stage shows it.  step  what is next.
-    slip     whether it is no drawn program, but a candidate that showed another finding than its suspect.
+    source   of the program, or of the suspect whose candidate it is (`mixture.source_of`); "" where nobody knows.
+    slip     whether it is no program of the campaign, but a candidate that showed another finding than its suspect.
     apart    whether it was told apart from the cluster that it had joined.
     finding  that it became.
     text     the program's: two suspects are equal if their texts are, since -0.0 == 0.0 in a program.
@@ -60,6 +61,7 @@ class Suspect:
     stage: str = ""
     core: Core | None = field(default=None, compare=False)
     step: Step = field(default=Step.SORT, compare=False)
+    source: str = field(default="", compare=False)
     slip: bool = field(default=False, compare=False)
     apart: bool = field(default=False, compare=False)
     finding: Finding | None = field(default=None, compare=False)

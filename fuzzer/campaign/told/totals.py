@@ -10,6 +10,8 @@ from typing import Any
 from fuzzer.judgement.verdict import CLASSES, FINDINGS, parse_signature
 from fuzzer.workers.messages import Report
 
+BROUGHT = ("programs", "cpu", "suspects", "keys", "faults")  # `Totals.brought`
+
 
 @dataclass
 class Totals:
@@ -47,6 +49,7 @@ class Totals:
     phases: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)  # programs judged at a stage and not built
     built: Counter[str] = field(default_factory=Counter)  # programs that a stage could not run, by why
+    sources: dict[str, Counter[str]] = field(default_factory=dict)  # what programs of each source brought
 
     @property
     def programs(self) -> int:
@@ -75,6 +78,11 @@ class Totals:
             self.stages[report.stage] += 1
         if report.built:
             self.built[report.built] += 1
+
+    def brought(self, source: str, **counts: float) -> None:
+        """Add to what programs of a source brought: programs that ran, their cpu seconds, suspects, keys that were the
+        first of their kind, new faults."""
+        self.sources.setdefault(source, Counter()).update(counts)  # type: ignore[arg-type]
 
     def legal_by_pattern(self) -> dict[str, int]:
         """Legal differences that were counted, by their patterns."""
@@ -128,6 +136,10 @@ class Totals:
             "legal_differences": dict(self.legal),
             "stages": dict(self.stages),
             "built": dict(self.built),
+            "sources": {
+                name: {what: round(counts[what], 1) for what in BROUGHT}
+                for name, counts in sorted(self.sources.items())
+            },
             "seconds": round(self.seconds, 1),
             "cpu_seconds": phases.pop("cpu", 0.0),
             "worker_seconds": phases,

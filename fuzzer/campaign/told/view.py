@@ -142,8 +142,19 @@ def _summary_text(totals: Totals) -> str:
         f"{legal}new faults: {found or 'none'}{f'; new variants of known ones: {variants}' if variants else ''}; "
         f"`backfuzz faults` shows them all\n"
         f"suspects: {totals.suspects.total()} of {totals.keys} key(s), {_recognised_text(totals)}, "
-        f"{totals.minimized} minimized" + "".join(f"\nunconfirmed: {line}" for line in totals.unconfirmed.values())
+        f"{totals.minimized} minimized{_sources_text(s['sources'])}"
+        + "".join(f"\nunconfirmed: {line}" for line in totals.unconfirmed.values())
     )
+
+
+def _sources_text(sources: dict[str, dict[str, float]]) -> str:
+    """Lines about what programs of each source brought, where there are several."""
+    if len(sources) < 2:
+        return ""
+    return "".join(
+        f"\n{name}: {of['programs']:.0f} programs in {of['cpu']:.0f} CPU s, {of['suspects']:.0f} suspects, "
+        f"{of['keys']:.0f} new keys, {of['faults']:.0f} new faults" for name, of in sources.items()
+    )  # fmt: skip
 
 
 def _recognised_text(totals: Totals) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fuzzer.campaign.around import Around
+from fuzzer.campaign.by_kin import ByKin, in_turns
+from fuzzer.campaign.choices import FromLog, read_log
 from fuzzer.campaign.corpus import Corpus, resume_corpus
-from fuzzer.campaign.mutants import ByMutation, FromLog, read_log
-from fuzzer.campaign.parents import Parents, by_ops, parents_in
-from fuzzer.campaign.plan import AROUND, BLIND, CELLS, MUTANTS, Plan, corpus_environment
-from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, Schedule, restore_drawing_settings
+from fuzzer.campaign.mixture import Mixture
+from fuzzer.campaign.parents import Parents, by_ops, parents_in, shipped_parents
+from fuzzer.campaign.plan import AROUND, CELLS, GUIDANCES, Plan, corpus_environment
+from fuzzer.campaign.schedule import BySeed, Schedule, restore_drawing_settings
 from fuzzer.commands.shared.call import find_call, running
+from fuzzer.commands.shared.reference import load_program
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.judgement.trial import UNCOMPILED
 from fuzzer.language.errors import UsageError
@@ -44,6 +46,7 @@ class Chosen(NamedTuple):
     """What the options of `fuzz` say about where programs come from."""
 
     around: tuple[str, ...] = ()
+    kin: tuple[str, ...] = ()
     guidance: str | None = None
     unguided: bool = False
     resume: bool = False
@@ -58,9 +61,18 @@ def find_source(plan: Plan, chosen: Chosen) -> Source:
         raise UsageError("--unguided chooses nothing and keeps no corpus: leave out --guidance and --resume")
     if chosen.resume and chosen.guidance:
         raise UsageError("--resume goes on with its corpus' own guidance: leave out --guidance")
-    if chosen.around and (chosen.guidance or chosen.unguided or chosen.resume or chosen.again):
-        raise UsageError("--around says by itself how programs are chosen: leave out --guidance, --unguided, --resume "
-                         "(which goes on around the same programs) and --again")  # fmt: skip
+    if chosen.around and (chosen.unguided or chosen.resume or chosen.again):
+        raise UsageError("--around names programs for a new campaign: leave out --unguided, --resume (which goes on "
+                         "around the same programs) and --again")  # fmt: skip
+    if chosen.around and chosen.guidance and not GUIDANCES[chosen.guidance].around:
+        known = ", ".join(name for name, guidance in GUIDANCES.items() if guidance.around)
+        raise UsageError(f"--guidance {chosen.guidance} has no mutants around given programs; with --around: {known}")
+    if chosen.kin and (chosen.around or chosen.guidance or chosen.unguided or chosen.resume or chosen.again):
+        raise UsageError("--kin says by itself which programs run: leave out --around, --guidance, --unguided, "
+                         "--resume and --again")  # fmt: skip
+    if chosen.kin:
+        kin = in_turns([text for what in chosen.kin for text in _texts_of(what, plan.db)])
+        return Source(plan.task, lambda task, own: ByKin(kin), programs=len(kin))
     if chosen.again:
         task, logged = read_log(chosen.again, plan.task)
         return Source(task, lambda task, own: FromLog(logged), programs=len(logged))
@@ -69,19 +81,32 @@ def find_source(plan: Plan, chosen: Chosen) -> Source:
     folder, place = plan.explored, corpus_environment(plan.task)
     if chosen.resume:
         corpus, state = resume_corpus(folder, place)
-        guidance = state.get("guidance", CELLS)
-        parents = Parents.read(folder) if guidance == AROUND else None
+        named = state.get("guidance")
+        guidance = named if named in [*GUIDANCES] else CELLS  # of an older backfuzz
+        parents = Parents.read(folder) if GUIDANCES[guidance].around else None
         task = restore_drawing_settings(plan.task, state)
-        return Source(task, lambda task, own: _schedule(task, own, corpus, guidance, parents, state), corpus=True)
-    parents = functools.reduce(operator.or_, map(_parents, chosen.around)) if chosen.around else None
-    guidance = AROUND if parents else chosen.guidance or CELLS
-    drawn = replace(plan.task, cells=guidance != BLIND)
+        return Source(task, lambda task, own: Mixture(task, own, corpus, guidance, parents, state), corpus=True)
+    guidance = chosen.guidance or (AROUND if chosen.around else CELLS)
+    parents = _parents(chosen.around) if GUIDANCES[guidance].around else None
+    drawn = replace(plan.task, cells=GUIDANCES[guidance].cells)
     return Source(
-        drawn, lambda task, own: _schedule(task, own, Corpus(folder, place).start(), guidance, parents), corpus=True
+        drawn, lambda task, own: Mixture(task, own, Corpus(folder, place).start(), guidance, parents), corpus=True
     )
 
 
-def _parents(what: str) -> Parents:
+def _parents(named: Collection[str]) -> Parents:
+    """The programs that --around names; without it, those that are shipped. Raises UsageError, StoreError."""
+    return functools.reduce(operator.or_, map(parents_of, named)) if named else shipped_parents()
+
+
+def _texts_of(what: str, db: Path) -> list[str]:
+    """A program of each cause that --kin names, or that of a finding's or fault's id. Raises UsageError, StoreError."""
+    if Path(what).exists() or ":" in what:
+        return [texts[0] for texts in parents_of(what).causes.values()]
+    return [load_program(what, db)[1]]
+
+
+def parents_of(what: str) -> Parents:
     """What --around names. Raises UsageError, StoreError."""
     if Path(what).suffix != ".py" and (Path(what).exists() or ":" not in what):
         return parents_in(Path(what))
@@ -91,20 +116,6 @@ def _parents(what: str) -> Parents:
             return by_ops(pieces(found.function, found.inputs))
     except Inexpressible as error:
         raise UsageError(f"{what}: no piece of it is a program: {error}") from None
-
-
-def _schedule(
-    task: Task,
-    own: Path,
-    corpus: Corpus,
-    guidance: str,
-    parents: Parents | None = None,
-    state: Mapping[str, Any] | None = None,
-) -> BySeedWithCorpus:
-    """The schedule of a campaign with a corpus; state: of the campaign that it goes on with."""
-    if parents is not None:
-        return Around(task, corpus, parents, state)
-    return ByMutation(task, own, corpus, state) if guidance == MUTANTS else BySeedWithCorpus(task, corpus, state)
 
 
 def share_of_lines(asked: bool | None, source: Source) -> float:

@@ -27,7 +27,10 @@ from fuzzer.ledger.store import open_store
 from fuzzer.workers.messages import Report, Task
 from minimizer.reduce import Reduction
 from tests.campaign.fakes import OTHER, PLACE, PROGRAM, SIGNATURE, TANH, FakePool, waiting
+from tests.campaign.suspects.test_core import CORE
 from tests.commands.calls import FINDING
+
+SUSPECT = Suspect(parse(PROGRAM), SIGNATURE, "ir", CORE)
 
 
 def stored(**changes: Any) -> Finding:
@@ -89,7 +92,7 @@ def test_what_is_unsupported_is_not_minimized_and_tried_without_its_settings(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue, offered = waiting(plan), list[Program]()
-    monkeypatch.setattr(queue, "_offer_slip", lambda program, backend: offered.append(program))
+    monkeypatch.setattr(queue, "_offer_slip", lambda suspect, program, backend: offered.append(program))
     monkeypatch.setattr(triages, "triage_suspect", lambda *_: pytest.fail("it was minimized"))
     unsupported = replace(SIGNATURE, verdict=UNSUPPORTED)
     knob = PROGRAM.replace('route("', 'settings({"inductor.unroll_reductions_threshold": 1})\nroute("')
@@ -106,23 +109,42 @@ def test_only_a_fault_that_was_not_known_or_told_before_is_new(plan: Plan) -> No
     for finding in (first, again, other):
         with open_store(plan.db) as store:
             assert store.add(finding)
-        told.append(queue._count(TriageOutcome(finding, True, ""), "").partition(":")[0])
+        told.append(queue._count(TriageOutcome(finding, True, ""), SUSPECT).partition(":")[0])
     with open_store(plan.db) as store:
         fault = store.fault_of(first.id).id
     assert told == ["a new fault, S1", f"a new variant of {fault}", "a new fault, S1"]
     elsewhere = TriageOutcome(stored(program=TANH), True, "", fault="F1234567 of other.db")
-    assert queue._count(elsewhere, "").startswith("a new variant of F1234567 of other.db: ")
+    assert queue._count(elsewhere, SUSPECT).startswith("a new variant of F1234567 of other.db: ")
     assert (queue.totals.new, queue.totals.variants) == ({"wrong": 2}, {"wrong": 2})
-    assert waiting(plan)._count(TriageOutcome(again, True, ""), "").startswith("a new variant of ")
+    assert waiting(plan)._count(TriageOutcome(again, True, ""), SUSPECT).startswith("a new variant of ")
+
+
+def test_what_suspects_become_is_counted_for_the_source_of_their_programs(plan: Plan) -> None:
+    queue = waiting(plan)
+    queue.enqueue(replace(SUSPECT, source="around"))
+    queue.enqueue(triages.slip(replace(SUSPECT, source="drawn"), parse(TANH), OTHER))
+    for suspect in list(queue.waiting):
+        queue._gather(replace(suspect, core=CORE))
+    finding = stored()
+    with open_store(plan.db) as store:
+        assert store.add(finding)
+    queue._count(TriageOutcome(finding, True, ""), replace(SUSPECT, source="around"))
+    brought = queue.totals.summary()["sources"]
+    assert {name: (of["suspects"], of["keys"], of["faults"]) for name, of in brought.items()} == {
+        "around": (1, 1, 1),
+        "drawn": (0, 0, 0),  # a slip is no suspect of its own
+    }
 
 
 def test_what_is_recognised_is_counted_by_fault_with_its_experiments(plan: Plan) -> None:
     queue, reduction = waiting(plan), Reduction(parse(PROGRAM), 1, 0, (), (), True, "fixpoint")
     for experiments in (1, 2):
-        line = queue._count(TriageOutcome(stored(), False, "", fault="F1234567", experiments=experiments), "a/wrong")
-        assert line == f"recognised as F1234567 in {experiments} experiment(s), not minimized: a/wrong"
-    assert queue._count(TriageOutcome(stored(), False, "known", reduction=reduction), "").startswith("known: wrong ")
-    assert queue._count(TriageOutcome(None, False, "why", reduction=reduction), "key") == "not a finding: key: why"
+        line = queue._count(TriageOutcome(stored(), False, "", fault="F1234567", experiments=experiments), SUSPECT)
+        assert line == f"recognised as F1234567 in {experiments} experiment(s), not minimized: {CORE.key}"
+    known = TriageOutcome(stored(), False, "known", reduction=reduction)
+    assert queue._count(known, SUSPECT).startswith("known: wrong ")
+    nothing = TriageOutcome(None, False, "why", reduction=reduction)
+    assert queue._count(nothing, SUSPECT) == f"not a finding: {CORE.key}: why"
     summary = queue.totals.summary()
     assert summary["recognised"] == {"F1234567": [1, 2]}
     assert (summary["minimized"], summary["known_findings"], summary["findings"]) == (2, {"wrong": 3}, {})

@@ -16,7 +16,7 @@ SUSPECTS = [
     Suspect(parse(PROGRAM), SIGNATURE),
     Suspect(parse(TANH), OTHER, "ir"),
     Suspect(parse(TANH), replace(OTHER, pattern="a/b")),
-    Suspect(parse(PROGRAM), SIGNATURE, "ir", CORE),
+    Suspect(parse(PROGRAM), SIGNATURE, "ir", CORE, source="around"),
 ]
 
 
@@ -29,7 +29,7 @@ def test_suspects_are_read_as_they_were_put_and_their_files_are_programs(tmp_pat
         parse(PROGRAM).nodes,
         parse(TANH).nodes,
     }
-    assert [s.core for s in shelf.suspects() if s.core is not None] == [CORE]
+    assert [(s.core, s.source) for s in shelf.suspects() if s.core is not None] == [(CORE, "around")]
     shelf.drop(SUSPECTS[1])
     assert len(shelf.suspects()) == 3
 

@@ -90,3 +90,16 @@ def test_the_cpu_seconds_of_all_steps_are_those_of_the_workers() -> None:
     assert totals.triage()["first_unexplained_wrong_seconds"] is None
     totals.first_unexplained = 12.34
     assert totals.summary()["triage"]["first_unexplained_wrong_seconds"] == 12.3
+
+
+def test_what_a_source_brought_is_added_up() -> None:
+    totals = Totals()
+    totals.brought("drawn", programs=1, cpu=1.25)
+    totals.brought("around", programs=1, cpu=2.0)
+    totals.brought("around", suspects=1)
+    totals.brought("around", keys=1)
+    totals.brought("around", faults=1)
+    assert totals.summary()["sources"] == {
+        "around": {"programs": 1, "cpu": 2.0, "suspects": 1, "keys": 1, "faults": 1},
+        "drawn": {"programs": 1, "cpu": 1.2, "suspects": 0, "keys": 0, "faults": 0},
+    }

@@ -120,3 +120,13 @@ def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.Cap
     assert told.endswith(
         "3 minimized\nunconfirmed: wrong gradient of x0 through unfold: compiled 3, eager 4, floor 1e-06\n"
     )
+
+
+def test_the_end_tells_what_each_source_brought(capsys: pytest.CaptureFixture[str]) -> None:
+    totals = Totals()
+    totals.brought("drawn", programs=3, cpu=4.0)
+    view.Lines(False).end(totals)
+    assert "drawn" not in capsys.readouterr().out, "there is one source"
+    totals.brought("around", programs=2, cpu=1.0, suspects=1, keys=1, faults=1)
+    view.Lines(False).end(totals)
+    assert "around: 2 programs in 1 CPU s, 1 suspects, 1 new keys, 1 new faults\n" in capsys.readouterr().out

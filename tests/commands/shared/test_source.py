@@ -9,12 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from fuzzer import commands
-from fuzzer.campaign.around import Around
+from fuzzer.campaign.choices import LOG_FILE
 from fuzzer.campaign.corpus import Corpus, load_corpus
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.mutants import LOG_FILE, ByMutation
-from fuzzer.campaign.plan import Plan, corpus_environment
-from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus, drawing_settings
+from fuzzer.campaign.mixture import Mixture
+from fuzzer.campaign.plan import GUIDANCES, MIXTURE, Plan, corpus_environment
+from fuzzer.campaign.schedule import BySeed, drawing_settings
 from fuzzer.commands.shared.source import Chosen, find_source
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.trial.tasks import explore
@@ -37,11 +37,11 @@ def campaign(
     around: tuple[str, ...] = (),
 ) -> Campaign:
     """The campaign that `fuzz` runs with these options."""
-    source = find_source(plan, Chosen(around, guidance, unguided, resume))
+    source = find_source(plan, Chosen(around, (), guidance, unguided, resume))
     return Campaign(replace(plan, task=source.task), print, lambda own: source.schedule(source.task, own))
 
 
-@pytest.mark.parametrize("guidance", ["cells", "mutants"])
+@pytest.mark.parametrize("guidance", ["cells", "mutants", MIXTURE])
 def test_a_resumed_campaign_goes_on_with_the_next_programs_what_was_seen_and_its_guidance(
     plan: Plan, guidance: str
 ) -> None:
@@ -51,7 +51,9 @@ def test_a_resumed_campaign_goes_on_with_the_next_programs_what_was_seen_and_its
     went = campaign(replace(plan, task=Task(place=EAGER.place), programs=3), resume=True)
     assert went.plan.task == replace(EAGER, cells=True), "seed, limits and routes are those of the corpus"
     went.run()
-    assert isinstance(went.schedule, ByMutation) is (guidance == "mutants")
+    assert isinstance(went.schedule, Mixture)
+    assert went.schedule.guidance == guidance
+    assert (went.schedule.parents is not None) is (GUIDANCES[guidance].around > 0)
     after = load_corpus(plan.explored)
     assert after.kept[: len(before.kept)] == before.kept
     assert after.state()["next"] == 7
@@ -74,13 +76,13 @@ def test_resume_from_the_command_line_refuses_another_torch(tmp_path: Path, monk
 def test_programs_are_those_of_their_numbers_with_any_number_of_workers_and_features_are_kept(
     plan: Plan, guidance: str | None, cells: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran, learn = list[str](), BySeedWithCorpus.learn
+    ran, learn = list[str](), Mixture.learn
 
-    def heard(schedule: BySeedWithCorpus, n: int, report: Report) -> None:
+    def heard(schedule: Mixture, n: int, report: Report) -> None:
         ran.append(report.text)
         learn(schedule, n, report)
 
-    monkeypatch.setattr(BySeedWithCorpus, "learn", heard)
+    monkeypatch.setattr(Mixture, "learn", heard)
     campaign(replace(plan, workers=2, batch=3), guidance).run()
     assert not list(plan.folder.glob(f"campaigns/*/{LOG_FILE}")), "nothing is chosen, so nothing is logged"
     onward = campaign(replace(plan, programs=3), resume=True)
@@ -126,11 +128,11 @@ def test_around_a_file_all_programs_hold_its_ops_and_a_resumed_campaign_goes_on_
     (tmp_path / "p.prog").write_text(PARENT)
     first = campaign(plan, around=(str(tmp_path / "p.prog"),))
     first.run()
-    assert "4 mutants around 1 cause(s), 0 fresh" in first.schedule.progress()
+    assert first.schedule.progress().startswith("4 around 1 cause(s); ")
     (tmp_path / "p.prog").unlink()
     onward = campaign(replace(plan, programs=3), resume=True)
     onward.run()
-    assert "3 mutants around 1 cause(s), 0 fresh" in onward.schedule.progress()
+    assert onward.schedule.progress().startswith("3 around 1 cause(s); ")
     found = load_corpus(plan.explored)
     assert found.kept
     for text in map(found.text, found.kept):
@@ -141,7 +143,8 @@ def test_around_a_function_its_pieces_are_the_parents(plan: Plan, tmp_path: Path
     (tmp_path / "steps.py").write_text(MODULE)
     went = campaign(plan, around=(f"{tmp_path}/steps.py:step",))
     went.run()
-    assert isinstance(went.schedule, Around)
+    assert isinstance(went.schedule, Mixture)
+    assert went.schedule.parents is not None
     assert sorted(went.schedule.parents.causes) == [
         "exp sum",
         "sin mul sin mul",
@@ -159,7 +162,8 @@ def test_around_a_function_its_pieces_are_the_parents(plan: Plan, tmp_path: Path
         (["--around", "empty"], "empty: it holds no program"),
         (["--around", "bad.prog"], "bad.prog: "),
         (["--around", "no.such:f"], "no.such: no such file, and no such module (no is not installed)"),
-        (["--around", "x.prog", "--resume"], "--around says by itself how programs are chosen"),
+        (["--around", "x.prog", "--resume"], "--around names programs for a new campaign"),
+        (["--around", "x.prog", "--guidance", "mutants"], "with --around: around, mixture"),
         (["--around", "int.py"], "int.py: no piece of it is a program: "),
     ],
 )
