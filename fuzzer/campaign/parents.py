@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import math
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -36,10 +37,11 @@ class Parents:
     def of(self, seed: int, number: int) -> tuple[str, str]:
         """(cause, text) of the parent of a number: in each round of as many numbers as there are causes, every cause
         has its turn."""
-        turn, place = divmod(number, len(self.causes))
-        order = sorted(self.causes)
-        random.Random(f"{seed}/{turn}/causes").shuffle(order)
-        cause = order[place]
+        many = len(self.causes)
+        turn, place = divmod(number, many)
+        rng = random.Random(f"{seed}/{turn}/causes")
+        first, step = rng.randrange(many), rng.choice([n for n in range(1, many + 1) if math.gcd(n, many) == 1])
+        cause = sorted(self.causes)[(first + place * step) % many]
         return cause, random.Random(f"{seed}/{number}/parent").choice(self.causes[cause])
 
     def __or__(self, other: Parents) -> Parents:

@@ -18,13 +18,23 @@ from typing import NamedTuple
 import torch
 
 from fuzzer.generation.draft import Announce, Draft, Rejected
+from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.generate import CLOSING, DTYPE_WEIGHTS, draw_cotangent
 from fuzzer.generation.nodes import draw_values, weighted
-from fuzzer.generation.redraft import append_node, draft_of, fresh_names, rename_apart, try_mutator, unread_results
+from fuzzer.generation.redraft import (
+    NO_GRADIENT,
+    append_node,
+    draft_of,
+    fresh_names,
+    is_useful,
+    rename_apart,
+    try_mutator,
+    types_of,
+    unread_results,
+)
 from fuzzer.generation.shapes import broadcast_strides, draw_layout
 from fuzzer.language import settings as compiler_settings
-from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS, REAL
 from fuzzer.language.ops.spec import Draw, Limits, OpSpec
 from fuzzer.language.program import (
@@ -107,7 +117,7 @@ _REDUCTIONS = {name: weight for name, weight in CLOSING.items() if name in REAL}
 
 def swap_operand(program: Program, rng: random.Random, material: Material) -> Program:
     """A node reads another value of the same dtype and shape."""
-    types = infer(program)
+    types = types_of(program)
     at, node = rng.choice(list(enumerate(program.nodes)))
     place, name = rng.choice([(i, a) for i, a in enumerate(node.args) if isinstance(a, str)])
     known = [leaf.name for leaf in program.leaves] + [out for n in program.nodes[:at] for out in n.outs]
@@ -125,7 +135,7 @@ def insert_node(program: Program, rng: random.Random, material: Material) -> Pro
 
 def delete_node(program: Program, rng: random.Random, material: Material) -> Program:
     """What read a node reads its first operand, or a new leaf of the result's type where shapes differ."""
-    types = infer(program)
+    types = types_of(program)
     node = rng.choice([n for n in program.nodes if not writes(n)])
     leaves, names = list(program.leaves), {}
     for out in node.outs:
@@ -156,7 +166,7 @@ def replace_node(program: Program, rng: random.Random, material: Material) -> Pr
 def splice(program: Program, rng: random.Random, material: Material) -> Program:
     """The donor after the program: it reads values of the program in place of leaves of their dtype and shape."""
     other = rename_apart(material.donor, program)
-    types = infer(program)
+    types = types_of(program)
     results = [out for node in program.nodes for out in node.outs]
     joined: dict[str, str] = {}
     for leaf in _unshared_leaves(other):
@@ -224,14 +234,17 @@ def follow(program: Program, rng: random.Random, material: Material) -> Program:
 
 def redraw_attribute(program: Program, rng: random.Random, material: Material) -> Program:
     """One attribute of a node is drawn again, corners first, as the op's entry draws it."""
-    types = infer(program)
+    types = types_of(program)
     node = rng.choice([n for n in program.nodes if OPS[n.op].attributes])
     attribute = rng.choice(OPS[node.op].attributes)
     operands = [
         tuple(types[n] for n in a if n is not None) if isinstance(a, tuple) else a and types[a] for a in node.args
     ]
     given = {a.name: a.default for a in OPS[node.op].attributes} | dict(node.attrs)
-    value = attribute.draw(Draw(rng, Limits(), operands, given))
+    try:
+        value = attribute.draw(Draw(rng, Limits(), operands, given))
+    except (TypeError, ValueError, ArithmeticError) as error:  # its rule is for drawn attributes, not for a person's
+        raise Rejected(f"{attribute.name} of {node.op} cannot be drawn: {error}") from error
     attrs = {**dict(node.attrs), attribute.name: value}
     if type(value) is type(attribute.default) and value == attribute.default:
         del attrs[attribute.name]
@@ -408,12 +421,14 @@ def mutate(
     with torch.random.fork_rng(devices=[]):  # random ops draw in the dry runs
         torch.default_generator.manual_seed(0)
         program = canonical(program)
-        why = Counter[str]()
+        why, zero = Counter[str](), False
         for _ in range(_TRIES):
             try:
-                found = try_mutator(change, rng, device, material.announce, unread_results(program))
+                found = try_mutator(change, rng, device, material.announce, unread_results(program), zero)
             except Rejected as error:
                 why[str(error)] += 1
+                # a parent without a gradient that is not zero, such as that of sign, has such mutants
+                zero = zero or (str(error) == NO_GRADIENT and not is_useful(dry_gradients(program) or {}))
                 continue
             if found != program:
                 return found

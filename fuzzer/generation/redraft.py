@@ -4,15 +4,17 @@ result a program again. Mutators (`mutate`) stand on it."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+import torch
+
 from fuzzer.generation.draft import Announce, Draft, Rejected
-from fuzzer.generation.dry_run import dry_gradients
+from fuzzer.generation.dry_run import dry_gradients, eager_values
 from fuzzer.generation.generate import draw_cotangent, without_dead_nodes
 from fuzzer.generation.nodes import draw_node, run_node
 from fuzzer.language import settings as compiler_settings
-from fuzzer.language.infer import IllTyped, infer
+from fuzzer.language.infer import IllTyped, check_draws, check_within, type_of
 from fuzzer.language.interpret import materialise
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Limits, OpSpec
@@ -21,6 +23,7 @@ from fuzzer.language.program import (
     Output,
     Program,
     Region,
+    TensorType,
     canonical,
     is_tracked,
     rename,
@@ -28,10 +31,13 @@ from fuzzer.language.program import (
 )
 from fuzzer.language.routes import ROUTES, acts, route_of
 
+NO_GRADIENT = "eager has no gradient of it"
+
 
 def draft_of(program: Program, rng: random.Random, count: int | None = None, announce: Announce | None = None) -> Draft:
     """A draft that holds the program's leaves and its first `count` nodes. The program's names are canonical, as those
-    that are drawn next go on from them. announce: as in `generate`. Raises Rejected where it holds regions."""
+    that are drawn next go on from them. announce: as in `generate`. Raises Rejected where it holds regions
+    or eager refuses it."""
     if any(isinstance(s, Region) for s in program.body):
         raise Rejected("a program with regions")
     floating = [leaf.dtype for leaf in program.leaves if leaf.type.differentiable]
@@ -43,7 +49,10 @@ def draft_of(program: Program, rng: random.Random, count: int | None = None, ann
     draft.types = {leaf.name: leaf.type for leaf in program.leaves}
     draft.tracked = {leaf.name for leaf in program.leaves if leaf.requires_grad}
     for node in program.nodes[:count]:
-        run_node(draft, node, OPS[node.op])
+        try:
+            run_node(draft, node, OPS[node.op])
+        except Exception as error:  # torch's refusal may have any type; a mutator before this one may have brought it
+            raise Rejected(f"eager refuses {node.op}: {error}") from error
     return draft
 
 
@@ -78,13 +87,29 @@ def unread_results(program: Program) -> list[str]:
     return [name for node in program.nodes for name in node.outs if name not in read]
 
 
+def types_of(program: Program) -> dict[str, TensorType]:
+    """The type of every name, from a run in eager: `infer` would take ten times as long. Raises Rejected where eager
+    refuses the program, IllTyped."""
+    try:
+        check_draws(program)
+        values = eager_values(program)
+    except RuntimeError as error:  # a leaf beyond its storage
+        raise Rejected(f"eager refuses it: {error}") from error
+    if values is None:
+        raise Rejected("eager refuses it")
+    names = (name for node in program.nodes for name in node.outs)
+    types = {leaf.name: leaf.type for leaf in program.leaves} | {name: type_of(values[name]) for name in names}
+    check_within(program, types)
+    return types
+
+
 def _with_outputs(program: Program, rng: random.Random, left: Collection[str]) -> Program:
     """The program with cotangents of their outputs' types; results that nothing reads become outputs too, but for those
     that are left as they are.
 
-    Raises Rejected where none carries a gradient, IllTyped.
+    Raises Rejected where none carries a gradient or eager refuses it, IllTyped.
     """
-    types = infer(program)
+    types = types_of(program)
     draft = Draft(rng, Limits(), "f32")
 
     def seeded(name: str) -> Output:
@@ -107,7 +132,7 @@ def _with_outputs(program: Program, rng: random.Random, left: Collection[str]) -
 
 
 def _repaired(
-    program: Program, rng: random.Random, device: str, announce: Announce | None, left: Collection[str]
+    program: Program, rng: random.Random, device: str, announce: Announce | None, left: Collection[str], zero: bool
 ) -> Program:
     """What a mutator made, as a program that runs in eager: outputs that fit, settings that its ops and route need.
 
@@ -127,17 +152,22 @@ def _repaired(
     }
     kept |= dict([compiler_settings.SAME_DRAWS]) if drawing else {}
     program = replace(program, settings=tuple(sorted(kept.items())))
-    program = canonical(without_dead_nodes(_with_outputs(program, rng, left)))
-    route_of(program)
     if announce is not None:
         announce(program)
+    program = canonical(without_dead_nodes(_with_outputs(program, rng, left)))
+    route_of(program)
     gradients = dry_gradients(program)
     if gradients is None:
         raise Rejected("eager refuses it")
     seeded = any(output.cotangent for output in program.outputs)
-    if seeded and not any(g is not None and bool((g != 0).any()) for g in gradients.values()):
-        raise Rejected("eager has no gradient of it")
+    if seeded and not zero and not is_useful(gradients):
+        raise Rejected(NO_GRADIENT)
     return program
+
+
+def is_useful(gradients: Mapping[str, torch.Tensor | None]) -> bool:
+    """Whether some element of some gradient is not zero."""
+    return any(g is not None and bool((g != 0).any()) for g in gradients.values())
 
 
 def try_mutator(
@@ -146,11 +176,13 @@ def try_mutator(
     device: str,
     announce: Announce | None = None,
     left: Collection[str] = (),
+    zero: bool = False,
 ) -> Program:
     """The program that a mutator makes, mended. Raises Rejected, whose message says why none runs. announce: as in
-    `generate`. left: results that need not be read nor returned."""
+    `generate`. left: results that need not be read nor returned. zero: whether gradients may be zero
+    everywhere."""
     try:
-        return _repaired(change(), rng, device, announce, left)
+        return _repaired(change(), rng, device, announce, left, zero)
     except Rejected:
         raise
     except LookupError as error:

@@ -47,7 +47,7 @@ def infer(program: Program) -> dict[str, TensorType]:
         if not (lacks_forward_mode(error) and small):
             raise
         types = _infer_from_values(program)
-    _check_within(program, types)
+    check_within(program, types)
     return types
 
 
@@ -152,7 +152,7 @@ def _check_required(node: Node) -> None:
             raise IllTyped(f"{', '.join(node.outs)} = {node.op}(...): {attribute.name}=... is missing")
 
 
-def _check_within(program: Program, types: dict[str, TensorType]) -> None:
+def check_within(program: Program, types: dict[str, TensorType]) -> None:
     """Raise IllTyped where a leaf holds values that its reader neither accepts nor checks (`Operand.within`)."""
     leaves = {leaf.name: leaf for leaf in program.leaves}
     for node in program.nodes:

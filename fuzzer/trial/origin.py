@@ -75,8 +75,9 @@ def draw_kin(task: Task, kin: Kin, log: Journal) -> Drawn | Report:
 
 
 def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Drawn | Report:
-    """A mutant as program number `index`, made again until a wrong gradient would show; where none is made, the program
-    that the number has without mutation. Depends on the arguments alone."""
+    """A mutant as program number `index`, made again until a wrong gradient would show: the last is taken whatever it
+    shows. Where none is made or runs, the program that the number has without mutation. Depends on the arguments
+    alone."""
     mutants, started = mutants_of(task, index, mutation), time.perf_counter()
     for attempt in range(MAX_REDRAWS + 1):
         log.begin(f"# program {index} of seed {task.seed}, not drawn yet")
@@ -84,7 +85,7 @@ def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Dra
             program = next(mutants)
             took = time.perf_counter() - started
             trial, judging = record_reference(program, task, log), cpu_seconds()
-            if is_detectable(trial, log):
+            if attempt == MAX_REDRAWS or is_detectable(trial, log):
                 seconds = {"generate": took, "judge": cpu_seconds() - judging}
                 return Drawn(trial, attempt, seconds, mutation.mutator)
         except Rejected:  # the mutator made nothing in many tries of its own

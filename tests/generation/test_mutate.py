@@ -12,7 +12,7 @@ import torch
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.dry_run import dry_gradients
 from fuzzer.generation.mutate import AROUND, BY_NAME, HAVOC, MUTATORS, Material, Mutator, mutate
-from fuzzer.generation.redraft import try_mutator
+from fuzzer.generation.redraft import is_useful, try_mutator
 from fuzzer.language.infer import infer
 from fuzzer.language.program import Program, Region, is_tracked
 from fuzzer.language.text import parse, show
@@ -94,6 +94,21 @@ def test_a_mutator_changes_what_it_is_named_for(name: str, differs: object) -> N
 def test_every_mutator_is_tested_by_its_name() -> None:
     [marks] = [m for m in test_a_mutator_changes_what_it_is_named_for.pytestmark if m.name == "parametrize"]  # type: ignore[attr-defined]
     assert {name for name, _ in marks.args[1]} == set(BY_NAME)
+
+
+def test_an_attribute_whose_rule_does_not_take_a_persons_other_attributes_is_left_as_it_is() -> None:
+    """torch takes one dim or several; the table's rule for the lengths counts several."""
+    text = """program(1)
+route("autograd")
+x0 = leaf(f32[4, 6], seed=1)
+v0 = fftn(x0, s=(4,), dim=(1,))
+backward(v0, cotangent(f32[4, 6, 2], seed=4))
+"""
+    program = parse(text.replace("(1,)", "1"))
+    for seed in range(20):
+        with contextlib.suppress(Rejected):
+            made = BY_NAME["redraw_attribute"](program, random.Random(seed), Material(program))
+            assert dict(made.nodes[0].attrs).get("s") in ((4,), None)
 
 
 def test_numbers_that_a_leaf_lists_are_cut_or_repeated_where_it_is_resized() -> None:
@@ -226,3 +241,19 @@ backward(v0, cotangent(f32[3]))
 """)
     with pytest.raises(Rejected):
         mutate(kept, random.Random(0), Material(kept), by="toggle_requires_grad")
+
+
+def test_a_parent_without_a_gradient_has_such_mutants_and_others_have_none() -> None:
+    text = """program(1)
+route("autograd")
+x0 = leaf(f32[3, 4], seed=1)
+v0 = {op}(x0)
+backward(v0, cotangent(f32[3, 4], seed=2))
+"""
+    step, smooth = (parse(text.format(op=op)) for op in ("sign", "exp"))
+    made = [mutate(step, random.Random(seed), Material(step), by=AROUND) for seed in range(12)]
+    assert any(is_useful(dry_gradients(mutant) or {}) is False for mutant in made)
+    assert all(
+        is_useful(dry_gradients(mutate(smooth, random.Random(seed), Material(smooth), by=AROUND)) or {})
+        for seed in range(12)
+    )

@@ -104,3 +104,13 @@ def test_a_mutator_that_makes_nothing_is_refused_with_its_reason(error: Exceptio
 
 def test_what_needs_no_repair_is_as_it_was() -> None:
     assert repaired(CHAIN) == CHAIN
+
+
+def test_a_program_that_eager_refuses_is_not_taken_up() -> None:
+    """A statistic of batch_norm cannot require a gradient."""
+    text = HEAD + (
+        'x0 = leaf(f32[2, 3], seed=1)\nx1 = leaf(f32[3], values="positive")\nx2 = leaf(f32[3], values="positive")\n'
+        "v0 = batch_norm(x0, x1, x2)\nbackward(v0, cotangent(f32[2, 3], seed=4))\n"
+    )
+    with pytest.raises(Rejected, match="eager refuses batch_norm: "):
+        draft_of(parse(text), random.Random(1))
