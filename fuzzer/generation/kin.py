@@ -58,11 +58,12 @@ def alike(spec: OpSpec) -> list[OpSpec]:
 
 
 def kin_of(text: str) -> Iterator[Kin]:
-    """The kin of a program. Runs nothing. Raises ParseError."""
+    """The kin of a program. Runs nothing. Raises ParseError. An elementwise function beside other ops is no part of the
+    pattern: it stays."""
     program = parse(text)
     own = {leaf.dtype for leaf in program.leaves if leaf.dtype in FLOATS}
     for place, node in enumerate(program.nodes):
-        if not node.uses:
+        if not node.uses or (OPS[node.op].elementwise and len(program.nodes) > 1):
             continue
         many = len(ops_by_family()[OPS[node.op].family]) > _MANY
         for other in alike(OPS[node.op]):

@@ -69,9 +69,8 @@ def draw_kin(task: Task, kin: Kin, log: Journal) -> Drawn | Report:
     try:
         program = make_kin(kin, task.place.subject.device.split(":")[0], write_down)
     except Rejected as error:
-        return refusal("", error)
-    drawn = record(program, task, log)
-    return replace(drawn, mutator=KIN)
+        return replace(refusal("", error), mutator=KIN)
+    return replace(record(program, task, log), mutator=KIN)
 
 
 def draw_mutant(task: Task, index: int, mutation: Mutation, log: Journal) -> Drawn | Report:

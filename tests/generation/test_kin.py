@@ -66,6 +66,12 @@ def test_a_kin_keeps_the_pattern_and_takes_over_what_fits(text: str, kin: tuple[
     assert made == make_kin(Kin(text, 0, *kin))
 
 
+def test_an_elementwise_function_is_replaced_where_it_stands_alone() -> None:
+    assert {kin.place for kin in kin_of(SPLIT)} == {0}
+    alone = SPLIT.replace("v0 = narrow(x0, dim=0, start=1, length=4)\nv1 = exp(v0)", "v1 = exp(x0)")
+    assert {kin.op for kin in kin_of(alone)} > {"sin", "log"}
+
+
 def test_many_kin_of_a_view_run_in_eager() -> None:
     found = {kin.op: kin for kin in kin_of(SPLIT) if kin.place == 0 and not (kin.dtype or kin.route)}
     made, refused = [], []

@@ -67,6 +67,21 @@ def test_a_suspect_is_a_fault_where_every_experiment_says_so(
     assert asked_of(WRONG, ops, answers)[0] == fault
 
 
+def test_any_elementwise_function_may_stand_where_a_variant_has_another_if_an_experiment_tests_the_cause() -> None:
+    told = {MM: "agree", f"{STAGE}aot_eager_decomp_partition": "agree"}
+    known = known_fault("F1", [found(text("exp", "cumsum"), vanishes=[MM], **lowering("mm"))])
+
+    def fault(ops: list[str], held: list[Known]) -> str | None:
+        return recognise(WRONG, ops, held, lambda name: told.get(name, "wrong"))
+
+    assert fault(["sin", "cumsum"], known) == "F1"
+    assert fault(["sin", "sort"], known) is None
+    by_stage = known_fault("F2", [found(text("exp", "cumsum"), "aot_eager")])
+    told[f"{STAGE}eager"] = "agree"
+    assert fault(["exp", "cumsum"], by_stage) == "F2"
+    assert fault(["sin", "cumsum"], by_stage) is None, "nothing but the stage is tested"
+
+
 def test_a_mode_chooses_another_kernel() -> None:
     linear = text("exp").replace("exp(x0)", 'interpolate_linear(x0, scale_factor=1.1, mode="linear")')
     nearest = linear.replace(', mode="linear"', "")

@@ -323,6 +323,11 @@ class OpSpec:
         return tuple(p for p in self.params if isinstance(p, Operand))
 
     @property
+    def elementwise(self) -> bool:
+        """Whether it is a function of one number, applied to each element."""
+        return self.family in ("pointwise", "activation") and len(self.operands) == 1
+
+    @property
     def takes_complex(self) -> bool:
         return any(not set(COMPLEX).isdisjoint(operand.dtypes) for operand in self.operands)
 
