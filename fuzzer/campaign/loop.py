@@ -304,6 +304,7 @@ class Campaign:
             "new": dict(totals.new),
         }
         found |= {"classes": dict(totals.classes), "paused": self.course.lacks}
+        found |= {"told": totals.told, "severities": dict(totals.severities)}
         found["legal"] = totals.legal_by_pattern()
         found["exploration_cpu_seconds"] = round(totals.phases["cpu"], 1)
         if triage is not None:

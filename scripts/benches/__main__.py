@@ -13,6 +13,7 @@ from benches.deaf import deaf_command
 from benches.derivatives import derivatives_command
 from benches.diagnosis import diagnosis_command
 from benches.first_look import first_look_command
+from benches.guidance import guidance_command
 from benches.hearing import hearing_command
 from benches.hostile import hostile_command
 from benches.injection import injection_command
@@ -40,6 +41,7 @@ BENCHES = (
     diagnosis_command,
     faults_command,
     first_look_command,
+    guidance_command,
     hearing_command,
     hostile_command,
     injection_command,

@@ -25,6 +25,7 @@ from fuzzer.campaign.suspects import queue as triages
 from fuzzer.campaign.suspects import suspect as suspects
 from fuzzer.campaign.suspects.queue import Triage
 from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
+from fuzzer.campaign.told.logs import last_beat
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.pairs import LEAF
 from fuzzer.language.text import parse
@@ -443,3 +444,13 @@ def test_a_fault_of_ours_is_told_with_its_program_and_does_not_end_the_campaign(
     made, said = run(plan, lambda task, what: failed if what == 3 else Report(PROGRAM), monkeypatch)
     assert [line for line in said if "KeyError('v0') on program 3 of seed 0" in line]
     assert made.totals.summary()["classes"] == {"agree": 7, "rejected": 1}
+
+
+def test_its_last_row_says_how_many_keys_it_told_and_how_severe_its_faults_are(
+    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(plan, some_wrong, monkeypatch)
+    [folder] = (plan.folder / "campaigns").glob("*")
+    row = last_beat(folder)
+    assert row is not None
+    assert (row["told"], row["severities"]) == (1, {"S1": 1})

@@ -436,6 +436,7 @@ class Triage:
         with self.changed:
             cluster.told = replace(core, verdict=verdict).told
             self.totals.unconfirmed[str(core.key)] = cluster.told
+            self.totals.told += 1
         self.say(f"unconfirmed: {cluster.told}")
         self._on(suspect, Step.SETTLE)
 

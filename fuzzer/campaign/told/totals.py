@@ -38,6 +38,7 @@ class Totals:
     keys: int = 0  # clusters of sorted suspects
     joined: Counter[str] = field(default_factory=Counter)  # suspects whose key was there already, by class
     set_aside: Counter[str] = field(default_factory=Counter)  # suspects without a key, by why none is wanted
+    told: int = 0  # keys that no known fault explained and one build bore out
     explained: int = 0  # keys that are a known fault
     unexplained: int = 0  # keys that no known fault explained when they came
     open: dict[str, int] = field(default_factory=dict)  # drawn suspects without a key, keys without a verdict
@@ -107,6 +108,7 @@ class Totals:
             "set_aside": dict(self.set_aside),
             "explained": self.explained,
             "unexplained": self.unexplained,
+            "told": self.told,
             "unsettled": len(self.unconfirmed),
             **self.open,
             "first_unexplained_wrong_seconds": self.first_unexplained and round(self.first_unexplained, 1),
