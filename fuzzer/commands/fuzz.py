@@ -300,6 +300,7 @@ def fuzz(
     if campaign.course.stopped:
         corpus = f"its corpus: {command if resume else command + ' --resume'}"
         onward = corpus if source.corpus else f"another seed: {command} --seed {seed + 1}"
+        onward = f"all kin, from the first: {command}" if kin else onward
         click.echo(f"stopped; go on with {onward}", err=True)
         sys.exit(INTERRUPTED)
     sys.exit(DIFFERS if fail_on_finding and totals.new.total() else 0)

@@ -1,4 +1,4 @@
-"""The cells that each program is asked to fill: those requested least so far, op by op.
+"""The cells that each program is asked to fill: those requested least so far in its block, op by op.
 
 A program's request follows from its number alone, not from other programs' results. So the programs of a seed are the
 same with any number of workers, and when a campaign is continued.
@@ -37,7 +37,10 @@ from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITION
 
 _ROUND = 20  # programs of one node in a round of lengths; 1/k as many have k nodes, as in a blind campaign
 _PLACED = 2  # one in so many recipes of an operand with edges or a domain has numbers there
-_KEPT = 4096  # programs whose wishes are kept; for an earlier one all wishes are made again, in 0.2 ms each
+# Programs of a block. A worker that begins anew makes the wishes of its block up to its program, in 0.2 ms each: 0.8 s at
+# most, however long the campaign runs.
+BLOCK = 4096
+_BLOCKS = 2  # that are kept: programs of two are under way at a time
 # Classes to request of an attribute whose classes the table does not name.
 _UNTOLD = {
     "dim": (FIRST, INNER, LAST, NEGATIVE),
@@ -48,32 +51,41 @@ _UNTOLD = {
 
 
 class Wishes:
-    """The wishes of a seed's programs, made one after the other.
+    """The wishes of a seed's programs, in blocks of BLOCK programs; what was requested counts within a block.
 
     ops     by name; programs may use these.
     """
 
     def __init__(self, ops: Mapping[str, OpSpec], limits: Limits, seed: int):
         self.ops, self.limits, self.seed = dict(ops), limits, seed
-        self._begin()
+        self.blocks: dict[int, _Block] = {}
 
-    def _begin(self) -> None:
-        self.rng = random.Random(f"{self.seed}/wishes")
-        self.next = 0
-        self.made: dict[int, tuple[Wish, ...]] = {}
+    def of(self, number: int) -> tuple[Wish, ...]:
+        """The wishes for program `number`, the first node first."""
+        which, place = divmod(number, BLOCK)
+        if which not in self.blocks:
+            for older in [*self.blocks][: len(self.blocks) - _BLOCKS + 1]:
+                del self.blocks[older]
+            name = f"{self.seed}/wishes" + f"/{which}" * (which > 0)
+            self.blocks[which] = _Block(self.ops, self.limits, random.Random(name))
+        return self.blocks[which].of(place)
+
+
+class _Block:
+    """The wishes of a block's programs, made one after the other."""
+
+    def __init__(self, ops: Mapping[str, OpSpec], limits: Limits, rng: random.Random):
+        self.ops, self.limits, self.rng = ops, limits, rng
+        self.made: list[tuple[Wish, ...]] = []
         self.asked: Counter[tuple[str, ...]] = Counter()
         self.waiting: list[str] = []
         self.lengths: list[int] = []
 
-    def of(self, number: int) -> tuple[Wish, ...]:
-        """The wishes for program `number`, the first node first."""
-        if number < self.next and number not in self.made:
-            self._begin()
-        while self.next <= number:
-            self.made[self.next] = self._next()
-            self.made.pop(self.next - _KEPT, None)
-            self.next += 1
-        return self.made[number]
+    def of(self, place: int) -> tuple[Wish, ...]:
+        """The wishes for the program at this place."""
+        while len(self.made) <= place:
+            self.made.append(self._next())
+        return self.made[place]
 
     def _next(self) -> tuple[Wish, ...]:
         if not self.lengths:

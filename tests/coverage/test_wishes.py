@@ -78,14 +78,16 @@ def test_a_number_says_it_all_in_whatever_order_it_is_asked_for() -> None:
     assert forward.of(5) != Wishes(REAL, LIMITS, 4).of(5)
 
 
-def test_what_is_no_longer_kept_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzzer.coverage.wishes._KEPT", 5)
-    wishes = Wishes(REAL, LIMITS, 3)
-    first = wishes.of(2)
-    assert wishes.of(40) == wishes.of(40)
-    assert 2 not in wishes.made
-    assert wishes.of(2) == first
-    assert 40 not in wishes.made
+def test_programs_go_on_in_blocks_that_need_nothing_of_the_blocks_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzzer.coverage.wishes.BLOCK", 40)
+    wishes, late = Wishes(REAL, LIMITS, 3), Wishes(REAL, LIMITS, 3)
+    all_ = [wishes.of(number) for number in range(160)]
+    assert late.of(130) == all_[130]
+    assert [len(block.made) for block in late.blocks.values()] == [11]
+    assert [late.of(number) for number in (5, 90, 35)] == [all_[number] for number in (5, 90, 35)]
+    assert len(late.blocks) == 2
+    firsts = [all_[begin : begin + 40] for begin in range(0, 160, 40)]
+    assert len({str(block) for block in firsts}) == 4
 
 
 def test_few_ops_are_enough() -> None:
