@@ -37,8 +37,8 @@ from fuzzer.language.values import ARANGE, AROUND, ENDS, GENERAL, NEAR, POSITION
 
 _ROUND = 20  # programs of one node in a round of lengths; 1/k as many have k nodes, as in a blind campaign
 _PLACED = 2  # one in so many recipes of an operand with edges or a domain has numbers there
-# Programs of a block. A worker that begins anew makes the wishes of its block up to its program, in 0.2 ms each: 0.8 s at
-# most, however long the campaign runs.
+# Programs of a block. A worker that begins anew makes the wishes of its block up to its program, in 0.2 ms each: that
+# takes 0.8 s at most, however long the campaign runs.
 BLOCK = 4096
 _BLOCKS = 2  # that are kept: programs of two are under way at a time
 # Classes to request of an attribute whose classes the table does not name.

@@ -248,7 +248,8 @@ def test_what_mutants_of_its_own_kind_meet_is_told_apart(monkeypatch: pytest.Mon
     assert figures["rows"][name]["hits"] > 10
     assert 0 < figures["left_out"][name]["own"] < figures["rows"][name]["hits"], "F1 is another cause"
     assert figures["left_out"][name]["any"] == 0
-    assert (figures["met_without_its_own_program"], figures["met_without_any_parent_that_meets_it"]) == (1, 0)
+    # another trigger may be met by chance, by a mutant of a parent that does not meet it
+    assert figures["met_without_its_own_program"] == figures["met_without_any_parent_that_meets_it"] + 1
 
 
 @pytest.mark.parametrize("name", sorted(TRIGGERS.keys() - {"pytorch_151918", "pytorch_197887"}))
