@@ -19,7 +19,7 @@ from fuzzer.language.errors import UsageError
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.settings import parse_assignment
 from fuzzer.trial.batch import Batch, explore_batch
-from fuzzer.trial.origin import DRAWN, Origin, explore_from
+from fuzzer.trial.origin import ALL_DRAWN, Origin, explore_from
 from fuzzer.trial.tasks import explore
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
@@ -76,7 +76,7 @@ class BySeed(WithoutFeedback):
 
 
 def submit_numbers(
-    pool: Pool, task: Task, numbers: Sequence[int], origins: Mapping[int, Origin] = DRAWN
+    pool: Pool, task: Task, numbers: Sequence[int], origins: Mapping[int, Origin] = ALL_DRAWN
 ) -> Future[Any]:
     """Begin the programs of these numbers of the task's seed, several as a batch; origins: by number, of those that are
     not drawn."""

@@ -31,7 +31,7 @@ from fuzzer.trial.compiled import Compiled
 from fuzzer.trial.draw import Drawn, program_task
 from fuzzer.trial.exercise import Exercise
 from fuzzer.trial.kernel_units import Kernel, NotBuilt, Units, seconds_of
-from fuzzer.trial.origin import DRAWN, Origin, draw_from, record
+from fuzzer.trial.origin import ALL_DRAWN, Origin, draw_from, record
 from fuzzer.trial.pipeline import REFUSED, compile_kept, compile_subject, conclude, refusal, rerun_reference
 from fuzzer.workers.journal import Journal, journal
 from fuzzer.workers.messages import Report, Task
@@ -60,7 +60,7 @@ class Batch(NamedTuple):
 
     numbers: tuple[int, ...]
     deadline: float | None = None
-    origins: Mapping[int, Origin] = DRAWN
+    origins: Mapping[int, Origin] = ALL_DRAWN
 
 
 def explore_batch(task: Task, batch: Batch) -> list[Report]:

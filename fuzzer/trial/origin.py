@@ -34,7 +34,7 @@ class Mutation(NamedTuple):
 
 # Of a number whose program is not drawn: how the mutant or the kin is made, or the text.
 Origin = Mutation | Kin | str
-DRAWN: Mapping[int, Origin] = {}
+ALL_DRAWN: Mapping[int, Origin] = {}
 
 
 def explore_from(task: Task, given: tuple[int, Origin]) -> Report:
