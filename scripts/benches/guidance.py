@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from benches.options import json_option, print_figures
-from fuzzer.campaign.plan import GUIDANCES, MIXTURE
+from fuzzer.campaign.plan import GUIDANCES
 from fuzzer.campaign.told.logs import HEARTBEAT_FILE
 from fuzzer.language.errors import UsageError
 
@@ -110,7 +110,10 @@ def _go_on(run: Run, minutes: float, grace: str, workers: int) -> None:
         return
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / "log.txt").open("a") as log:
-        subprocess.run(_command(run, left, grace, workers), cwd=run.folder, stdout=log, stderr=log, env=_environment())
+        command = _command(run, left, grace, workers)
+        done = subprocess.run(command, cwd=run.folder, stdout=log, stderr=log, env=_environment())
+    if done.returncode:
+        raise UsageError(f"{run.arm} {run.seed} ended with {done.returncode}; {run.folder / 'log.txt'} says why")
 
 
 def _command(run: Run, minutes: float, grace: str, workers: int) -> list[str]:
@@ -192,7 +195,7 @@ def picture(runs: Sequence[Run]) -> str:
 @click.option("--arms", default=",".join(_ARMS), show_default=True, help="Guidances to compare.")
 @click.option("--seeds", default=3, show_default=True, type=click.IntRange(1), help="Runs of each.")
 @click.option("--minutes", default=120.0, show_default=True, help="That a run explores.")
-@click.option("--grace", default="0s", show_default=True, help="That its suspects have afterwards: 20m.")
+@click.option("--grace", default="1s", show_default=True, help="That its suspects have afterwards: 20m.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1), help="Of each run.")
 @click.option("--lanes", default=2, show_default=True, type=click.IntRange(1), help="Runs at a time.")
 @click.option("--folder", default=Path(".backfuzz/guidance"), type=click.Path(path_type=Path), help="Of all runs.")
@@ -216,7 +219,7 @@ def guidance_command(
         run_all(runs, minutes, grace, workers, lanes)
     begun = [run for run in runs if run.campaigns()]
     if not begun:
-        raise UsageError(f"{folder}: no run has a row; {folder}/{MIXTURE}-1/log.txt may say why")
+        raise UsageError(f"{folder}: no run of these arms has a row there")
     if svg is not None:
         svg.write_text(picture(begun))
     print_figures(guidance_summary(begun), as_json)

@@ -12,6 +12,8 @@ from benches.__main__ import main
 from benches.guidance import Moment, Run, guidance_summary, picture, run_all
 from click.testing import CliRunner
 
+from fuzzer.language.errors import UsageError
+
 
 def row(seconds: float, cpu: float, told: int, **severities: int) -> dict[str, Any]:
     return {"seconds": seconds, "exploration_cpu_seconds": cpu, "triage_cpu_seconds": cpu / 4, "programs": int(cpu),
@@ -52,7 +54,12 @@ def test_a_run_goes_on_where_it_was_and_one_that_has_its_minutes_does_not(
     runs: list[Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(subprocess, "run", lambda command, **how: asked.append((command[4:], how["cwd"])))
+
+    def ran(command: list[str], **how: Any) -> subprocess.CompletedProcess[str]:
+        asked.append((command[4:], how["cwd"]))
+        return subprocess.CompletedProcess(command, int(len(asked) > 2))
+
+    monkeypatch.setattr(subprocess, "run", ran)
     fresh = Run("mixture", 3, runs[0].folder.with_name("mixture-3"))
     (runs[0].folder / ".backfuzz" / "corpus").mkdir()
     run_all([*runs, fresh], 4.0, "1m", 2, 1)
@@ -62,6 +69,8 @@ def test_a_run_goes_on_where_it_was_and_one_that_has_its_minutes_does_not(
     assert onward[onward.index("--minutes") + 1] == "2.00"
     assert begun[: begun.index("--staged")] == ["backfuzz", "fuzz", "--guidance", "mixture", "--seed", "3"]
     assert begun[begun.index("--minutes") + 1] == "4.00"
+    with pytest.raises(UsageError, match=r"cells 1 ended with 1; .*log.txt says why"):
+        run_all(runs, 4.0, "1m", 2, 1)
 
 
 def test_the_command_tells_and_draws(runs: list[Run], tmp_path: Path) -> None:
@@ -77,5 +86,5 @@ def test_the_command_tells_and_draws(runs: list[Run], tmp_path: Path) -> None:
 def test_an_empty_folder_and_an_unknown_guidance_are_refused(tmp_path: Path) -> None:
     nothing = CliRunner().invoke(main, ["guidance", "--report", "--folder", str(tmp_path)])
     unknown = CliRunner().invoke(main, ["guidance", "--report", "--arms", "luck"])
-    assert "no run has a row" in str(nothing.exception)
+    assert "no run of these arms has a row" in str(nothing.exception)
     assert "no guidance 'luck'" in str(unknown.exception)
