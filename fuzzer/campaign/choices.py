@@ -24,7 +24,7 @@ LOG_FILE = "choices.jsonl"
 class Choice(NamedTuple):
     """How a program is to be made, and where its parents come from.
 
-    source  SOURCES names it.  parent  a cause, or the id of a kept program;  donor  the id of another.
+    source  AROUND or MUTANTS.  parent  a cause, or the id of a kept program;  donor  the id of another.
     """
 
     source: str
@@ -48,7 +48,7 @@ class ChoiceLog:
         died = not report.seconds
         row: dict[str, Any] = {"number": number, "class": report.verdict, "stage": report.stage, "new": new}
         row |= {"cpu": round(report.seconds.get("cpu", 0.0), 3)}
-        if choice and (died or report.mutator):  # else no mutant came of it, and the program is fresh
+        if choice and (died or report.mutator):  # else there is no mutant, and the program is drawn
             row |= {"source": choice.source, "mutator": choice.mutation.mutator}
             row |= {"parent": choice.parent, "donor": choice.donor}
         self._write(row | {"text": report.text} if died or report.mutator else row)

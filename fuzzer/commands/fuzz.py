@@ -113,7 +113,7 @@ _ADVANCED = (
     metavar="WHAT",
     help="Run mutants of these programs, which keep their ops and change how these are called (repeatable): a .prog "
     "file, a folder of such files, a ledger, or FILE.py:FUNCTION or MODULE:FUNCTION as of `backfuzz import`, in pieces "
-    "of up to 12 ops. Default: of reported faults, of faults that backfuzz knows, and of PyTorch's own samples.",
+    "of up to 12 ops.",
 )
 @click.option(
     "--kin",
@@ -128,7 +128,8 @@ _ADVANCED = (
     default=None,
     help="How programs are chosen. By their numbers: each is asked for ops, dtypes, layouts, classes of attributes "
     f"and pairs, all as often as any other ({CELLS}), or for nothing ({BLIND}). {AROUND}: they are mutants of the "
-    f"programs of --around, or of those that come with backfuzz. {MUTANTS}: half of them are mutants of programs that "
+    f"programs of --around, or of those that come with backfuzz: reported faults, known faults and PyTorch's own "
+    f"samples. {MUTANTS}: half of them are mutants of programs that "
     f"showed something new, logged in choices.jsonl. {MIXTURE}: some of each. Default: {CELLS}; with --around: "
     f"{AROUND}.",
 )

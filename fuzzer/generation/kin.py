@@ -6,7 +6,7 @@ serves both. `kin_of` lists the kin of a program; `make_kin` makes one, which ru
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,8 +35,8 @@ _TRIES = 6
 
 
 class Kin(NamedTuple):
-    """How one is made: the parent's text, the place of the node whose op is replaced, the op; then a dtype for all
-    floating leaves and a route, "" for the parent's own."""
+    """How a kin is made: from the parent's text, the place of the node whose op is replaced, and the new op; in a dtype
+    for all floating leaves and by a route, "" for the parent's own."""
 
     parent: str
     place: int
@@ -75,9 +75,9 @@ def kin_of(text: str) -> Iterator[Kin]:
 
 
 def make_kin(kin: Kin, device: str = "cpu", announce: Announce | None = None) -> Program:
-    """The program, which eager runs; always the same one. It keeps the operands and attributes of the op that is
-    replaced where the other op takes them; what that op needs beside is drawn. announce: as in `generate`. Raises
-    Rejected."""
+    """The program of a kin, always the same one; eager runs it. The new op keeps the operands and attributes of the old
+    one where it takes them; others that it needs are drawn. announce: as in `generate`. Raises Rejected, whose message
+    says why eager ran none."""
     program = _recast(canonical(parse(kin.parent)), kin.dtype)
     if kin.route:
         program = replace(program, route=Route(kin.route))
@@ -92,8 +92,10 @@ def make_kin(kin: Kin, device: str = "cpu", announce: Announce | None = None) ->
             continue
         grown = replace(program, leaves=tuple(draft.leaves))
         for like in _like(node, drawn):
-            with contextlib.suppress(Rejected):
-                return try_mutator(lambda like=like: _replaced(grown, node, like), rng, device, announce, left)  # type: ignore[misc]  # noqa: B023  (called at once)
+            try:
+                return try_mutator(functools.partial(_replaced, grown, node, like), rng, device, announce, left)
+            except Rejected as error:
+                why = error
     raise Rejected(f"no {kin.op} in place of {node.op}: {why}")
 
 

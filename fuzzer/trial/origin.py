@@ -1,5 +1,5 @@
-"""Where the program of a number comes from, in the worker: it is drawn, a mutant of another program, of its
-kin, or given as text."""
+"""Where the program of a number comes from, in the worker: it is drawn, a mutant or a kin of another
+program, or given as text."""
 
 from __future__ import annotations
 

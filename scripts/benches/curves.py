@@ -8,9 +8,9 @@ from typing import Any
 
 from benches.rows import Told
 
-_SIZE = 9.0, 3.4  # inches
+SIZE = 9.0, 3.4  # inches
 _STEPS = 100
-_COLOURS = ("#444444", "#4477aa", "#228833", "#ccbb44", "#cc3311", "#aa3377")
+COLOURS = ("#444444", "#4477aa", "#228833", "#ccbb44", "#cc3311", "#aa3377")
 
 _Count = Callable[[Told, float], float]
 
@@ -24,7 +24,7 @@ def picture(runs: Sequence[Told], seconds: float) -> str:
 
     faults = panel("faults", lambda run, cpu: len(run.faults(cpu)))
     features = panel("features", lambda run, cpu: run.at(cpu)[0])
-    return draw("curves", _SIZE, faults, features, paper=True) + "\n"
+    return draw("curves", SIZE, faults, features, paper=True) + "\n"
 
 
 def _panel(axes: Any, title: str, runs: Sequence[Told], seconds: float, count: _Count) -> None:
@@ -32,7 +32,7 @@ def _panel(axes: Any, title: str, runs: Sequence[Told], seconds: float, count: _
     moments = [seconds * step / _STEPS for step in range(_STEPS + 1)]
     for number, arm in enumerate(dict.fromkeys(run.arm for run in runs)):
         columns = [[count(run, cpu) for run in runs if run.arm == arm] for cpu in moments]
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = COLOURS[number % len(COLOURS)]
         axes.fill_between(moments, [min(c) for c in columns], [max(c) for c in columns], color=colour, alpha=0.1)
         axes.plot(moments, [statistics.median(c) for c in columns], color=colour, label=arm, gid=f"{title}-{arm}")
     axes.set(title=title, xlabel="CPU s", xlim=(0, seconds), ylim=(0, None))

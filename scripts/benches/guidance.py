@@ -22,14 +22,13 @@ from typing import Any
 
 import click
 
+from benches.curves import COLOURS, SIZE
 from benches.options import json_option, print_figures
 from fuzzer.campaign.plan import GUIDANCES
 from fuzzer.campaign.told.logs import HEARTBEAT_FILE
 from fuzzer.language.errors import UsageError
 
 _ARMS = tuple(name for name, guidance in GUIDANCES.items() if guidance.cells)
-_SIZE = 9.0, 3.4  # inches
-_COLOURS = ("#444444", "#4477aa", "#228833", "#cc3311", "#aa3377")
 _LEAST = 0.2  # minutes of a run that are worth another campaign
 
 
@@ -180,14 +179,14 @@ def picture(runs: Sequence[Run]) -> str:
             for number, arm in enumerate(dict.fromkeys(run.arm for run in runs)):
                 for place, run in enumerate(run for run in runs if run.arm == arm):
                     points = [(moment.cpu / 3600, _row(moment)[what]) for moment in run.moments()]
-                    axes.step(*zip(*points, strict=True), where="post", color=_COLOURS[number % len(_COLOURS)],
+                    axes.step(*zip(*points, strict=True), where="post", color=COLOURS[number % len(COLOURS)],
                               label="" if place else arm, gid=f"{what}-{arm}-{run.seed}")  # fmt: skip
             axes.set(title=title, xlabel="CPU hours", ylim=(0, None))
             axes.legend(loc="upper left")
 
         return on
 
-    return draw("guidance", _SIZE, panel("keys borne out by one build", "keys"), panel("S1 and S2", "severe"),
+    return draw("guidance", SIZE, panel("keys borne out by one build", "keys"), panel("S1 and S2", "severe"),
                 paper=True) + "\n"  # fmt: skip
 
 

@@ -81,7 +81,8 @@ def test_many_kin_of_a_view_run_in_eager() -> None:
         except Rejected as error:
             refused.append(str(error))
     assert len(made) > len(found) / 2
-    assert all(" in place of narrow: " in why for why in refused)
+    assert all(" in place of narrow: " in why and "none was tried" not in why for why in refused)
+    assert refused, "some op does not fit, and says why"
 
 
 def test_where_regions_stand_none_is_made() -> None:
