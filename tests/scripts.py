@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -44,32 +43,3 @@ def _main(folder: str, arguments: tuple[str, ...]) -> None:
     except BaseException:  # the end of a process, which Python itself would tell so
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
         sys.exit(1)
-
-
-# Forks itself for each script, whose exit code it prints.
-_LIGHT = """
-import os, runpy, sys
-import torch
-for name in sys.argv[1:]:
-    if not (process := os.fork()):
-        for number, stream in ((1, "stdout"), (2, "stderr")):
-            os.dup2(os.open(f"{name}.{stream}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        sys.argv = [name]
-        runpy.run_path(name, run_name="__main__")
-        sys.exit()
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-"""
-
-
-def run_light(folder: Path, texts: list[str]) -> list[CompletedProcess[str]]:
-    """Each script as the program of a process of its own, in this folder, that has imported torch and not its compiler:
-    its exit code and what it wrote."""
-    names = [f"repro{number}.py" for number in range(len(texts))]
-    for name, text in zip(names, texts, strict=True):
-        (folder / name).write_text(text)
-    command = [sys.executable, "-c", _LIGHT, *names]
-    codes = subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE, text=True, timeout=SECONDS).stdout
-    return [
-        CompletedProcess([name], int(code), *((folder / f"{name}.{s}").read_text() for s in ("stdout", "stderr")))
-        for name, code in zip(names, codes.split(), strict=True)
-    ]
