@@ -47,9 +47,17 @@ def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
 
 
 def spread(trial: Trial, look: tuple[int, float, float], consistent: bool = False) -> Spread:
-    """The spread of a look, computed once for a trial."""
+    """The spread of a look, computed once for a trial. It goes on from that of the look before."""
+    return trial.once(("spread", look[0], consistent), partial(_spread, trial, look, consistent))
+
+
+def _spread(trial: Trial, look: tuple[int, float, float], consistent: bool) -> Spread:
     replicas, scale, _ = look
-    return trial.once(("spread", replicas, consistent), partial(trial.model.spread, replicas, consistent, scale))
+    fewer = [other for other in looks(trial) if other[0] < replicas]
+    if not fewer:
+        return trial.model.spread(replicas, consistent, scale)
+    start = fewer[-1][0]
+    return trial.model.spread(replicas - start, consistent, scale, start, spread(trial, fewer[-1], consistent))
 
 
 def first_spread(trial: Trial) -> Spread:

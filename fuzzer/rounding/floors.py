@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -74,10 +75,22 @@ class Spread:
                 self.deviation[i] = torch.where(value != r, math.inf, self.deviation[i])
                 self.shown.setdefault(i, Alternatives(r)).add(value)
                 continue
-            finite = torch.isfinite(value) & torch.isfinite(r)
-            self.unstable[i] |= kind(value) != kind(r)
-            step = torch.where(finite, (value - r).abs(), torch.zeros_like(r))
-            self.deviation[i] = torch.maximum(self.deviation[i], step)
+            off = (value - r).abs()
+            if not math.isfinite(float(off.sum())):  # mostly both are finite
+                finite = torch.isfinite(value) & torch.isfinite(r)
+                self.unstable[i] |= kind(value) != kind(r)
+                off = torch.where(finite, off, torch.zeros_like(r))
+            self.deviation[i] = torch.maximum(self.deviation[i], off)
+
+    def copy(self) -> Spread:
+        """The same spread, to which replicas may be added while this one stays as it is."""
+        return replace(
+            self,
+            deviation=list(self.deviation),
+            unstable=[mask.clone() for mask in self.unstable],
+            coherent=self.coherent and self.coherent.copy(),
+            shown={i: copy(values) for i, values in self.shown.items()},
+        )
 
     def lack(self, i: int, value: torch.Tensor) -> torch.Tensor:
         """Where the i-th tensor's value, an integer or a flag, occurs in no replica; False for floats."""
@@ -135,15 +148,17 @@ class Model:
         consistent = consistent or seed % 4 == 3
         return Rounder(seed, self.found, self.device, consistent, scale, self.approximate, absolute)
 
-    def spread(self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0) -> Spread:
-        """Largest deviation over replicas `start` .. `start + replicas`."""
-        found, coherent = (still(self.reference, self.targets) for _ in range(2))
-        found.coherent = coherent
+    def spread(
+        self, replicas: int, consistent: bool = False, scale: float = 1.0, start: int = 0, before: Spread | None = None
+    ) -> Spread:
+        """Largest deviation over replicas `start` .. `start + replicas`, and those of the spread `before`."""
+        found = still(self.reference, self.targets) if before is None else before.copy()
+        found.coherent = found.coherent or still(self.reference, self.targets)
         for seed in range(start, start + replicas):
             values = self.replica(seed, consistent, scale)
             found.add(values)
             if consistent or seed % 4 == 3:
-                coherent.add(values)
+                found.coherent.add(values)
         return found
 
 

@@ -191,7 +191,7 @@ class Rounder:
             size = tree.abs().max() if whole and tree.numel() else tree
             if whole and self.pivots_lost:
                 size = torch.where(tree == 0, 0.0, size)  # such a pivot stays exact
-            return laid_like(torch.where(torch.isfinite(tree), tree + size * self.noise(tree) * unit, tree), tree)
+            return laid_like(torch.where(finite(tree), tree + size * self.noise(tree) * unit, tree), tree)
         if isinstance(tree, list | tuple):
             moved = [self._moved(t, r, unit, kept, written, whole) for t, r in zip(tree, refs, strict=True)]  # type: ignore[call-overload]
             return moved if isinstance(tree, list) else tuple(moved)
@@ -203,7 +203,7 @@ class Rounder:
         """Complex numbers have errors in proportion to their modulus, in both parts (Higham 2002, section 3.6)."""
         size = parts.abs().max() if whole and parts.numel() else modulus(parts)
         moved = parts + size * self.noise(parts) * unit
-        return torch.where(torch.isfinite(moved) & (parts != 0), moved, parts)
+        return torch.where(finite(moved) & (parts != 0), moved, parts)
 
     def _inner_unit(self, number: int, step: Step) -> float:
         if number not in self.found.units:
@@ -352,8 +352,8 @@ class Rounder:
         size = (scale.view(torch.int64) & 0x7FF0000000000000).view(torch.float64)
         least = underflow(ref.dtype, self.gradual) if self.absolute else 0.0
         # factors have errors relative to their norm: small elements are off by as much as large ones
-        finite = value.nan_to_num(0, 0, 0) if row.factorises else value
-        normwise = unit * float(finite.abs().max()) if row.factorises else 0.0
+        numbers = value.nan_to_num(0, 0, 0) if row.factorises else value
+        normwise = unit * float(numbers.abs().max()) if row.factorises else 0.0
         step_size = (size * unit).clamp_min(least)
         if normwise or isinstance(hidden, torch.Tensor) or hidden:
             step_size = step_size + hidden + normwise
@@ -362,7 +362,7 @@ class Rounder:
         moved = value + step_size * self.scale * self._draw(value, ref.dtype)
         moved = torch.where(self._unmoved(step, ref, value, hidden, alone), value, moved)
         if normwise and self.pivots_lost:  # a pivot no larger than its error, of the operand and its own, may be 0
-            moved = torch.where(moved.abs() <= 2 * unit * self.scale * float(finite.norm()), 0.0, moved)
+            moved = torch.where(moved.abs() <= 2 * unit * self.scale * float(numbers.norm()), 0.0, moved)
         if row.is_root and self.seed % 8 == 1:  # the squares underflow; elsewhere only results do
             moved = torch.where(moved.abs() < math.sqrt(least), 0.0, moved)
         return self._ranged(moved, ref.dtype)
@@ -376,15 +376,19 @@ class Rounder:
         self, step: Step, ref: Ref, value: torch.Tensor, hidden: float | torch.Tensor, alone: bool
     ) -> torch.Tensor:
         """Where a result does not move: it is not finite, or exact."""
-        kept = ~torch.isfinite(value)
+        kept = ~finite(value)
         if isinstance(hidden, torch.Tensor):
             kept |= (value == 0) & (hidden == 0)
         elif hidden == 0:
             kept |= value == 0
         row = kernel(step)
         inexact = row.inexact or (self.approximate and row.approximated and not decides(step))
-        if alone and not inexact and not rescales(step):
-            kept |= representable(value, ref.dtype) & (torch.as_tensor(hidden, device=value.device) == 0)
+        if not alone or inexact or rescales(step):
+            return kept
+        if isinstance(hidden, torch.Tensor):
+            kept |= representable(value, ref.dtype) & (hidden == 0)
+        elif hidden == 0:
+            kept |= representable(value, ref.dtype)
         return kept
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
@@ -421,6 +425,11 @@ class Rounder:
 def id_of(ref: Ref) -> tuple[int, int]:
     """The key of a tensor in its trace: its storage and its offset there."""
     return ref.storage, ref.offset
+
+
+def finite(value: torch.Tensor) -> torch.Tensor:
+    """Where a number is neither infinite nor NaN: `torch.isfinite` in two kernels, not four."""
+    return value - value == 0
 
 
 def coarse(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

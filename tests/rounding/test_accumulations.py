@@ -127,8 +127,8 @@ def test_eager_lies_inside_the_floor_of_a_sum_of_a_million_terms(name: str) -> N
 def test_eager_lies_inside_the_floor_of_a_very_long_sum(name: str) -> None:
     shares = {
         (values, dtype): judged(SUMS[name], VALUES[values](2**17).to(dtype))[0]
-        for values in VALUES
-        for dtype in (F32, BF16, F16)
+        for values in ("positive", "equal", "a ramp through zero")
+        for dtype in (F32, BF16)
     }
     assert max(shares.values()) <= 1, shares
 

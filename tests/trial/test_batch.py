@@ -213,7 +213,7 @@ def test_a_death_within_a_batch_is_its_programs_and_the_others_are_judged(
 @pytest.mark.parametrize("how", ENDS)
 def test_a_death_is_attributed_in_every_try(how: str, tmp_path: Path) -> None:
     with Pool(2, ["cpu"], deadline=20, scratch=tmp_path) as pool:
-        for victim in range(10, 18):
+        for victim in (10, 13, 17):  # the first, one between, the last
             for phase in ("forward", "backward"):
                 check_attribution(pool, how, victim, phase)
 

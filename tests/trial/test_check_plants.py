@@ -181,8 +181,8 @@ _LOWERED = ("inductor", "aot_eager_decomp_partition")
 PLANTS = {
     "silu": Plant(Silu, Silu, _DECOMPOSED, backends=_LOWERED),
     "silu in place": Plant(lambda: Silu(True), lambda: Silu(True), _DECOMPOSED, backends=_LOWERED[1:]),
-    "custom Function": Plant(lambda: Clipped(1.25), lambda: Clipped(1.0)),
-    "branch": Plant(lambda: Branching(0.25), lambda: Branching(0.0)),
+    "custom Function": Plant(lambda: Clipped(1.25), lambda: Clipped(1.0), backends=("aot_eager",)),
+    "branch": Plant(lambda: Branching(0.25), lambda: Branching(0.0), backends=("aot_eager",)),
     "buffer": Plant(lambda: Counting(0.5), lambda: Counting(0.25), buffer="part.running"),
     "jit callee": Plant(lambda: Scripted(True), lambda: Scripted(False)),
 }

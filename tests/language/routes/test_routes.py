@@ -84,7 +84,7 @@ PRODUCT = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", [name for name in ROUTES if name != "aoti"])  # its package is made below
 def test_every_route_agrees_with_eager_under_inductor(route: str) -> None:
     program = parse(HEAD.replace("autograd", route) + PRODUCT)
     found = report_program(program, FRESH, Journal(None))
