@@ -101,6 +101,12 @@ def _with_node_inserted(program: Program, node: Node, at: int, instead: str = ""
     return replace(program, body=(*program.nodes[:at], node, *after), outputs=outputs)
 
 
+def _neighbours(program: Program, rng: random.Random) -> Sequence[OpSpec]:
+    """The ops of which one is drawn beside a program's: half of the time its own, so that an op meets itself."""
+    own = [OPS[node.op] for node in program.nodes if node.op in _PURE_NAMES]
+    return own if own and rng.random() < 0.5 else _PURE
+
+
 def _random_value(program: Program, rng: random.Random) -> tuple[int, str]:
     """A result, and how many nodes there are up to its own."""
     at, node = rng.choice(list(enumerate(program.nodes, 1)))
@@ -108,6 +114,7 @@ def _random_value(program: Program, rng: random.Random) -> tuple[int, str]:
 
 
 _PURE = [spec for spec in REAL.values() if not spec.effects and not spec.random]
+_PURE_NAMES = {spec.name for spec in _PURE}
 _VIEWS = [spec for spec in _PURE if spec.family == "view" and spec.results == 1]
 _REDUCTIONS = {name: weight for name, weight in CLOSING.items() if name in REAL}
 
@@ -186,7 +193,8 @@ def splice(program: Program, rng: random.Random, material: Material) -> Program:
 def fan_out(program: Program, rng: random.Random, material: Material) -> Program:
     """One more node reads a value, so that its gradient is a sum."""
     at, name = _random_value(program, rng)
-    return _with_node_inserted(*_drawn_node(program, rng, material, _PURE, at, name), at)
+    specs = _neighbours(program, rng)
+    return _with_node_inserted(*_drawn_node(program, rng, material, specs, at, name), at)
 
 
 def append_reduction(program: Program, rng: random.Random, material: Material) -> Program:
@@ -218,14 +226,15 @@ def wrap_in_region(program: Program, rng: random.Random, material: Material) -> 
 def precede(program: Program, rng: random.Random, material: Material) -> Program:
     """Those that read a leaf read an op of it."""
     leaf = rng.choice([leaf for leaf in program.leaves if leaf.requires_grad])
-    grown, node = _drawn_node(program, rng, material, _PURE, 0, leaf.name)
+    grown, node = _drawn_node(program, rng, material, _neighbours(program, rng), 0, leaf.name)
     return _with_node_inserted(grown, node, 0, leaf.name)
 
 
 def follow(program: Program, rng: random.Random, material: Material) -> Program:
     """An op reads an output, and its result is the output."""
     name = rng.choice([o.value for o in program.outputs if o.cotangent])
-    grown, node = _drawn_node(program, rng, material, _PURE, len(program.nodes), name)
+    specs = _neighbours(program, rng)
+    grown, node = _drawn_node(program, rng, material, specs, len(program.nodes), name)
     return _with_node_inserted(grown, node, len(program.nodes), name)
 
 

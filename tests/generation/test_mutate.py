@@ -183,10 +183,17 @@ def test_around_a_program_its_ops_stay_in_their_order_and_one_to_three_things_ch
     for mutant in made:
         ops = iter(node.op for node in mutant.nodes)
         assert all(node.op in ops for node in CHAIN.nodes), [node.op for node in mutant.nodes]
-        assert len(mutant.nodes) <= len(CHAIN.nodes) + 3
+        assert len(mutant.nodes) <= len(CHAIN.nodes) + 5
     for part in ("leaves", "nodes", "outputs", "route", "settings"):
         assert any(getattr(mutant, part) == getattr(CHAIN, part) for mutant in made), part
         assert any(getattr(mutant, part) != getattr(CHAIN, part) for mutant in made), part
+
+
+def test_an_op_often_stands_beside_itself() -> None:
+    parent = parse(HEAD + "x0 = leaf(f64[3], seed=1)\nv0 = atan(x0)\nbackward(v0, cotangent(f64[3], seed=4))\n")
+    for by in ("precede", "follow", "fan_out"):
+        made = [mutate(parent, random.Random(seed), Material(parent), by=by) for seed in range(20)]
+        assert 5 <= sum([node.op for node in mutant.nodes] == ["atan", "atan"] for mutant in made) < 18, by
 
 
 def test_results_that_the_parent_leaves_unread_stay_so() -> None:
