@@ -40,6 +40,7 @@ from fuzzer.language.ops.spec import Draw, Limits, OpSpec
 from fuzzer.language.program import (
     FLOATS,
     NORMAL,
+    Dtype,
     Leaf,
     Node,
     Program,
@@ -116,6 +117,7 @@ def _random_value(program: Program, rng: random.Random) -> tuple[int, str]:
 _PURE = [spec for spec in REAL.values() if not spec.effects and not spec.random]
 _PURE_NAMES = {spec.name for spec in _PURE}
 _VIEWS = [spec for spec in _PURE if spec.family == "view" and spec.results == 1]
+_STEPS = [spec for spec in _PURE if not spec.differentiable and spec.operands and spec.family != "constant"]
 _REDUCTIONS = {name: weight for name, weight in CLOSING.items() if name in REAL}
 
 
@@ -236,6 +238,21 @@ def follow(program: Program, rng: random.Random, material: Material) -> Program:
     specs = _neighbours(program, rng)
     grown, node = _drawn_node(program, rng, material, specs, len(program.nodes), name)
     return _with_node_inserted(grown, node, len(program.nodes), name)
+
+
+def weigh(program: Program, rng: random.Random, material: Material) -> Program:
+    """A result of an op without a derivative, such as a truth or a position, is made floating and is a factor."""
+    types, at = types_of(program), len(program.nodes)
+    found = [out for n in program.nodes for out in n.outs if not types[out].differentiable]
+    if not found or rng.random() < 0.5:
+        name = rng.choice([n for n, t in types.items() if t.differentiable])
+        program, node = _drawn_node(program, rng, material, _STEPS, at, name)
+        program, found, at = _with_node_inserted(program, node, at), [node.outs[0]], at + 1
+    dtype = rng.choice([leaf.dtype for leaf in program.leaves if leaf.dtype in FLOATS] or ["f32"])
+    cast = fresh_names(Node(("",), "to", (rng.choice(found),), (("dtype", Dtype(dtype)),)), program)
+    program = _with_node_inserted(program, cast, at)
+    grown, product = _drawn_node(program, rng, material, [OPS["mul"]], at + 1, cast.outs[0])
+    return _with_node_inserted(grown, product, at + 1)
 
 
 # ---------------------------------------------------------------- parameters and leaves
@@ -368,6 +385,7 @@ MUTATORS: tuple[Mutator, ...] = (
     wrap_in_region,
     precede,
     follow,
+    weigh,
     redraw_attribute,
     resize,
     recast_leaves,

@@ -71,6 +71,7 @@ def test_every_mutator_makes_other_programs_that_have_a_text_and_a_gradient_in_e
             lambda a, b: len(b.nodes) == len(a.nodes) + 1 and [n.op for n in b.nodes[1:]] == [n.op for n in a.nodes],
         ),
         ("follow", lambda a, b: len(b.nodes) == len(a.nodes) + 1 and b.nodes[:3] == a.nodes),
+        ("weigh", lambda a, b: b.nodes[:3] == a.nodes and [n.op for n in b.nodes[-2:]] == ["to", "mul"]),
         ("redraw_attribute", lambda a, b: [n.attrs for n in b.nodes] != [n.attrs for n in a.nodes]),
         ("resize", lambda a, b: [x.shape for x in b.leaves] != [x.shape for x in a.leaves]),
         ("recast_leaves", lambda a, b: {x.dtype for x in b.leaves} != {"f32"}),
@@ -194,6 +195,19 @@ def test_an_op_often_stands_beside_itself() -> None:
     for by in ("precede", "follow", "fan_out"):
         made = [mutate(parent, random.Random(seed), Material(parent), by=by) for seed in range(20)]
         assert 5 <= sum([node.op for node in mutant.nodes] == ["atan", "atan"] for mutant in made) < 18, by
+
+
+def test_a_position_that_nothing_read_is_a_factor_of_what_has_a_gradient() -> None:
+    parent = parse(
+        HEAD + "x0 = leaf(f32[4, 6], seed=1)\nv0, v1 = max(x0, dim=1)\nreturns(v1)\n"
+        "backward(v0, cotangent(f32[4], seed=4))\n"
+    )
+    made = mutants(BY_NAME["weigh"], parent)
+    casts = [node for mutant in made for node in mutant.nodes if node.op == "to"]
+    assert sum("v1" in node.uses for node in casts) > len(made) // 4
+    ops = {node.op for mutant in made for node in mutant.nodes}
+    assert "argmax" in ops
+    assert ops & {"eq", "ne", "lt", "le", "gt", "ge", "gt_scalar", "le_scalar"}
 
 
 def test_results_that_the_parent_leaves_unread_stay_so() -> None:
