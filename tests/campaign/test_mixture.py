@@ -190,7 +190,7 @@ def test_the_worker_makes_the_mutant_and_says_so() -> None:
 
 
 def test_a_parent_of_which_nothing_comes_leaves_the_number_to_a_program_that_is_drawn() -> None:
-    leaf = "x1 = leaf(i64[2], values=data([9, 9]))\n"
+    leaf = "x1 = leaf(i64[2], values=data([999, 999]))\n"  # beyond every size
     refused = SOFTMAX.replace("v0 = softmax(x0, dim=1)", f"{leaf}v0 = embedding(x0, x1)")
     report = explore_from(EAGER, (3, Mutation(mutate.AROUND, refused, refused)))
     assert report.mutator == ""
