@@ -48,7 +48,7 @@ def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
 
 def spread(trial: Trial, look: tuple[int, float, float], consistent: bool = False) -> Spread:
     """The spread of a look, computed once for a trial. It goes on from that of the look before."""
-    return trial.once(("spread", look[0], consistent), partial(_spread, trial, look, consistent))
+    return trial.model.known((look, consistent), partial(_spread, trial, look, consistent))
 
 
 def _spread(trial: Trial, look: tuple[int, float, float], consistent: bool) -> Spread:

@@ -3,8 +3,9 @@ replicas."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 
@@ -111,6 +112,12 @@ class Spread:
         return torch.where(self.unstable[i], math.inf, floor)
 
 
+# The spreads that this process computed for the models that it asked last, by what they depend on. A diagnosis runs one
+# program many times: eager does the same each time, and where the difference stays, every look is asked again.
+_MODELS_KEPT = 2
+_kept: dict[tuple[object, ...], dict[object, Spread]] = {}
+
+
 class Model:
     """The rounding model of one trace: one reference, and floors on request. Raises Unreplayable.
 
@@ -132,6 +139,22 @@ class Model:
         self.found = Accumulations(chains=chains(trace.steps))
         replay = Replay(trace, self.found, self.device).run()  # type: ignore[arg-type]
         self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
+
+    def known(self, key: object, compute: Callable[[], Spread]) -> Spread:
+        """compute() the first time, afterwards its stored result, also for another model of an equal trace. Whoever
+        adds replicas to it copies it first."""
+        spreads = self._spreads
+        if key not in spreads:
+            spreads[key] = compute()
+        return spreads[key]
+
+    @functools.cached_property
+    def _spreads(self) -> dict[object, Spread]:
+        own = (self.trace.digest(), *self.targets, self.device, self.approximate)
+        _kept[own] = found = _kept.pop(own, {})
+        while len(_kept) > _MODELS_KEPT:
+            del _kept[next(iter(_kept))]
+        return found
 
     def replica(self, seed: int, consistent: bool, scale: float, absolute: bool = True) -> list[torch.Tensor]:
         """The targets with random roundings; see `rounder`."""

@@ -8,6 +8,7 @@ and geometry), and a view costs nothing (its geometry is in the Ref).
 from __future__ import annotations
 
 import functools
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -169,6 +170,18 @@ class Trace:
         initial, *recorded = [dict(zip(held, moved, strict=False)) for held in flats]
         steps = [replace(s, recorded=r) if r else s for s, r in zip(self.steps, recorded, strict=True)]
         return replace(self, steps=steps, initial=initial)
+
+    def digest(self) -> str:
+        """A hash of all on which a replay depends: the steps and the contents that no step made."""
+        found = hashlib.blake2b(repr(self.devices).encode())
+        for step in self.steps:
+            told = [getattr(step, part) for part in Step.__dataclass_fields__ if part != "recorded"]
+            found.update(repr(told).encode())
+        for held in (self.initial, *(step.recorded for step in self.steps)):
+            for number, flat in held.items():
+                found.update(f"{number} {flat.dtype}".encode())
+                found.update(flat.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        return found.hexdigest()
 
     def __str__(self) -> str:
         return "\n".join(show_step(step) for step in self.steps)

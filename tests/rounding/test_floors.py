@@ -10,7 +10,7 @@ import torch
 from fuzzer.language import interpret, routes
 from fuzzer.language.program import Program, between
 from fuzzer.language.text import show
-from fuzzer.rounding.floors import FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model
+from fuzzer.rounding.floors import FINAL_LOOK, FIRST_LOOK, SCALE, SECOND_LOOK, Model, Spread
 from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Unreplayable
 from tests.drawn import drawn
@@ -154,3 +154,40 @@ def test_an_integer_is_explained_only_by_alternatives_that_replicas_show() -> No
     assert not bool(spread.lack(2, large + 1).any())
     assert bool(spread.lack(2, large + 10**6).all())
     assert bool(spread.lack(3, above + 1).all())
+
+
+def test_a_spread_that_goes_on_from_another_is_that_of_all_their_replicas() -> None:
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        return [(x / 3).exp(), x.argsort(), x.sum()]
+
+    model, _ = modelled(run, torch.cat([normal(6), torch.tensor([3 * 88.722839])]))  # the end of float32's range
+    first = model.spread(8, scale=SCALE)
+    held = [mask.clone() for mask in first.unstable]
+    on = model.spread(24, scale=SCALE, start=8, before=first)
+    whole, few = model.spread(32, scale=SCALE), model.spread(8, scale=SCALE)
+    assert on.coherent is not None
+    assert whole.coherent is not None
+    for one, other in ((on, whole), (on.coherent, whole.coherent), (first, few)):
+        assert all(map(torch.equal, one.deviation, other.deviation))
+        assert all(map(torch.equal, one.unstable, other.unstable))
+    assert all(map(torch.equal, first.unstable, held))
+    assert bool(on.unstable[0].any())
+    assert torch.equal(on.lack(1, torch.arange(7)), whole.lack(1, torch.arange(7)))
+    assert any(not torch.equal(a, b) for a, b in zip(first.deviation, on.deviation, strict=True))
+
+
+def test_models_of_equal_traces_share_what_they_computed_and_no_others_do() -> None:
+    asked: list[str] = []
+
+    def known(model: Model, name: str) -> Spread:
+        return model.known(8, lambda: (asked.append(name), model.spread(8))[1])
+
+    x = normal(5)
+    one, other = modelled(lambda x: [x.exp()], x)[0], modelled(lambda x: [x.exp()], x + 1)[0]
+    found = known(one, "one")
+    assert known(modelled(lambda x: [x.exp()], x.clone())[0], "equal") is found
+    known(other, "other values")
+    known(modelled(lambda x: [x.sin()], x)[0], "another op")
+    assert asked == ["one", "other values", "another op"]
+    known(modelled(lambda x: [x.exp()], x)[0], "forgotten")
+    assert asked[-1] == "forgotten"

@@ -38,3 +38,17 @@ def test_trees_are_walked_in_the_order_of_their_leaves() -> None:
 def test_the_reference_is_wide_where_eager_rounds() -> None:
     kinds = {torch.float16: torch.float64, torch.complex64: torch.complex128, torch.int32: torch.int32}
     assert {dtype: widened(torch.ones(2, dtype=dtype)).dtype for dtype in kinds} == kinds
+
+
+def test_a_digest_is_of_the_steps_and_of_what_no_step_made() -> None:
+    def told(x: torch.Tensor, dim: int = 1) -> str:
+        return recorded(lambda x: [x.sum(dim), torch.rand(2)], x)[0].digest()
+
+    def seeded(x: torch.Tensor, dim: int = 1, seed: int = 0) -> str:
+        torch.manual_seed(seed)
+        return told(x, dim)
+
+    x = tensor(2, 3)
+    assert seeded(x) == seeded(x.clone())
+    others = [seeded(x + 1), seeded(x, 0), seeded(x, seed=1), seeded(x.to(torch.bfloat16)), seeded(tensor(3, 2).t())]
+    assert len({seeded(x), *others}) == 1 + len(others)
