@@ -45,7 +45,7 @@ def of_any_route(count: int) -> list[Program]:
 
 
 def test_some_programs_are_drawn_with_regions() -> None:
-    programs = of_any_route(250)
+    programs = of_any_route(120)
     enclosed = [p for p in programs if regions(p)]
     assert 0.04 < len(enclosed) / len(programs) < 0.4
 
@@ -71,7 +71,7 @@ def test_every_kind_is_drawn_where_it_can_stand(kind: str, monkeypatch: pytest.M
 
 def test_a_region_that_is_idle_around_the_whole_body_changes_no_type_around_a_part() -> None:
     rng, seen = random.Random(1), Counter[bool]()
-    for program in (p for p in of_any_route(120) if not regions(p)):
+    for program in (p for p in of_any_route(80) if not regions(p)):
         region = Region("autocast", (("dtype", Dtype("bf16")),), program.body)
         left_out = changes_no_type(program, region)
         if left_out:
@@ -82,5 +82,5 @@ def test_a_region_that_is_idle_around_the_whole_body_changes_no_type_around_a_pa
                 assert infer(replace(program, body=around_a_part)) == types
             assert infer(replace(program, body=(region,))) == types
         seen[left_out] += 1
-    assert seen[True] > 60
-    assert seen[False] > 5
+    assert seen[True] > 40
+    assert seen[False] > 3

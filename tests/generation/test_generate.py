@@ -201,7 +201,7 @@ def test_fixed_settings_stand_in_every_program_over_what_is_drawn() -> None:
 
 
 def test_every_program_is_typed_parses_back_and_differentiates_something() -> None:
-    for p in sample()[0][::4]:  # to infer types takes longer than to draw
+    for p in sample()[0][::10]:  # to infer types takes longer than to draw
         assert parse(show(p)) == p
         assert any(o.cotangent for o in p.outputs)
         infer(p)
@@ -240,10 +240,10 @@ def test_any_number_of_workers_draws_the_same_programs() -> None:
     told = []
     for workers in (1, 2):
         with Pool(workers, ["cpu"]) as pool:
-            futures = [pool.submit(explore, task, index) for index in range(12)]
+            futures = [pool.submit(explore, task, index) for index in range(6)]
             told.append([pool.result(f, task).text for f in futures])
     assert told[0] == told[1]
-    assert len(set(told[0])) >= 11
+    assert len(set(told[0])) >= 5
 
 
 def test_half_of_the_programs_without_a_gradient_write_inputs_or_return_views_of_them() -> None:

@@ -224,11 +224,11 @@ def test_eager_lies_inside_its_floor_on_such_values() -> None:
 
 
 def test_integers_are_divided_by_none_that_are_zero() -> None:
-    found = drawn([f"divided/{n}" for n in range(180)], {name: OPS[name] for name in ("div", "sum", "mul")}, least=0.99)
+    found = drawn([f"divided/{n}" for n in range(100)], {name: OPS[name] for name in ("div", "sum", "mul")}, least=0.99)
     leaves = [{leaf.name: leaf for leaf in p.leaves} for p in found]
     divisors = [held.get(n.args[1]) for p, held in zip(found, leaves, strict=True) for n in p.nodes if n.op == "div"]
     integers = [
         fill(x.values, x.seed, x.dtype, x.shape) for x in divisors if x is not None and not x.type.differentiable
     ]
-    assert len(integers) >= 3
+    assert len(integers) >= 2
     assert all(bool(values.all()) for values in integers)

@@ -36,7 +36,7 @@ def faulty_in_eager(program: Program) -> bool:
     )
 
 
-PROGRAMS = 150
+PROGRAMS = 100
 
 
 def outside(program: Program) -> list[str]:

@@ -149,7 +149,7 @@ def complex_programs(count: int) -> list[Program]:
 
 def test_leaves_results_and_cotangents_are_complex() -> None:
     seen: set[str] = set()
-    for program in complex_programs(60):
+    for program in complex_programs(40):
         types = infer(program)
         seen |= {f"leaf {x.dtype}" for x in program.leaves}
         seen |= {f"conjugated {x.dtype}" for x in program.leaves if x.conj}
