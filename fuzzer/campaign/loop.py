@@ -139,6 +139,7 @@ class Campaign:
         if error := self.triage.error or self.triage.blocked:
             raise error
         self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True, "state": State.ENDED.value})
+        self.totals.wall_seconds = self.course.seconds(State.STARTING)
         self._summarize()
         self._record(name, began.isoformat(timespec="seconds"))
         return self.totals
@@ -193,6 +194,7 @@ class Campaign:
             self.triage.join(0.5)
             self._look_at_machine()
             show_progress(self)
+            self._beat(self.totals.seconds)
             if self.course.stopped:
                 self.triage.finish(0.0)
                 if self.course.seconds(State.STOPPING) > _LEAVE_TRIAGE_SECONDS:
@@ -291,6 +293,10 @@ class Campaign:
     def _note(self, seconds: float) -> None:
         assert self.progress is not None
         self.progress.note(seconds, self.totals, self.schedule.features())
+        self._beat(seconds)
+
+    def _beat(self, seconds: float) -> None:
+        """Write a row of the heartbeat where a minute is over. `seconds`: of exploring."""
         if self.heartbeat is not None and self.heartbeat.due():
             self.heartbeat.beat(self._pulse(seconds))
 

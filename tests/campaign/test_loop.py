@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import threading
 import time
@@ -25,7 +26,7 @@ from fuzzer.campaign.suspects import queue as triages
 from fuzzer.campaign.suspects import suspect as suspects
 from fuzzer.campaign.suspects.queue import Triage
 from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
-from fuzzer.campaign.told.logs import last_beat
+from fuzzer.campaign.told.logs import HEARTBEAT_FILE, Heartbeat, last_beat
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.pairs import LEAF
 from fuzzer.language.text import parse
@@ -97,6 +98,24 @@ def test_suspects_have_what_is_left_of_the_time_and_then_their_grace(
     made._finish_triage(lambda campaign: None)
     assert made.triage.deadline is not None
     assert made.triage.deadline - time.monotonic() == pytest.approx(seconds, abs=2.0)
+
+
+def test_the_heartbeat_goes_on_while_suspects_have_their_grace(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Campaign(plan, print)
+    for state in (State.CHECKING, State.EXPLORING, State.SETTLING):
+        made.course.change(state)
+    made.totals.seconds, made.heartbeat = 12.0, Heartbeat(tmp_path)
+    made.room = bounds.Room(tmp_path, None, "")
+    made.triage = Triage(plan, "c1", made.totals, print)
+    monkeypatch.setattr(made.triage, "is_alive", iter((True, True, False)).__next__)
+    monkeypatch.setattr(made.triage, "join", lambda seconds: None)
+    plan.folder.mkdir()
+    made._finish_triage(lambda campaign: None)
+    [row] = [json.loads(line) for line in (tmp_path / HEARTBEAT_FILE).read_text().splitlines()]
+    assert (row["seconds"], row["state"]) == (12.0, State.SETTLING.value)
+    assert row["process"]["pid"] == os.getpid()
 
 
 def test_programs_whose_worker_another_ended_begin_again(

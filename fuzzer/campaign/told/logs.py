@@ -10,12 +10,15 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.told.written import append_line, now
@@ -53,9 +56,11 @@ class Heartbeat:
         return time.monotonic() - self.last >= BEAT_SECONDS or not self.last
 
     def beat(self, row: Mapping[str, Any]) -> None:
-        """Write a row, with the time."""
+        """Write a row, with the time and this process."""
         self.last = time.monotonic()
-        self.log.write({"time": now()} | dict(row))
+        own = psutil.Process()
+        process = {"host": socket.gethostname(), "pid": own.pid, "began": own.create_time()}
+        self.log.write({"time": now(), "process": process} | dict(row))
 
 
 def last_beat(folder: Path) -> dict[str, Any] | None:
@@ -72,17 +77,38 @@ def last_beat(folder: Path) -> dict[str, Any] | None:
     return None
 
 
+def _runs(process: Mapping[str, Any]) -> bool | None:
+    """Whether the process of a row runs; None where another machine must tell."""
+    if process.get("host") != socket.gethostname():
+        return None
+    try:
+        found = psutil.Process(process["pid"])
+        return abs(found.create_time() - process["began"]) < 1 and found.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _life(row: Mapping[str, Any]) -> str:
+    """Whether the campaign of a row lives, in words."""
+    if row.get("ended"):
+        return "does not run any more"
+    runs = _runs(row.get("process", {}))
+    if runs is False:
+        return "was killed"
+    age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(row["time"])
+    if age.total_seconds() < _STALE_SECONDS:
+        return "runs"
+    return "hangs, or is stopped" if runs else "was killed, or hangs"
+
+
 def told(row: Mapping[str, Any]) -> str:
     """A row in one line: whether the campaign lives, how far it is, what waits."""
-    age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(row["time"])
-    ended = "does not run any more" if row.get("ended") else "was killed, or hangs"
-    lives = "runs" if age.total_seconds() < _STALE_SECONDS and not row.get("ended") else ended
     waiting = ", ".join(f"{count} {name}" for name, count in sorted(row.get("suspects", {}).items()))
     new = sum(row.get("new", {}).values())
     paused = f"; paused: {row['paused']}" if row.get("paused") else ""
     queue = f"; suspects waiting: {waiting}" if waiting else ""
     seen = f", {len(lines)} unconfirmed" if (lines := row.get("unconfirmed")) else ""
-    return f"{lives} ({row['time']}): {row['programs']} programs, {new} new fault(s){seen}{queue}{paused}"
+    return f"{_life(row)} ({row['time']}): {row['programs']} programs, {new} new fault(s){seen}{queue}{paused}"
 
 
 def free_bytes(folder: Path) -> int:

@@ -46,7 +46,8 @@ class Totals:
     first_unexplained: float | None = None  # seconds until the first wrong result that no known fault explains
     steps: Counter[str] = field(default_factory=Counter)  # CPU seconds of triage, by step
     legal: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
+    seconds: float = 0.0  # of exploring
+    wall_seconds: float = 0.0  # of all: from the start of the workers to the end of triage
     phases: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)  # programs judged at a stage and not built
     built: Counter[str] = field(default_factory=Counter)  # programs that a stage could not run, by why
@@ -143,6 +144,7 @@ class Totals:
                 for name, counts in sorted(self.sources.items())
             },
             "seconds": round(self.seconds, 1),
+            "wall_seconds": round(self.wall_seconds, 1),
             "cpu_seconds": phases.pop("cpu", 0.0),
             "worker_seconds": phases,
         }

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+
+import psutil
 
 from fuzzer.campaign.told.logs import (
     HEARTBEAT_FILE,
@@ -36,11 +42,38 @@ def test_the_last_whole_row_is_read_with_its_time_also_while_the_next_is_written
     assert row["programs"] == 12
     assert abs((datetime.now(UTC) - datetime.fromisoformat(row["time"])).total_seconds()) < 60
     assert re.fullmatch(r"runs \(.*\): 12 programs, 2 new fault\(s\); suspects waiting: 3 raises", told(row))
-    assert told(row | {"time": "2026-01-01T00:00:00+00:00"}).startswith("was killed, or hangs")
+    old = {"time": "2026-01-01T00:00:00+00:00"}
+    assert told(row | old).startswith("hangs, or is stopped")
+    assert told(row | old | {"process": {"host": "another machine"}}).startswith("was killed, or hangs")
     assert told(row | {"paused": "there is no g++"}).endswith("; paused: there is no g++")
     assert ": 12 programs, 2 new fault(s), 1 unconfirmed; suspects" in told(row | {"unconfirmed": ["wrong"]})
     assert told(row | {"ended": True}).startswith("does not run any more")
     assert last_beat(tmp_path / "none") is None
+
+
+def test_a_campaign_whose_process_is_gone_was_killed_at_once(tmp_path: Path) -> None:
+    heart, child = Heartbeat(tmp_path), subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    heart.beat(ROW)
+    row = last_beat(tmp_path)
+    assert row is not None
+    its = {"pid": child.pid, "began": psutil.Process(child.pid).create_time()}
+    its = row | {"process": row["process"] | its}
+    assert told(its).startswith("runs")
+    another = row | {"process": row["process"] | {"began": row["process"]["began"] - 60}}
+    assert told(another).startswith("was killed (")  # another process has its number
+    child.kill()
+    assert wait_for(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+    assert told(its).startswith("was killed (")  # before anybody has asked how it ended
+    child.wait()
+    assert told(its).startswith("was killed (")
+
+
+def wait_for(happened: Callable[[], bool]) -> bool:
+    """Whether it happens within ten seconds."""
+    until = time.monotonic() + 10
+    while not happened() and time.monotonic() < until:
+        time.sleep(0.01)
+    return happened()
 
 
 def test_a_log_keeps_two_files_and_no_more(tmp_path: Path) -> None:
