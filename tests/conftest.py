@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -12,6 +13,8 @@ import hypothesis
 import pytest
 import torch
 from hypothesis.internal.conjecture import providers
+
+from fuzzer.language.private import leave_guards_untimed
 
 # Some of eager's kernels return memory that nobody wrote (median of an expanded tensor, on torch 2.13), and the
 # generator looks at values. As in workers (MALLOC_PERTURB_), such memory always holds the same. -6: glibc's M_PERTURB.
@@ -41,6 +44,8 @@ hypothesis.settings.load_profile("backfuzz")
 def _quiet_and_single_threaded() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    if "torch._dynamo.guards" in sys.modules:  # as in workers; a test that compiles nothing does not import it for this
+        leave_guards_untimed()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
