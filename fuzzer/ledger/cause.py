@@ -7,6 +7,7 @@ which nothing can be removed. People's notes are not read.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -49,9 +50,15 @@ class Cause:
         return bool(self.marks & (other.marks | other.probes) or other.marks & self.probes)
 
 
+@functools.lru_cache(maxsize=1024)
+def parsed(text: str) -> Program:
+    """The program of a text, kept: a ledger's findings are held against each other many times."""
+    return parse(text)
+
+
 def cause_of(finding: Finding) -> Cause:
     """The cause of a finding, from its stored evidence."""
-    program, stage, kind = parse(finding.program), first_stage(finding), kind_of(finding)
+    program, stage, kind = parsed(finding.program), first_stage(finding), kind_of(finding)
     decided = decided_by(finding, program, stage, kind)
     marks, probes = set[str](), set[str]()
     if not decided:

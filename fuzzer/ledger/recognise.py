@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
 from fuzzer.language.program import Node, Program
-from fuzzer.language.text import parse
-from fuzzer.ledger.cause import KERNELS, LEFT, NUMBERS, RESET, cause_of, transforms
+from fuzzer.ledger.cause import KERNELS, LEFT, NUMBERS, RESET, Cause, cause_of, parsed, transforms
 from fuzzer.ledger.kernel import kernel
 from fuzzer.ledger.switches import AGREE, SWITCHES
 
@@ -71,12 +70,14 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
     """A fault as `Known`s: one for each set of experiments that identifies some of its variants."""
     told: dict[tuple[Question, ...], list[Finding]] = {}
     for variant in variants:
-        told.setdefault(tuple((_decisive(variant) + _stages(variant))[:MOST_QUESTIONS]), []).append(variant)
+        cause = cause_of(variant)
+        asked = tuple((_decisive(variant, cause) + _stages(variant, cause))[:MOST_QUESTIONS])
+        told.setdefault(asked, []).append(variant)
     return [
         Known(
             fault,
             frozenset(v.signature for v in some),
-            frozenset(frozenset(kernels_of(parse(v.program))) for v in some),
+            frozenset(frozenset(kernels_of(parsed(v.program))) for v in some),
             questions,
             not questions[0].name.startswith(STAGE),
         )
@@ -105,9 +106,9 @@ def _called(node: Node) -> str:
     return kernel(node.op) if mode is None else f"{kernel(node.op)} {mode}"
 
 
-def _decisive(finding: Finding) -> list[Question]:
+def _decisive(finding: Finding, cause: Cause) -> list[Question]:
     """A single change that removes the difference and tests the finding's cause."""
-    decided = cause_of(finding).decided
+    decided = cause.decided
     kind, _, what = decided.partition(" ")
     about: dict[str, Callable[[str], bool]] = {
         "operator": lambda name: name.endswith(LEFT) and kernel(name.removesuffix(LEFT)) == what,
@@ -120,10 +121,10 @@ def _decisive(finding: Finding) -> list[Question]:
     return [Question(n, True) for n in agree if n in switches or (kind in about and about[kind](n))][:1]
 
 
-def _stages(finding: Finding) -> list[Question]:
+def _stages(finding: Finding, cause: Cause) -> list[Question]:
     """The suspect differs at the stage where the difference begins, and agrees at the one before; inductor's own stages
     count as one. Where eager's own kernels are at fault, it differs without a compiler."""
-    stage, names = cause_of(finding).stage, [name for name in finding.stages if ":" not in name]
+    stage, names = cause.stage, [name for name in finding.stages if ":" not in name]
     if stage == KERNELS and finding.signature.verdict == "eager-suspect":
         return [WITHOUT_COMPILER]
     if stage == KERNELS or stage not in names:
