@@ -12,7 +12,6 @@ import torch
 
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.generate import CLOSING, generate, without_dead_nodes
-from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.infer import infer
 from fuzzer.language.ops import OPS, ops_by_family
 from fuzzer.language.ops.spec import Limits
@@ -30,9 +29,6 @@ from fuzzer.language.program import (
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.text import parse, show
 from fuzzer.language.values import GENERAL, RECIPES, SPECIAL
-from fuzzer.trial.tasks import explore
-from fuzzer.workers.messages import Task
-from fuzzer.workers.pool import Pool
 from tests.drawn import drawn
 
 DRAWN = 550
@@ -233,17 +229,6 @@ def test_the_random_state_of_torch_is_left_alone() -> None:
     before = torch.get_rng_state()
     drawn(TEST_SEEDS[:30], ops={k: v for k, v in OPS.items() if v.family in ("pointwise", "reduction", "scatter")})
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_any_number_of_workers_draws_the_same_programs() -> None:
-    task = Task(place=Place(subject=Subject("eager", "cpu")), seed=5, limits=Limits(max_size=8))
-    told = []
-    for workers in (1, 2):
-        with Pool(workers, ["cpu"]) as pool:
-            futures = [pool.submit(explore, task, index) for index in range(6)]
-            told.append([pool.result(f, task).text for f in futures])
-    assert told[0] == told[1]
-    assert len(set(told[0])) >= 5
 
 
 def test_half_of_the_programs_without_a_gradient_write_inputs_or_return_views_of_them() -> None:
