@@ -105,7 +105,9 @@ def fake_mode() -> Iterator[None]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     # ill-typed programs are expected here and need no traceback in the log
-    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    if log.level != logging.CRITICAL:  # to set it clears what every logger has cached
+        log.setLevel(logging.CRITICAL)
     if FakeTensorMode.cache_info().size > MOST_FAKES:  # a campaign of weeks types millions of programs
         FakeTensorMode.cache_clear()
     with dispatch_kept(), FakeTensorMode():
