@@ -60,7 +60,9 @@ def run(program: Program, coin: Coin, **limits: object) -> Reduction:
 
 @FEW
 @given(programs(), st.integers(0, 99))
-def test_the_result_is_the_last_candidate_that_was_accepted(program: Program, seed: int) -> None:
+def test_each_step_is_simpler_and_the_result_is_the_last_candidate_that_was_accepted(
+    program: Program, seed: int
+) -> None:
     coin = Coin(seed)
     found = run(program, coin)
     accepted = [p for p, answer in coin.asked if answer is Answer.SAME]
@@ -68,23 +70,23 @@ def test_the_result_is_the_last_candidate_that_was_accepted(program: Program, se
     assert len(found.history) == len(accepted)
     assert found.queries == len(coin.asked)
     assert found.others == tuple(p for p, answer in coin.asked if answer is Answer.OTHER)
+    costs = [cost(canonical(program)), *(c for _, c in found.history)]
+    assert all(after < before for before, after in itertools.pairwise(costs))
 
 
 @FEW
 @given(programs(), st.integers(0, 99))
-def test_no_candidate_is_tried_twice(program: Program, seed: int) -> None:
+def test_every_candidate_is_tried_once_canonical_and_well_typed_and_has_fitting_cotangents(
+    program: Program, seed: int
+) -> None:
     coin = Coin(seed)
     run(program, coin, workers=3)
     texts = [show(p) for p, _ in coin.asked]
     assert len(set(texts)) == len(texts)
     assert show(canonical(program)) not in texts
-
-
-@FEW
-@given(programs(), st.integers(0, 99))
-def test_each_step_is_simpler_than_the_one_before(program: Program, seed: int) -> None:
-    costs = [cost(canonical(program)), *(c for _, c in run(program, Coin(seed)).history)]
-    assert all(after < before for before, after in itertools.pairwise(costs))
+    for (candidate, _), text in zip(coin.asked, texts, strict=True):
+        check_cotangents(candidate, infer(candidate))
+        assert parse(text) == canonical(candidate) == candidate
 
 
 @FEW
@@ -104,16 +106,6 @@ def test_a_budget_ends_the_search_at_the_same_place_for_any_number_of_workers(
     assert one.queries <= budget
     assert (one.program, one.queries, one.why, one.minimal) == (eight.program, eight.queries, eight.why, eight.minimal)
     assert one.minimal == (one.why == "fixpoint")
-
-
-@FEW
-@given(programs(), st.integers(0, 99))
-def test_every_candidate_is_canonical_well_typed_and_has_fitting_cotangents(program: Program, seed: int) -> None:
-    coin = Coin(seed)
-    run(program, coin, workers=4)
-    for candidate, _ in coin.asked:
-        check_cotangents(candidate, infer(candidate))
-        assert parse(show(candidate)) == canonical(candidate) == candidate
 
 
 @FEW
