@@ -30,11 +30,14 @@ def named(path: Path) -> Iterator[str]:
     """The places where a module's code names a type of accelerator: words in its strings, but for docstrings and the
     examples of commands; `torch.cuda`; `tensor.is_cuda`."""
     types = "|".join(ACCELERATORS)
-    tree = ast.parse(path.read_text())
-    bodies = [node.body for node in ast.walk(tree) if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
-    told = [body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)]
-    told += [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "example"]
-    for node in ast.walk(tree):
+    text = path.read_text()
+    if not re.search(types, text, re.IGNORECASE):
+        return  # and no tree of it is needed
+    nodes = list(ast.walk(ast.parse(text)))
+    bodies = [node.body for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+    told = {body[0].value for body in bodies if body and isinstance(body[0], ast.Expr)}
+    told |= {node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "example"}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in told:
             if re.search(rf"(?<![a-z])({types})(?![a-z])", node.value, re.IGNORECASE):
                 yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.value!r}"

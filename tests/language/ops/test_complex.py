@@ -149,7 +149,7 @@ def complex_programs(count: int) -> list[Program]:
 
 def test_leaves_results_and_cotangents_are_complex() -> None:
     seen: set[str] = set()
-    for program in complex_programs(40):
+    for program in complex_programs(30):
         types = infer(program)
         seen |= {f"leaf {x.dtype}" for x in program.leaves}
         seen |= {f"conjugated {x.dtype}" for x in program.leaves if x.conj}
@@ -264,7 +264,7 @@ def quiet_draws(start: int, end: int, backend: str) -> list[str]:
 
 
 def test_eager_against_itself_is_silent() -> None:
-    assert not quiet_draws(0, 30, "eager")
+    assert not quiet_draws(0, 20, "eager")
 
 
 @pytest.mark.slow
