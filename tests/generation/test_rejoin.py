@@ -62,5 +62,5 @@ def rejoined(p: Program) -> bool:
 
 
 def test_values_meet_again_in_one_program_of_twelve() -> None:
-    programs = drawn([f"rejoin/{n}" for n in range(120)])
+    programs = drawn([f"rejoin/{n}" for n in range(60)])
     assert sum(map(rejoined, programs)) >= len(programs) / 12

@@ -55,9 +55,9 @@ def comes_back(program: Program) -> bool:
 
 
 def test_generated_programs_written_as_python_come_back() -> None:
-    lost = [show(program) for program in drawn_programs(30) if not comes_back(program)]
+    lost = [show(program) for program in drawn_programs(20) if not comes_back(program)]
     # a call may be another op's as well (norm with p="nuc"), and a table may learn ops that are made of other calls
-    assert len(lost) <= 2, "\n".join(lost)
+    assert len(lost) <= 1, "\n".join(lost)
 
 
 REPROS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
