@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from fuzzer.language.infer import IllTyped, infer
 from fuzzer.language.program import Program
 from fuzzer.language.text import parse
@@ -15,15 +17,18 @@ SLICED = parse(
 )
 
 
+@functools.cache
+def has_types(program: Program) -> bool:
+    try:
+        infer(program)
+    except IllTyped:
+        return False
+    return True
+
+
 def typed(reducer: object, program: Program) -> list[Program]:
     """What a reducer proposes that has types: the gate that every proposal must pass."""
-    found = []
-    for proposed in reducer(program, Types(infer(program))):  # type: ignore[operator]
-        try:
-            infer(proposed)
-        except IllTyped:
-            continue
-        found.append(proposed)
+    found = list(filter(has_types, reducer(program, Types(infer(program)))))  # type: ignore[operator]
     assert found
     return found
 

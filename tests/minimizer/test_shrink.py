@@ -8,6 +8,7 @@ Run `python -m tests.minimizer.test_shrink` for the table of queries.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +30,16 @@ Types = Mapping[str, TensorType]
 Fault = Callable[[Program, Types], bool]
 
 
+@functools.lru_cache(maxsize=64)
+def typed(program: Program) -> Types:
+    """The types, kept: a candidate is asked for them by the search and by the fault."""
+    return infer(program)
+
+
+@functools.lru_cache(maxsize=4096)
 def run_and_infer(program: Program) -> Types:
     """The types, once eager has run the program: fake tensors admit a source of slice_scatter that eager refuses."""
-    types = infer(program)
+    types = typed(program)
     try:
         to_function(program)(*materialise(program.leaves).values())
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
@@ -276,10 +284,10 @@ backward(v0, cotangent(f32[()], values="ones"))
 
 
 def shrink(start: Program, fault: Fault) -> Reduction:
-    assert fault(start, infer(start)), "the program must have the fault to begin with"
+    assert fault(start, typed(start)), "the program must have the fault to begin with"
 
     def is_same(programs: Sequence[Program]) -> Iterator[Answer]:
-        return (Answer.SAME if fault(p, infer(p)) else Answer.NONE for p in programs)
+        return (Answer.SAME if fault(p, typed(p)) else Answer.NONE for p in programs)
 
     return reduce(start, is_same, infer=run_and_infer, record=value_recipes)
 
@@ -316,7 +324,7 @@ def test_the_result_is_the_same_for_one_and_for_eight_workers() -> None:
     fault = PLANTED[name]
 
     def is_same(programs: Sequence[Program]) -> list[Answer]:
-        return [Answer.SAME if fault(p, infer(p)) else Answer.NONE for p in programs]
+        return [Answer.SAME if fault(p, typed(p)) else Answer.NONE for p in programs]
 
     one, eight = (reduce(big(name), is_same, workers, infer=run_and_infer, record=value_recipes) for workers in (1, 8))
     assert (one.program, one.queries, one.history) == (eight.program, eight.queries, eight.history)
