@@ -6,17 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fuzzer.campaign.corpus import Corpus
-from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed, BySeedWithCorpus
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.text import show
 from fuzzer.trial.draw import draw_program
 from fuzzer.trial.tasks import explore
-from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.messages import Task
 
 EAGER = Task(place=Place(Subject("eager", "cpu"), Subject("eager", "cpu")), seed=11, routes=("autograd", "vjp"))
 
@@ -53,19 +49,3 @@ def test_a_blind_schedule_asks_for_numbers_and_sends_nothing_else(tmp_path: Path
     BySeedWithCorpus(EAGER, Corpus(folder, {}).start()).submit(covering, EAGER, 9)  # type: ignore[arg-type]
     assert covering.asked == [(explore, replace(EAGER, features=True, campaign=str(folder)), 9)]
     assert {path.name for path in folder.iterdir()} == {"index.jsonl", "state.json"}
-
-
-def test_an_unguided_campaign_runs_the_programs_of_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzzer.campaign.loop.require_canaries", lambda *_: None)
-    found: list[str] = []
-    take = Campaign._take
-
-    def taken(self: Campaign, number: int, report: Report, log: Any) -> None:
-        take(self, number, report, log)
-        found.append(report.text)
-
-    monkeypatch.setattr(Campaign, "_take", taken)
-    plan = Plan(EAGER, 2, programs=6, db=tmp_path / "ledger.db", folder=tmp_path / "own")
-    Campaign(plan, print).run()
-    assert sorted(found) == sorted(explore(EAGER, n).text for n in range(6))
-    assert not (plan.folder / "corpus").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -100,9 +101,19 @@ def test_a_corpus_by_cells_of_an_older_backfuzz_is_gone_on_with(plan: Plan) -> N
     assert campaign(plan, resume=True).plan.task.cells
 
 
-def test_an_unguided_campaign_keeps_no_corpus(plan: Plan) -> None:
-    went = campaign(plan, unguided=True)
+def test_an_unguided_campaign_runs_the_programs_of_its_numbers_and_keeps_no_corpus(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, take = list[str](), Campaign._take
+
+    def taken(self: Campaign, number: int, report: Report, log: Any) -> None:
+        take(self, number, report, log)
+        ran.append(report.text)
+
+    monkeypatch.setattr(Campaign, "_take", taken)
+    went = campaign(replace(plan, workers=2, programs=6), unguided=True)
     went.run()
+    assert sorted(ran) == sorted(explore(EAGER, n).text for n in range(6))
     assert isinstance(went.schedule, BySeed)
     assert not plan.explored.exists()
     assert "kept" not in went.schedule.progress()

@@ -42,13 +42,13 @@ backward(v3, cotangent(f32[6, 8], seed=2))
 def test_a_program_that_draws_has_the_setting_under_which_both_sides_draw_the_same() -> None:
     known = {name: spec for name, spec in OPS.items() if spec.family in ("dropout", "pointwise")}
     drawing = 0
-    for p in drawn([f"draws/{number}" for number in range(40)], known, fixed=(("inductor.fallback_random", False),)):
+    for p in drawn([f"draws/{number}" for number in range(20)], known, fixed=(("inductor.fallback_random", False),)):
         draws = any(OPS[node.op].random for node in p.nodes)
         drawing += draws
         assert (SAME_DRAWS in p.settings) == draws
         made = run_both(p, Task(place=EAGER), Journal(None))
         assert verdicts(made) == [], show(p)
-    assert drawing > 10
+    assert drawing > 5
 
 
 def test_without_the_setting_nothing_is_run() -> None:
