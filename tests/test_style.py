@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -46,14 +47,20 @@ def place(module: str) -> str | None:
     return next((folder for folder in ORDER if f"{module}.".startswith(f"{folder}.")), None)
 
 
+@functools.cache
+def imports(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """The imports anywhere in a module's text, which several tests look at."""
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imported(module: str, path: Path) -> set[str]:
     """Modules of ours that this one imports anywhere in its text."""
     found: set[str] = set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in imports(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+        else:
             parents = package.split(".")
             above = ".".join(parents[: len(parents) - node.level + 1]) if node.level else ""
             source = ".".join(part for part in (above, node.module or "") if part)
@@ -126,7 +133,7 @@ PRIVATE = ("fuzzer.language.private", "fuzzer.language.tuning", "fuzzer.stages."
 
 def imports_private_torch(path: Path) -> bool:
     """Whether a module imports, anywhere in its text, one of torch's that begins with an underscore."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = imports(path)
     found = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     found += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
     return any(re.match(r"torch\._", name) for name in found)
