@@ -40,6 +40,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("backfuzz")
 
 
+@pytest.fixture
+def fewer_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The final look has the replicas of the second: for tests whose differences are gross."""
+    from fuzzer.judgement import comparison
+
+    monkeypatch.setattr(comparison, "FINAL_LOOK", comparison.SECOND_LOOK)
+
+
 @pytest.fixture(autouse=True)
 def _quiet_and_single_threaded() -> Iterator[None]:
     threads = torch.get_num_threads()

@@ -139,7 +139,6 @@ class Campaign:
         if error := self.triage.error or self.triage.blocked:
             raise error
         self.heartbeat.beat(self._pulse(self.totals.seconds) | {"ended": True, "state": State.ENDED.value})
-        self.totals.wall_seconds = self.course.seconds(State.STARTING)
         self._summarize()
         self._record(name, began.isoformat(timespec="seconds"))
         return self.totals
@@ -221,6 +220,7 @@ class Campaign:
             os._exit(KILLED)
 
     def _summarize(self) -> None:
+        self.totals.wall_seconds = self.course.seconds(State.STARTING)
         if self.own is not None:
             (self.own / "summary.json").write_text(json.dumps(self.totals.summary(), indent=1))
 

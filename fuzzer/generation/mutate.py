@@ -241,7 +241,7 @@ def follow(program: Program, rng: random.Random, material: Material) -> Program:
 
 
 def weigh(program: Program, rng: random.Random, material: Material) -> Program:
-    """A result of an op without a derivative, such as a truth or a position, is made floating and is a factor."""
+    """A result of an op without a derivative, such as a boolean or a position, is made floating and is a factor."""
     types, at = types_of(program), len(program.nodes)
     found = [out for n in program.nodes for out in n.outs if not types[out].differentiable]
     if not found or rng.random() < 0.5:

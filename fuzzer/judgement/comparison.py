@@ -47,7 +47,8 @@ def looks(trial: Trial) -> tuple[tuple[int, float, float], ...]:
 
 
 def spread(trial: Trial, look: tuple[int, float, float], consistent: bool = False) -> Spread:
-    """The spread of a look, computed once for a trial. It goes on from that of the look before."""
+    """The spread of a look. It is computed once for all trials of equal traces (`Model.known`), and goes on from the
+    spread of the look before."""
     return trial.model.known((look, consistent), partial(_spread, trial, look, consistent))
 
 

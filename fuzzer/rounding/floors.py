@@ -141,8 +141,8 @@ class Model:
         self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
 
     def known(self, key: object, compute: Callable[[], Spread]) -> Spread:
-        """compute() the first time, afterwards its stored result, also for another model of an equal trace. Whoever
-        adds replicas to it copies it first."""
+        """compute() the first time; afterwards the stored spread, also for another model of an equal trace. A caller
+        that adds replicas copies the spread first."""
         spreads = self._spreads
         if key not in spreads:
             spreads[key] = compute()

@@ -10,13 +10,11 @@ import torch
 
 from fuzzer.diagnosis.dissect import describe_and_decide
 from fuzzer.diagnosis.side import combine, decide, side_of, told_side, who_raised
-from fuzzer.judgement import comparison
 from fuzzer.judgement.comparison import judge_tensors
 from fuzzer.judgement.trial import RAN, Observation, Place, Raised, Subject, Trial
 from fuzzer.judgement.verdict import BOTH, CHOICE, COMPILED, EAGER, NEITHER, UNASKED, UNDECIDED, Signature
 from fuzzer.language import control
 from fuzzer.language.text import parse
-from fuzzer.rounding.floors import SECOND_LOOK
 from fuzzer.trial.pipeline import run_reference
 from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Task
@@ -24,11 +22,8 @@ from tests.diagnosis.cases import finding
 
 Change = Callable[[torch.Tensor], torch.Tensor]
 
-
-@pytest.fixture(autouse=True)
-def _fewer_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The changes are gross: what is asked here is whose they are."""
-    monkeypatch.setattr(comparison, "FINAL_LOOK", SECOND_LOOK)
+# The changes are gross: what is asked here is whose they are.
+pytestmark = pytest.mark.usefixtures("fewer_replicas")
 
 
 def program(body: str, route: str = '"autograd"') -> str:

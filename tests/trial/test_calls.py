@@ -15,16 +15,11 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import backfuzz
-from fuzzer.judgement import comparison
-from fuzzer.rounding.floors import SECOND_LOOK
 
 BACKEND = "aot_eager"
 
-
-@pytest.fixture(autouse=True)
-def _fewer_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plants are gross: what is asked here is where they are said to be."""
-    monkeypatch.setattr(comparison, "FINAL_LOOK", SECOND_LOOK)
+# The plants are gross: what is asked here is where they are said to be.
+pytestmark = pytest.mark.usefixtures("fewer_replicas")
 
 
 def compiling() -> float:

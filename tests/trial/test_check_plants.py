@@ -16,15 +16,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import backfuzz
-from fuzzer.judgement import comparison
 from fuzzer.language.private import replaced_decomposition
-from fuzzer.rounding.floors import SECOND_LOOK
 
-
-@pytest.fixture(autouse=True)
-def _fewer_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plants are gross: what is asked here is that they are heard, and by which name."""
-    monkeypatch.setattr(comparison, "FINAL_LOOK", SECOND_LOOK)
+# The plants are gross: what is asked here is that they are heard, and by which name.
+pytestmark = pytest.mark.usefixtures("fewer_replicas")
 
 
 # ---------------------------------------------------------------- three modules, each with a place for a part

@@ -47,7 +47,7 @@ class Totals:
     steps: Counter[str] = field(default_factory=Counter)  # CPU seconds of triage, by step
     legal: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0  # of exploring
-    wall_seconds: float = 0.0  # of all: from the start of the workers to the end of triage
+    wall_seconds: float = 0.0  # from the start to the end of triage
     phases: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)  # programs judged at a stage and not built
     built: Counter[str] = field(default_factory=Counter)  # programs that a stage could not run, by why
