@@ -10,11 +10,21 @@ from fuzzer.judgement.trial import UNCOMPILED, Place, Subject
 from fuzzer.language.devices import device_row
 from fuzzer.language.ops import OPS
 from fuzzer.language.private import GRAPHS
-from fuzzer.language.program import Attributes, Program, Value, contiguous
+from fuzzer.language.program import (
+    Attributes,
+    Node,
+    Program,
+    Value,
+    contiguous,
+    map_nodes,
+    substitute_operands,
+    unwrap,
+    written_leaves,
+)
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
-from fuzzer.ledger.cause import IN_ORDER, LEFT, RESET
+from fuzzer.ledger.cause import COPIED, IN_ORDER, LEFT, RESET, WITHOUT
 from fuzzer.ledger.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
 from fuzzer.workers.messages import Report, Task
 
@@ -180,6 +190,20 @@ def settings_text(settings: Attributes) -> str:
 def without_ops(program: Program, task: Task, ops: list[str]) -> list[Ablation]:
     """The program with each of these ATen overloads, alone, left to ATen."""
     return [Ablation("ablation", op + LEFT, replace(task, lacking=(op,)), program) for op in ops]
+
+
+def without_region(program: Program, task: Task, kind: str) -> Ablation:
+    """The program without its regions of this kind."""
+    return Ablation("ablation", WITHOUT + kind, task, replace(program, body=unwrap(program.body, kind)))
+
+
+def with_copies(program: Program, task: Task) -> Ablation:
+    """The program with nothing written into a leaf: each leaf that it writes to is copied first."""
+    names = {name: f"{name}_copy" for name in written_leaves(program)}
+    copies = (Node((copy,), "clone", (name,)) for name, copy in names.items())
+    body = map_nodes(program.body, lambda node: substitute_operands(node, names))
+    outputs = tuple(replace(output, value=names.get(output.value, output.value)) for output in program.outputs)
+    return Ablation("ablation", COPIED, task, replace(program, body=(*copies, *body), outputs=outputs))
 
 
 def outcome_text(report: Report, own: str = "", gone: bool = False) -> str:

@@ -329,6 +329,18 @@ def _changed(change: Callable[[Node], Node | None], renamed: dict[str, str], nod
     return new
 
 
+def unwrap(body: tuple[Statement, ...], kind: str) -> tuple[Statement, ...]:
+    """The body without regions of this kind: their statements stand where they were."""
+    found: list[Statement] = []
+    for s in body:
+        inner = unwrap(s.body, kind) if isinstance(s, Region) else ()
+        if isinstance(s, Region) and s.kind != kind:
+            found.append(replace(s, body=inner))
+        else:
+            found += inner if isinstance(s, Region) else [s]
+    return tuple(found)
+
+
 def substitute_node(body: tuple[Statement, ...], old: Node, new: Node | None) -> tuple[Statement, ...]:
     """The body with one node replaced, or dropped."""
     return map_nodes(body, lambda node: new if node is old else node)
@@ -396,6 +408,18 @@ def written_leaves(program: Program) -> list[str]:
     anywhere, before_backward = shown(program.nodes), shown(walk(late.body) if late else ())
     return [leaf.name for leaf in program.leaves
             if leaf.name in (before_backward if leaf.requires_grad else anywhere)]  # fmt: skip
+
+
+def gaining_leaves(program: Program) -> set[str]:
+    """The leaves without a gradient into which an in-place node writes a value with one: they carry a gradient
+    afterwards."""
+    family, without = may_alias(program), {leaf.name for leaf in program.leaves if not leaf.requires_grad}
+    carrying, gaining = {leaf.name for leaf in program.leaves if leaf.requires_grad}, set[str]()
+    for node in program.nodes:
+        if not carrying.isdisjoint(node.uses):
+            carrying.update(node.outs)
+            gaining |= family.get(writes(node) or "", set()) & without
+    return gaining
 
 
 def _check(program: Program) -> None:

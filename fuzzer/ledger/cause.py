@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fuzzer.judgement.verdict import COMPILED, CORRUPT_HEAP, EAGER, EAGER_DIES, VALUES, Comparison, Finding
-from fuzzer.language.program import PLAIN_OPS, Program, Region, statements
+from fuzzer.language.program import PLAIN_OPS, Program, Region, gaining_leaves, statements, written_leaves
 from fuzzer.language.text import parse
 from fuzzer.ledger.diagnosed import decided_before, diagnosed_by
 from fuzzer.ledger.kernel import is_composite, kernel
@@ -22,6 +22,10 @@ from fuzzer.ledger.switches import SWITCHES, convicting, gone
 # The names of single changes in a finding's table (`Finding.ablation`).
 LEFT, RESET = " left to ATen", " at its default"
 IN_ORDER = "every leaf contiguous"
+WITHOUT = "without its "  # prefix of a change that takes the regions of a kind away
+COPIED = "every written leaf copied first"
+HOOK, DROPPED = "hook", "its hook is dropped"
+MIXED = "leaves with and without a gradient written"  # see `mixes_writes`
 DEMANDED = ("inductor.fallback_random", "triton.config")  # settings without which no such program can run
 KERNELS = "eager"  # the stage of faults that need no compiler
 _TRACED = ("aot_eager", "aot_eager_decomp_partition")
@@ -61,7 +65,10 @@ def cause_of(finding: Finding) -> Cause:
     program, stage, kind = parsed(finding.program), first_stage(finding), kind_of(finding)
     decided = decided_by(finding, program, stage, kind)
     marks, probes = set[str](), set[str]()
+    if stage != KERNELS and mixes_writes(program):
+        return Cause(stage, decided, kind, frozenset({MIXED}))
     if not decided:
+        kind = DROPPED if hook_is_dropped(finding, program) else kind
         marks, probes = _by_program(finding, program, stage, kind)
     elif decided.startswith(("setting", "route")):  # exact enough that all wrong numbers under it are one kind
         marks = {f"{decided}: {'raises' if kind == 'raises' else 'differs'}"}
@@ -239,6 +246,8 @@ def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tu
     """(marks, probes) where experiments name only the stage: the kernels of the minimal program, and the regions that
     hook or differentiate them, since the program would agree without them."""
     names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *transforms(program)]))
+    if kind == DROPPED:  # whatever the op
+        names = [HOOK]
     stages, kinds = [stage], [kind]
     if stage == KERNELS:
         stages = [f"{stage}@{device}" for device in _devices(finding)]
@@ -271,6 +280,22 @@ _WRAPPERS = ("TorchRuntimeError", "Unsupported", "LoweringException", "Accelerat
 def transforms(program: Program) -> list[str]:
     """The kinds of the program's regions that hook, map or differentiate their statements."""
     return [s.kind for s in statements(program.body) if isinstance(s, Region) and s.kind not in _CONTEXTS]
+
+
+def hook_is_dropped(finding: Finding, program: Program) -> bool:
+    """Whether each gradient that differs is what it would be without the factor by which a hook scales it."""
+    scales = [dict(s.attrs).get("scale") for s in statements(program.body) if isinstance(s, Region) and s.kind == HOOK]
+    told = finding.comparisons
+    return any(
+        told and all(c.compiled * scale == c.eager for c in told) for scale in scales if isinstance(scale, float)
+    )
+
+
+def mixes_writes(program: Program) -> bool:
+    """Whether the program writes a gradient into a leaf without one, and something else into another leaf. Which
+    result is which may then be mixed up: any difference can follow, under any ops."""
+    gaining = gaining_leaves(program)
+    return bool(gaining) and not gaining.issuperset(written_leaves(program))
 
 
 def _by_words(finding: Finding, stage: str) -> set[str]:

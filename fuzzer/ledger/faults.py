@@ -143,6 +143,8 @@ def join(db: Database, variant: str, time: str, marks: Collection[str], probes: 
     elif own and one(db, "select count(*) from variant where fault = ?", own) == (1,):
         alike = [*alike, own]
     fault = _unite(db, alike, time) if alike else new_fault(db, variant, time, campaign)
+    if own in alike and one(db, "select count(*) from fault where id = ?", own) == (1,):
+        fault = own  # people gave the two different states: none loses its last variant to another
     db.conn.execute("update variant set fault = ?1 where id = ?2 and fault <> ?1", [fault, variant])
     db.conn.execute("update occurrence set fault = ?1 where variant = ?2 and fault <> ?1", [fault, variant])
     if own not in ("", fault):
@@ -214,12 +216,16 @@ def new_fault(db: Database, variant: str, time: str, campaign: str) -> str:
 def _unite(db: Database, faults: list[str], time: str) -> str:
     """Make one fault of several that a variant ties together: the one with a state set by a person, else the oldest.
 
-    Two faults to which people gave different states stay two.
+    Two faults to which people gave different states, issues or releases stay two.
     """
+
+    def said(fault: str) -> State:
+        return replace(state_of(db, fault), note="")
+
     told = [f for f in faults if one(db, "select state from fault where id = ?", f) != ("new",)]
     keep = (told or faults)[0]
     for other in faults:
-        if other != keep and (other not in told or state_of(db, other) == state_of(db, keep)):
+        if other != keep and (other not in told or said(other) == said(keep)):
             absorb(db, keep, other)
             remember(db, keep, time, f"one with {other}", "")
     return keep

@@ -13,7 +13,21 @@ from dataclasses import dataclass
 
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
 from fuzzer.language.program import Node, Program
-from fuzzer.ledger.cause import KERNELS, LEFT, NUMBERS, RESET, Cause, cause_of, parsed, transforms
+from fuzzer.ledger.cause import (
+    COPIED,
+    DROPPED,
+    KERNELS,
+    LEFT,
+    MIXED,
+    NUMBERS,
+    RESET,
+    WITHOUT,
+    Cause,
+    cause_of,
+    mixes_writes,
+    parsed,
+    transforms,
+)
 from fuzzer.ledger.kernel import kernel
 from fuzzer.ledger.switches import AGREE, SWITCHES
 
@@ -51,7 +65,13 @@ class Known:
 
     def shown_by(self, signature: Signature) -> bool:
         """Whether a suspect with this signature can be the fault. Where no experiment tests the cause, the oracle must
-        be the same; where nothing is tested but a stage before the last, the pattern too."""
+        be the same; where nothing is tested but a stage before the last, or a region, the pattern too. Leaves that are
+        mixed up may show anything."""
+        first = self.questions[0].name
+        if first == COPIED:
+            return True
+        if first.startswith(WITHOUT):
+            return any((own.oracle, own.pattern) == (signature.oracle, signature.pattern) for own in self.signatures)
         if self.telling:
             return any(_like(own, signature) for own in self.signatures)
         same = [own for own in self.signatures if own.oracle == signature.oracle]
@@ -61,9 +81,20 @@ class Known:
 
     def held_by(self, kernels: Collection[str]) -> bool:
         """Whether a program with these kernels holds all kernels of some variant; where an experiment tests the cause,
-        all but those of elementwise functions, in whose place any other may stand."""
-        beside = elementwise() if self.telling else frozenset()
-        return any(own <= set(kernels) or (own - beside and own - beside <= set(kernels)) for own in self.kernels)
+        all but those in whose place any other of their kind may stand."""
+        return any(own <= set(kernels) or (self.telling and self._akin(own, set(kernels))) for own in self.kernels)
+
+    def _akin(self, own: frozenset[str], kernels: set[str]) -> bool:
+        """Whether a program holds those of a variant's kernels for which no other can stand. Elementwise functions
+        stand for each other. Beside a region that is at fault views do, too, and elementwise functions of several
+        operands; beside leaves that are mixed up all kernels do."""
+        if MIXED in own and self.questions[0].name == COPIED:
+            return MIXED in kernels
+        if not self.questions[0].name.startswith(WITHOUT):
+            return bool(own - elementwise()) and own - elementwise() <= kernels
+        views = kernels_of_families(*VIEWS)
+        rest = own - views - kernels_of_families(*POINTWISE)
+        return bool(rest) and rest <= kernels and (own.isdisjoint(views) or not kernels.isdisjoint(views))
 
 
 def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
@@ -71,7 +102,8 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
     told: dict[tuple[Question, ...], list[Finding]] = {}
     for variant in variants:
         cause = cause_of(variant)
-        asked = tuple((_decisive(variant, cause) + _stages(variant, cause))[:MOST_QUESTIONS])
+        telling = _decisive(variant, cause) or _about_program(variant, parsed(variant.program), cause)
+        asked = tuple((telling + _stages(variant, cause))[:MOST_QUESTIONS])
         told.setdefault(asked, []).append(variant)
     return [
         Known(
@@ -94,10 +126,22 @@ def elementwise() -> frozenset[str]:
     return frozenset(kernel(spec.name) for spec in OPS.values() if spec.elementwise)
 
 
+VIEWS, POINTWISE = ("view", "split"), ("pointwise", "activation", "binary", "ternary")  # families of ops
+
+
+@functools.cache
+def kernels_of_families(*families: str) -> frozenset[str]:
+    """The kernels of the ops of these families."""
+    from fuzzer.language.ops import OPS
+
+    return frozenset(kernel(spec.name) for spec in OPS.values() if spec.family in families)
+
+
 def kernels_of(program: Program) -> set[str]:
-    """The kernels of a program's ops, and what hooks or transforms them; a `mode` chooses among several (interpolate's,
-    grid_sample's)."""
-    return {*(_called(node) for node in program.nodes), *transforms(program)}
+    """The kernels of a program's ops, what hooks or transforms them, and `MIXED`; a `mode` chooses among several
+    (interpolate's, grid_sample's)."""
+    mixed = {MIXED} if mixes_writes(program) else set()
+    return {*(_called(node) for node in program.nodes), *transforms(program), *mixed}
 
 
 def _called(node: Node) -> str:
@@ -119,6 +163,17 @@ def _decisive(finding: Finding, cause: Cause) -> list[Question]:
     switches = [switch.name for switch in SWITCHES if switch.decided == decided]
     agree = [name for name, seen in finding.ablation.items() if seen == AGREE]
     return [Question(n, True) for n in agree if n in switches or (kind in about and about[kind](n))][:1]
+
+
+def _about_program(finding: Finding, program: Program, cause: Cause) -> list[Question]:
+    """A change of the program that removes what the difference needs beside its ops: writes into leaves, a hook that is
+    dropped, the region in which the program crashes. A minimal program needs each of these, so that it agrees under the
+    change without a run."""
+    if MIXED in cause.marks:
+        return [Question(COPIED, True)]
+    if cause.decided or (cause.kind != DROPPED and finding.signature.verdict != "crashes"):
+        return []
+    return [Question(WITHOUT + kind, True) for kind in transforms(program)[:1]]
 
 
 def _stages(finding: Finding, cause: Cause) -> list[Question]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fuzzer.diagnosis.ablation import STAGES, ablations, all_off, by_kind, changes
+from fuzzer.diagnosis.ablation import STAGES, ablations, all_off, by_kind, changes, with_copies, without_region
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.private import FP_FUSION
-from fuzzer.language.text import parse
+from fuzzer.language.text import parse, show
 from fuzzer.ledger.cause import IN_ORDER
 from fuzzer.workers.messages import Report, Task
 from tests.diagnosis.cases import PROGRAM, TASK, run, wrong_if
@@ -148,3 +148,32 @@ def test_leaves_that_are_not_in_order_are_tried_in_order() -> None:
     strided = parse(PROGRAM.replace("f32[4], seed=1", "f32[4], stride=(2,), seed=1"))
     (leaf,) = {a.name: a for a in ablations(strided, TASK)}[IN_ORDER].program.leaves
     assert leaf.stride == (1,)
+
+
+# ---------------------------------------------------------------- changes of the program that are asked for by name
+
+WRITTEN = """program(1)
+route("autograd")
+x0 = leaf(f32[2], requires_grad=False)
+x1 = leaf(f32[2])
+with hook(scale=2.0):
+    v0 = sin_(x0)
+v1 = mul(v0, x1)
+backward(v1, cotangent(f32[2]))
+"""
+
+
+def test_a_region_is_taken_away_and_its_statements_stay() -> None:
+    found = without_region(parse(WRITTEN), TASK, "hook")
+    assert found.name == "without its hook"
+    assert show(found.program) == WRITTEN.replace("with hook(scale=2.0):\n    ", "")
+    assert without_region(parse(WRITTEN), TASK, "vmap").program == parse(WRITTEN)
+
+
+def test_a_leaf_that_is_written_is_copied_before_and_left_as_it_is() -> None:
+    copied = with_copies(parse(WRITTEN), TASK).program
+    assert show(copied) == WRITTEN.replace("sin_(x0)", "sin_(x0_copy)").replace(
+        "with hook", "x0_copy = clone(x0)\nwith hook"
+    )
+    plain = parse(WRITTEN.replace("sin_", "sin"))
+    assert with_copies(plain, TASK).program == plain

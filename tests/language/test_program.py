@@ -19,7 +19,9 @@ from fuzzer.language.program import (
     canonical,
     contiguous,
     extent,
+    gaining_leaves,
     rename,
+    unwrap,
     walk,
     writable,
 )
@@ -162,3 +164,20 @@ def test_a_type_knows_its_rank_and_its_number_of_elements() -> None:
 )
 def test_only_memory_without_overlaps_is_writable(stride: tuple[int, int], may: bool) -> None:
     assert writable(TensorType("f32", (3, 4), stride)) is may
+
+
+def test_the_regions_of_one_kind_are_unwrapped_at_any_depth() -> None:
+    inner = Region("vmap", (), (RELU,), ("x0",))
+    outer = Region("hook", (("scale", 2.0),), (inner,))
+    assert unwrap((outer,), "hook") == (inner,)
+    assert unwrap((outer,), "vmap") == (replace(outer, body=(RELU,)),)
+    assert unwrap((outer, RELU), "cond") == (outer, RELU)
+
+
+def test_a_leaf_gains_a_gradient_by_a_write_of_one_also_through_a_view() -> None:
+    without = replace(X, name="x1", requires_grad=False)
+    view, write = Node(("v0",), "view", ("x1",)), Node(("v1",), "mul_", ("v0", "x0"))
+    gaining = Program((X, without), (view, write), (Output("v1", C),))
+    assert gaining_leaves(gaining) == {"x1"}
+    plain = replace(gaining, body=(view, replace(write, args=("v0", "x1"))))
+    assert gaining_leaves(plain) == set()

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fuzzer.judgement.verdict import Comparison, Finding, Signature
-from fuzzer.ledger.cause import Cause, cause_of, group
+from fuzzer.language.text import parse
+from fuzzer.ledger.cause import DROPPED, MIXED, Cause, cause_of, group, hook_is_dropped, mixes_writes
 from fuzzer.ledger.diagnosed import DIAGNOSER, VERSION, version_line
 from fuzzer.ledger.switches import OUTER_LOOPS, SWITCHES
 
@@ -276,3 +277,50 @@ def test_the_version_of_a_diagnosis_tells_what_the_one_before_decided() -> None:
     again = anew(old, DONATED)
     assert again.diagnosis[VERSION] == f"{DIAGNOSER}, before it: operator exp"
     assert version_line(again, "memory functorch.donated_buffer") == again.diagnosis[VERSION]
+
+
+# ---------------------------------------------------------------- by the program alone
+
+WRITTEN = """program(1)
+route("autograd")
+x0 = leaf(f32[2], requires_grad=False)
+x1 = leaf(f32[()], requires_grad=False)
+x2 = leaf(f32[()])
+v0 = sin_(x0)
+v1 = mul_(x1, x2)
+returns(v0)
+backward(v1, cotangent(f32[()]))
+"""
+
+
+def test_leaves_are_mixed_up_where_one_is_given_a_gradient_and_another_is_written_without_one() -> None:
+    assert mixes_writes(parse(WRITTEN))
+    only_one = WRITTEN.replace("sin_(x0)", "sin(x0)")
+    assert not mixes_writes(parse(only_one))
+    without = WRITTEN.replace("mul_(x1, x2)", "mul(x1, x2)")
+    assert not mixes_writes(parse(without))
+    through_a_view = WRITTEN.replace("v1 = mul_(x1, x2)", "v1 = mul(x2, x2)\nv2 = view(x1, size=())\nv3 = add_(v2, v1)")
+    assert mixes_writes(parse(through_a_view))
+
+
+def test_whatever_leaves_that_are_mixed_up_show_they_are_one_fault() -> None:
+    raising = found(WRITTEN, "aot_eager", RAISES)
+    wrong = found(WRITTEN.replace("sin_", "tanh_").replace("mul_", "div_"), "inductor", WRONG)
+    assert [cause_of(finding).marks for finding in (raising, wrong)] == [{MIXED}] * 2
+    plain = found(text("sin", "tanh"), "aot_eager")
+    assert not cause_of(plain).shares(cause_of(raising))
+
+
+def hooked(op: str, scale: float, compiled: float, eager: float) -> Finding:
+    program = text(op).replace("v0 = ", f"with hook(scale={scale}):\n    v0 = ")
+    return found(program, "aot_eager", comparisons=(Comparison("x0.grad", (0,), eager, compiled, eager, 0.0, 1, 4),))
+
+
+def test_a_hook_that_is_dropped_is_one_fault_under_all_ops() -> None:
+    squeezed, transposed = hooked("squeeze", 2.0, 1.5, 3.0), hooked("t", -0.5, 1.0, -0.5)
+    causes = [cause_of(finding) for finding in (squeezed, transposed)]
+    assert [cause.kind for cause in causes] == [DROPPED] * 2
+    assert causes[0].shares(causes[1])
+    other = hooked("t", -0.5, 1.0, -0.25)
+    assert not hook_is_dropped(other, parse(other.program)), "that is not its factor"
+    assert not cause_of(other).shares(causes[0])

@@ -46,6 +46,31 @@ def test_two_faults_that_people_told_apart_stay_two(tmp_path: Path) -> None:
         assert [(f.state, f.variants) for f in store.faults()] == [(states[0], 2), (states[1], 1)]
 
 
+def test_faults_that_become_one_may_have_notes_of_their_own(tmp_path: Path) -> None:
+    with open_store(tmp_path / "findings.db") as store:
+        for finding, note in zip(ALONE, ("the one", "the other"), strict=True):
+            store.add(finding)
+            store.triage(finding.id, State("fixed", note=note, fixed_in="2.15.0"), "1", "somebody")
+        store.add(BRIDGE)
+        [one] = store.faults()
+        assert (one.state, one.variants) == (State("fixed", note="the one", fixed_in="2.15.0"), 3)
+        assert any("the other" in what for _, what, _ in one.history)
+
+
+def test_of_two_states_neither_loses_its_last_finding_to_the_other(tmp_path: Path) -> None:
+    with open_store(tmp_path / "findings.db") as store:
+        for finding, state in zip(ALONE, ("confirmed", "not-a-fault"), strict=True):
+            store.add(finding)
+            store.triage(finding.id, State(state, note="so"), "1", "somebody")
+        same = {"diagnosis": {"bisector": lowering("mm")["bisector"]}, "stages": found(text("sin")).stages}
+        for finding in store.list():
+            store.set_diagnosis(replace(finding, **same))
+        assert [(fault.state.name, fault.variants) for fault in store.faults()] == [
+            ("confirmed", 1),
+            ("not-a-fault", 1),
+        ]
+
+
 def test_of_faults_that_become_one_the_state_that_a_person_set_stays(tmp_path: Path) -> None:
     known = State("known", "https://example.org/1")
     with open_store(tmp_path / "findings.db") as store:

@@ -8,8 +8,9 @@ import pytest
 
 from fuzzer.judgement.verdict import Signature
 from fuzzer.language.text import parse
+from fuzzer.ledger.cause import COPIED, WITHOUT
 from fuzzer.ledger.recognise import STAGE, WITHOUT_COMPILER, Known, candidates, kernels_of, known_fault, recognise
-from tests.ledger.test_cause import DRAWS, RAISES, SETTINGS, WRONG, anew, found, lowering, text
+from tests.ledger.test_cause import DRAWS, RAISES, SETTINGS, WRITTEN, WRONG, anew, found, hooked, lowering, text
 
 MM = "aten.mm.default left to ATen"
 OTHER = Signature("metadata_agrees", "wrong", "backward", "dtype")
@@ -156,3 +157,50 @@ def test_what_a_suspect_cannot_answer_is_not_asked() -> None:
     off = anew(found(text("neg", "square_"), "aot_eager"), "functionalization off", outcome="gone: wrong")
     (known,) = known_fault("F6", [off])
     assert not known.telling
+
+
+def test_leaves_that_are_mixed_up_are_known_by_their_writes_whatever_they_show() -> None:
+    known = known_fault("F10", [found(WRITTEN, "aot_eager", RAISES)])
+    assert [(q.name, q.agrees) for q in known[0].questions] == [(COPIED, True), (f"{STAGE}eager", True)]
+    other = WRITTEN.replace("sin_", "tanh_").replace("mul_", "div_")
+    told = {COPIED: "agree", f"{STAGE}eager": "agree"}
+
+    def fault(program: str, **answers: str) -> str | None:
+        return recognise(WRONG, kernels_of(parse(program)), known, lambda name: (told | answers).get(name, "wrong"))
+
+    assert fault(other) == "F10"
+    assert fault(other, **{COPIED: "wrong"}) is None, "it is wrong without a write, too"
+    assert fault(WRITTEN.replace("sin_(x0)", "sin(x0)")) is None, "one leaf is written alone"
+
+
+def test_a_hook_that_is_dropped_is_known_under_any_view() -> None:
+    variant = hooked("squeeze", 2.0, 1.5, 3.0)
+    known = known_fault("F11", [variant])
+    assert known[0].questions[0].name == f"{WITHOUT}hook"
+
+    def fault(op: str, region: str = "hook", signature: Signature = WRONG) -> str | None:
+        suspect = parse(hooked(op, -0.5, 1.0, -0.5).program.replace("hook(", f"{region}("))
+        told = {f"{WITHOUT}hook": "agree", f"{STAGE}eager": "agree"}
+        return recognise(signature, kernels_of(suspect), known, lambda name: told.get(name, "wrong"))
+
+    assert fault("t") == "F11"
+    assert fault("cumsum") is None, "no view"
+    assert fault("t", "function") is None, "no hook"
+    assert fault("t", signature=replace(WRONG, pattern="all-zero")) is None
+
+
+def test_a_crash_in_a_region_is_known_under_any_function_of_each_element() -> None:
+    dies = Signature("worker_survives", "crashes", "forward", "SIGSEGV kernel")
+
+    def program(call: str) -> str:
+        return text(call).replace("v0 = ", "with jvp(x0):\n    v0 = ")
+
+    known = known_fault("F12", [found(program("add(x0, x0)"), "aot_eager", dies)])
+    told = {f"{WITHOUT}jvp": "agree", f"{STAGE}eager": "agree"}
+
+    def fault(call: str) -> str | None:
+        return recognise(dies, kernels_of(parse(program(call))), known, lambda name: told.get(name, "crashes"))
+
+    assert fault("sub(x0, x0)") == "F12"
+    told[f"{WITHOUT}jvp"] = "crashes"
+    assert fault("sub(x0, x0)") is None, "it dies without the region"

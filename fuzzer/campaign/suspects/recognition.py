@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzzer.diagnosis.ablation import ablations, outcome_text, without_ops
+from fuzzer.diagnosis.ablation import ablations, outcome_text, with_copies, without_ops, without_region
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.program import Program
-from fuzzer.ledger.cause import LEFT
+from fuzzer.ledger.cause import COPIED, LEFT, WITHOUT
 from fuzzer.ledger.errors import UnknownFinding
 from fuzzer.ledger.recognise import STAGE, Known, kernels_of, recognise
 from fuzzer.ledger.shipped import SHIPPED
@@ -113,6 +113,10 @@ def experimenter(program: Program, signature: Signature, task: Task, pool: Pool)
         """The class that the program shows under the experiment of this name; "" where there is no such experiment."""
         if name.endswith(LEFT):
             single.update({a.name: a for a in without_ops(program, fresh, [name.removesuffix(LEFT)])})
+        elif name.startswith(WITHOUT):
+            single[name] = without_region(program, fresh, name.removeprefix(WITHOUT))
+        elif name == COPIED:
+            single[name] = with_copies(program, fresh)
         found = single.get(name)
         if name == own:
             return signature.verdict

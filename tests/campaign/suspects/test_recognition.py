@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from fuzzer.campaign.suspects import recognition
-from fuzzer.campaign.suspects.recognition import Met, fault_elsewhere, fault_shown, met_as_known
+from fuzzer.campaign.suspects.recognition import Met, experimenter, fault_elsewhere, fault_shown, met_as_known
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
-from fuzzer.language.text import parse
+from fuzzer.language.text import parse, show
+from fuzzer.ledger.cause import COPIED, WITHOUT
 from fuzzer.ledger.recognise import STAGE, Known, Question
 from fuzzer.ledger.store import Store, open_store
 from fuzzer.workers.messages import Report, Task
@@ -45,6 +46,26 @@ def test_what_makes_the_fault_vanish_is_tried_and_decides() -> None:
     assert ran[0].fresh
     still, _ = pool(lambda task: False)
     assert fault_shown(parse(PROGRAM), SIGNATURE, [known(LEFT_TO_ATEN)], TASK, still) == (None, 1)
+
+
+HOOKED = PROGRAM.replace("v0 = ", "with hook(scale=2.0):\n    v0 = ").replace("relu(x0)", "relu_(x0)")
+
+
+@pytest.mark.parametrize(
+    ("name", "there"), [(f"{WITHOUT}hook", "with hook"), (COPIED, "relu_(x0)")], ids=["region", "written leaf"]
+)
+def test_a_change_of_the_program_is_asked_by_its_name(name: str, there: str) -> None:
+    ran: list[str] = []
+
+    def answer(task: Task, text: str) -> Report:
+        ran.append(text)
+        return Report(text, ())
+
+    program = parse(HOOKED.replace("seed=1)", "seed=1, requires_grad=False)"))
+    assert there in show(program)
+    assert experimenter(program, SIGNATURE, TASK, FakePool(answer))(name) == "agree"
+    [changed] = ran
+    assert there not in changed
 
 
 def test_a_stage_is_asked_as_a_backend() -> None:
