@@ -151,7 +151,7 @@ def test_the_wheel_holds_what_a_user_runs_and_nothing_else(wheel: Path) -> None:
 def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the_folder_there(
     installed: Path, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "empty"
+    folder = tmp_path / "größer, with a space"  # no compile command could hold the space
     folder.mkdir()
     before = contents(installed)
     done = run(installed, folder, "fuzz", "--programs", "2", "--device", "cpu", "--workers", "1")
@@ -160,7 +160,7 @@ def test_it_fuzzes_in_an_empty_folder_and_touches_nothing_but_the_ledger_and_the
         r"[\d-]+ [\d:]+ a new finding goes to \.backfuzz/findings\.db; everything else to \.backfuzz", first
     )
     assert sorted(path.name for path in folder.iterdir()) == [".backfuzz"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "empty-home"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [folder.name, f"{folder.name}-home"]
     with open_store(folder / LEDGER, create=False) as store:
         [campaign] = store.campaigns()
     assert campaign.totals["programs"] == 2

@@ -5,23 +5,50 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fuzzer.language.errors import UsageError
+import torch
+
+from fuzzer.language.devices import device_row
+from fuzzer.language.errors import NoMachine, UsageError
 
 _LOCK_FILE = "lock"
+
+
+def in_command(path: Path) -> bool:
+    """Whether inductor's compile command can hold a path: the command is text that is split at spaces outside of
+    quotes."""
+    with contextlib.suppress(ValueError):  # a quote that does not end
+        return shlex.split(str(path)) == [str(path)]
+    return False
+
+
+def check_paths(devices: list[str]) -> None:
+    """Raise NoMachine where C++ is compiled for a device, and torch or temporary files lie where a compile command
+    cannot hold their path."""
+    if all(device_row(device).code != "cpp" for device in devices):
+        return
+    for what, folder in (("torch lies", torch.__path__[0]), ("temporary files lie (TMPDIR)", tempfile.gettempdir())):
+        if not in_command(Path(folder)):
+            raise NoMachine(
+                f"{what} in {folder!r}; inductor's command to compile C++ cannot hold that path: "
+                "move it to one without spaces, quotes and backslashes"
+            )
 
 
 class Folder:
     """A new folder, locked while this process lives; those that dead processes left beside it are removed.
 
-    parent   where it lies; None: where temporary files do.  prefix  of its name.
+    parent   where it lies; None, and where a compile command cannot hold that path: where temporary files do.
+    prefix   of its name.
     """
 
     def __init__(self, parent: Path | None, prefix: str):
+        parent = parent if parent is not None and in_command(parent.resolve()) else None
         place = Path(tempfile.gettempdir() if parent is None else parent)
         remove_abandoned(place, prefix)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()  # g++ runs elsewhere

@@ -29,7 +29,7 @@ from fuzzer.workers import worker
 from fuzzer.workers.accelerator import check_devices, count_devices
 from fuzzer.workers.cluster import Cluster, Crew, RayExecutor, place_crews
 from fuzzer.workers.executor import Executor
-from fuzzer.workers.folders import Folder
+from fuzzer.workers.folders import Folder, check_paths
 from fuzzer.workers.interface import CLOSED, DEADLINE, STUCK, AnyExecutor, WorkerEnded
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.obituary import Left, obituary, signal_name, tail, top_frame
@@ -81,6 +81,7 @@ class Pool:
         cluster: Cluster | None = None,
     ):
         check_devices(devices)
+        check_paths(devices)
         self.workers, self.deadline = workers, deadline
         self.most = min(_GROWN_BYTES, memory // workers if memory else _GROWN_BYTES)
         self.limit = min(WORKER_BYTES, memory or WORKER_BYTES)

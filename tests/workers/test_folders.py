@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzzer.language.errors import UsageError
-from fuzzer.workers.folders import Folder, alone, lock_file
+from fuzzer.language.errors import NoMachine, UsageError
+from fuzzer.workers.folders import Folder, alone, check_paths, in_command, lock_file
 from tests.workers.asked import ROOT
 
 KILLED = """
@@ -55,3 +55,29 @@ def test_a_second_campaign_in_a_folder_is_refused_and_told_whose_it_is(tmp_path:
     with alone(tmp_path / "own", "backfuzz fuzz"):
         assert (tmp_path / "own" / "lock").exists()
     assert not list((tmp_path / "own").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "held"), [("größer", True), ("with space", False), ("it's", False), ("back\\slash", False)]
+)
+def test_a_folder_lies_where_a_compile_command_can_hold_its_path(tmp_path: Path, name: str, held: bool) -> None:
+    parent = tmp_path / name
+    parent.mkdir()
+    folder = Folder(parent, "some-")
+    assert (folder.path.parent == parent) == held
+    assert in_command(folder.path)
+    folder.remove()
+
+
+def test_where_temporary_files_cannot_be_compiled_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_paths(["cpu"])
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "with space"))
+    with pytest.raises(NoMachine, match=r"temporary files lie .* in '.*with space'"):
+        check_paths(["cpu"])
+    check_paths(["cuda"])
+
+
+def test_where_torch_cannot_be_compiled_against_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.__path__", ["/a b/torch"])
+    with pytest.raises(NoMachine, match="torch lies in '/a b/torch'"):
+        check_paths(["cpu", "cuda"])
