@@ -83,7 +83,7 @@ def test_what_was_rejected_does_not_count() -> None:
 @pytest.mark.slow
 def test_a_compile_shows_every_phase() -> None:
     with Pool(1, ["cpu"]) as pool:
-        reports = profile.explored(pool, Task(routes=ANY_BACKEND), range(3))
+        reports = profile.explored(pool, Task(routes=ANY_BACKEND), range(2))
     spent = profile_summary(reports, 0.0)["phases"]
     assert all(spent[name] > 0 for name in PHASES)
     assert spent["kernels"] > spent["dynamo"] > spent["messages"]

@@ -55,8 +55,11 @@ def own_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.slow
-def test_a_planted_fault_is_minimized_stored_and_listed_and_then_known(tmp_path: Path) -> None:
-    """The tutorial's test replays and exports what a campaign stored."""
+def test_a_planted_fault_is_minimized_stored_and_listed_and_then_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tutorial's test replays and exports what a campaign stored, and has its natural program."""
+    monkeypatch.setattr("minimizer.natural.STEPS", ())
     (tmp_path / "planted.prog").write_text(PLANTED.replace("v0 = relu(x0)", "v1 = neg(x0)\nv0 = relu(v1)"))
     done = call("minimize", "planted.prog", "--device", "cpu", "--workers", "2", "--db", "new.db", "--json")
     assert done.exit_code == 0, done.output

@@ -144,7 +144,9 @@ backward(v4, cotangent(f32[2, 4], stride=(1, 2), values="integers"))
     held = program.replace("x1 = leaf(f32[4], ", "x1 = leaf(f32[4], parameter=True, ")
     texts = [program.replace('route("autograd")', f'route("{route}")') for route in ROUTES]
     for text in [*texts, held.replace('route("autograd")', 'route("vjp")')]:
-        done = run(tmp_path, quickly(repro(finding(text))))
+        script = repro(finding(text))
+        # a package takes as long to build as all others together; `test_checks` builds one
+        done = run(tmp_path, uncompiled(script) if "aoti" in script else quickly(script))
         assert done.returncode == 0, done.stdout + done.stderr
 
 

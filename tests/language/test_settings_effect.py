@@ -149,15 +149,17 @@ def is_ours(setting: Setting) -> bool:
 
 def shows_before_code(setting: Setting, device: str) -> bool:
     """Whether a value of a setting changes what is made of a program before code is written. A program whose compile
-    does not read the setting until then is not compiled under it: that would be the same compile."""
+    does not read the setting until then is not compiled under it: that would be the same compile. What a setting needs
+    is in force where that is asked of its first program, not of the others."""
     first = first_look(setting)
     for name in (first, *(name for name in PROGRAMS if name != first)):
         program = PROGRAMS[name]
         if not ROUTES[program.route.name].takes(setting):
             continue
-        without, read = plainly_lowered(name, setting.needs, device)
+        _, read = plainly_lowered(name, setting.needs if name == first else (), device)
         if not (setting.name in read or is_ours(setting)):
             continue
+        without, _ = plainly_lowered(name, setting.needs, device)
         if any(lowered(program, changed(setting, value), device) != without for value in setting.values):
             return True
     return False
@@ -221,11 +223,12 @@ def inert(device: str) -> list[str]:
 
 
 def disagreeing(device: str) -> list[str]:
-    """Run a program under every value; the ones that do not agree with eager. It is built under settings that act in
-    code alone, and judged before code under others."""
+    """Run a program under every setting; the ones that do not agree with eager. It is built under every value of those
+    that act in code alone, and judged before code under the first value of others: campaigns draw all."""
     rows = tried(device)
     late = [row for row in rows if row[0].code or stages.built_under(row[0].name)]
-    early = [row for row in rows if row not in late]
+    early = [row for row in rows if row not in late and row[1] == row[0].values[0]]
+    assert {setting for setting, _ in (*late, *early)} == {setting for setting, _ in rows}
     assert min(len(late), len(early)) > 8, "there was little to check"
     return [told for at, some in (("", late), ("ir", early)) for told in differing(device, some, at)]
 

@@ -317,7 +317,7 @@ SHOWN_BY = {
     "functorch.ban_recompute_not_in_allowlist": "cat of views",
     "functorch.ban_recompute_reductions": "softmax in bfloat16",
     "functorch.max_dist_from_bw": "pointwise and reductions",
-    "functorch.cse": "one constant scattered",
+    "functorch.cse": "long rows",
     "functorch.donated_buffer": "matmuls",
     "functorch.guess_tangent_strides_as_outputs": "views out",
     "functorch.view_replay_for_aliased_outputs": "views out",

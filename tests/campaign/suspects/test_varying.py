@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fuzzer.campaign.suspects import varying
 from fuzzer.campaign.suspects.varying import other_devices, vary
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import SUMS, Comparison, Finding, Natural, Signature, Verdict
@@ -19,7 +20,7 @@ from fuzzer.ledger.scope import AGREES, FAILS, OTHER, UNSAID, Row, Scope
 from fuzzer.trial.tasks import record_values
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
-from minimizer.neighbours import numbers
+from minimizer.neighbours import AXES, numbers
 from tests.campaign.fakes import FakePool
 from tests.ledger.found import finding
 from tests.minimizer.test_neighbours import SLICED
@@ -183,9 +184,10 @@ def test_devices_are_those_beside_the_own_and_none_where_two_are_compared(monkey
 
 
 @pytest.mark.slow
-def test_a_planted_fault_has_its_scope_and_its_formula(tmp_path: Path) -> None:
+def test_a_planted_fault_has_its_scope_and_its_formula(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As torch 2.11 lays out a slice_scatter: of the sum's gradient all n positions are counted, or none. Nothing is
-    built here: a test above says what is built."""
+    built here, and no route or setting asked, which say nothing of a formula: tests above do."""
+    monkeypatch.setattr(varying, "AXES", tuple(axis for axis in AXES if axis.__name__ not in ("route", "setting")))
     planted = "slice_scatter_of_2_11"
     lowered = Task(place=INDUCTOR.place.at("ir"))
     found = replace(FOUND, signature=Signature("gradients_agree", "wrong", "backward", "all-zero"))
