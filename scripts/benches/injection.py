@@ -284,13 +284,13 @@ def _inject_each(running: Running, names: list[str]) -> Iterator[Injected]:
         note = INJECTIONS[name](running)
         flows = running.until_flow(max(before, len(running.rows())))
         yield Injected(name, 1, *running.lost(), round(flows, 2), 0, note)
-    for name, number in (("SIGTERM", signal.SIGTERM), ("SIGHUP", signal.SIGHUP), ("SIGINT", signal.SIGINT)):
+    for name, number in (("SIGTERM", signal.SIGTERM), ("SIGHUP", signal.SIGHUP)):
         took = running.end(number)
         yield Injected(f"campaign {name}", 1, *running.lost(), round(took, 2), running.left_over(), _TO_END)
         running.start(resume=True)
     into_worker("C hang")(running)
-    took = running.end()
-    yield Injected("SIGTERM while one hangs", 1, *running.lost(), round(took, 2), running.left_over(), _TO_END)
+    took = running.end(signal.SIGINT)
+    yield Injected("SIGINT while one hangs", 1, *running.lost(), round(took, 2), running.left_over(), _TO_END)
 
 
 def can_mount(folder: Path) -> bool:
