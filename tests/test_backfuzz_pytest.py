@@ -84,7 +84,8 @@ def test_the_fixture_holds_a_librarys_functions_and_modules_against_eager(tmp_pa
     assert "numpy returns no tensor and changes none" in done.stdout
     assert "torch.__trace" not in done.stdout
     (tmp_path / "pytest.ini").write_text("[pytest]\nbackfuzz_strict = false\n")
-    assert "1 failed, 1 passed, 1 skipped" in run(tmp_path, "--backfuzz-backend", "aot_eager").stdout
+    lenient = run(tmp_path, "--backfuzz-backend", "aot_eager", "-k", "cannot_be_judged")
+    assert "1 skipped, 2 deselected" in lenient.stdout
     assert "backfuzz_pytest.py" not in done.stdout, "a failure is of the function, not of our code"
 
 
