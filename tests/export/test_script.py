@@ -17,6 +17,7 @@ import torch
 from fuzzer.export.script import ExportError, repro
 from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.routes import ROUTES
+from fuzzer.ledger.query import Wanted
 from fuzzer.ledger.store import open_store
 from tests.ledger.found import PINNED, REGIONS, RELU, TWO_OPS, WORST, finding
 from tests.scripts import run
@@ -155,9 +156,14 @@ LEDGER = Path(__file__).parents[2] / "findings.db"
 
 
 @functools.cache
-def ledger() -> list[Finding]:
+def ledger() -> dict[str, Finding]:
     with open_store(LEDGER, create=False) as store:
-        return store.list()
+        return {found.id: found for found in store.list()}
+
+
+@functools.cache
+def script_of(id: str) -> str:
+    return repro(ledger()[id])
 
 
 # In a Python that has imported torch alone: the names beneath torch in the scripts on stdin that neither torch nor an
@@ -198,7 +204,7 @@ def test_a_script_imports_all_that_it_needs() -> None:
     """What inductor makes of scripts is seen in processes that have imported it: there, no import is missed."""
     findings = [finding(TWO_OPS.replace('route("autograd")', f'route("{route}")')) for route in ROUTES]
     findings += [finding(PINNED)]
-    findings += [f for f in ledger() if f.place["device"] == "cpu"]
+    findings += [f for f in ledger().values() if f.place["device"] == "cpu"]
     scripts = [repro(found) for found in findings]
     assert len(scripts) > len(ROUTES)
     bare = re.sub(r"^import .*$", "import torch", repro(finding(PINNED)), flags=re.MULTILINE)
@@ -219,9 +225,12 @@ def uncompiled(script: str) -> str:
 
 
 def stored() -> list[Any]:
-    """Every finding of the ledger whose script is not run whole; those of a GPU are for a GPU."""
-    whole = {parameter.id for parameter in one_of_each_kind()}
-    return [as_parameter(f) for f in ledger() if f.id not in whole]
+    """The id of every finding of the ledger; those of a GPU are for a GPU. No script is made for it: every run of the
+    tests collects them."""
+    with open_store(LEDGER, create=False) as store:
+        places = {row["id"]: json.loads(row["place"]) for row in store.rows(Wanted(), "id, place")}
+    gpu = [pytest.mark.gpu, NO_GPU]
+    return [pytest.param(id, id=id, marks=gpu if at["device"] != "cpu" else []) for id, at in places.items()]
 
 
 def quickly(script: str) -> str:
@@ -233,22 +242,17 @@ def quickly(script: str) -> str:
     )
 
 
-def as_parameter(found: Finding) -> Any:
-    marks = [pytest.mark.gpu, NO_GPU] if found.place["device"] != "cpu" else []
-    return pytest.param(found, id=found.id, marks=marks)
-
-
 @functools.cache
-def one_of_each_kind() -> list[Any]:
+def one_of_each_kind() -> set[str]:
     """Findings whose scripts together hold every kind of line that a script has around its functions: of those that run
     here, and of those for a GPU."""
-    sides = ([f for f in ledger() if (f.place["device"] == "cpu") == here] for here in (True, False))
-    return [as_parameter(found) for side in sides for found in cover(side)]
+    sides = ([f for f in ledger().values() if (f.place["device"] == "cpu") == here] for here in (True, False))
+    return {found.id for side in sides for found in cover(side)}
 
 
 def cover(findings: list[Finding]) -> list[Finding]:
     """A few of the findings, whose scripts together hold the lines of all: each adds the most lines that lack still."""
-    lines = [frame(repro(found)) for found in findings]
+    lines = [frame(script_of(found.id)) for found in findings]
     lacking, chosen = set[str]().union(*lines), list[Finding]()
     while lacking:
         best = max(range(len(lines)), key=lambda n: len(lines[n] & lacking))
@@ -267,31 +271,26 @@ def frame(script: str) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("found", stored())
-def test_the_script_of_every_other_finding_runs_without_the_compiler(found: Finding, tmp_path: Path) -> None:
-    done = run(tmp_path, uncompiled(needing_its_library(found)))
-    assert done.returncode in (0, 1), done.stderr
-    assert done.stdout
-    assert "has no attribute" not in done.stdout, "the script took it for the compiler's error"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("found", one_of_each_kind())
-def test_a_script_of_each_kind_runs_and_says_whether_the_fault_is_there(found: Finding, tmp_path: Path) -> None:
-    done = run(tmp_path, quickly(needing_its_library(found)))
-    if done.returncode == 2 and _of_another_release(found):
+@pytest.mark.parametrize("id", stored())
+def test_the_script_of_a_finding_runs_and_says_whether_the_fault_is_there(id: str, tmp_path: Path) -> None:
+    """One of each kind runs whole, every other without the compiler."""
+    text, whole = needing_its_library(id), id in one_of_each_kind()
+    done = run(tmp_path, quickly(text) if whole else uncompiled(text))
+    if whole and done.returncode == 2 and _of_another_release(ledger()[id]):
         assert any(line.startswith(REFUSALS) for line in done.stderr.splitlines()), done.stderr
     else:
         assert done.returncode in (0, 1), done.stderr
         assert done.stdout
+    if not whole:
+        assert "has no attribute" not in done.stdout, "the script took it for the compiler's error"
 
 
-def needing_its_library(found: Finding) -> str:
+def needing_its_library(id: str) -> str:
     """The finding's script; skips the test where the script's kernels are those of a library that is not there."""
-    script = repro(found)
-    if "import flag_gems" in script:
+    text = script_of(id)
+    if "import flag_gems" in text:
         pytest.importorskip("flag_gems", reason="the finding is one of flag_gems's kernels")
-    return script
+    return text
 
 
 REFUSALS = ("torch._dynamo.exc.", "torch._inductor.exc.")  # what one release compiles, another's compiler may refuse
