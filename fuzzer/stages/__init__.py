@@ -15,11 +15,24 @@ from fuzzer.language.private import config_module
 from fuzzer.language.program import Program
 from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import CUDA_GRAPHS, default, exists
-from fuzzer.stages.graph import graphs
-from fuzzer.stages.ir import loops
+
+Stage = Callable[[list[str]], AbstractContextManager[None]]
+
+
+def _graph(reasons: list[str]) -> AbstractContextManager[None]:
+    from fuzzer.stages.graph import graphs  # it imports most of inductor, which who names a stage needs not
+
+    return graphs(reasons)
+
+
+def _ir(reasons: list[str]) -> AbstractContextManager[None]:
+    from fuzzer.stages.ir import loops
+
+    return loops(reasons)
+
 
 # By name, the cheapest first: a context that activates the stage, given a list for reasons why it cannot run a program.
-STAGES: dict[str, Callable[[list[str]], AbstractContextManager[None]]] = {"graph": graphs, "ir": loops}
+STAGES: dict[str, Stage] = {"graph": _graph, "ir": _ir}
 
 # Settings under which inductor writes no Python that could call us.
 _BUILT_UNDER = ("inductor.cpp_wrapper", "inductor.fx_wrapper", CUDA_GRAPHS)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, cast
 
 import torch
 
+from fuzzer import stages
 from fuzzer.judgement.trial import RAISED, RAN, UNCOMPILED, Code, Observation, Raised, Subject
 from fuzzer.language import interpret, routes
 from fuzzer.language.devices import synchronise
@@ -85,8 +86,6 @@ def observe(
     `raised`. Where a stage cannot run a program, it is built, and `built` says why."""
     if not subject.stage:
         return side_of(code, subject, phase).observe(recorder)
-    from fuzzer import stages  # it imports much of inductor
-
     assert isinstance(code, Program)
     if not (why := stages.cannot_run(code)):
         with stages.in_force(subject.stage) as reasons:

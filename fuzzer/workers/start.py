@@ -17,8 +17,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import sympy
-
 from fuzzer.language.devices import device_row
 from fuzzer.workers.accelerator import bound_memory, use_device
 from fuzzer.workers.journal import use_journal
@@ -96,5 +94,7 @@ def remember_simplified() -> None:
     """Have `sympy.simplify` give the answer that it gave before. While inductor writes C++ it asks some 58 times a
     program, three quarters of that again, which is a seventh of all of its Python (docs/speed.md). What is asked does
     not change, nor does the answer depend on anything else: the code stays the same."""
+    import sympy  # with inductor, which the pool's own process needs not
+
     if not hasattr(sympy.simplify, "cache_info"):
         sympy.simplify = functools.lru_cache(maxsize=_MOST, typed=True)(sympy.simplify)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from fuzzer.judgement.verdict import FINDINGS, Verdict
 from fuzzer.language.program import Program, Recipe
 from fuzzer.language.text import show
+from fuzzer.stages import STAGES
 from fuzzer.trial.tasks import examine, record_values
 from fuzzer.trial.verify import ask, examine_all
 from fuzzer.workers.messages import Report, Task
@@ -192,8 +193,6 @@ def _patient_searches(
     program: Program, verdict: Verdict, cache: CandidateCache, how: Sameness
 ) -> Iterator[CandidateCache]:
     if how.n == 1 and cache.task.place.subject.backend == "inductor":
-        from fuzzer.stages import STAGES  # it imports much of inductor
-
         stages, text = [cache.on(f"inductor:{stage}") for stage in STAGES], show(program)
         for staged in stages:  # all of them at once
             staged.start(text)

@@ -17,6 +17,7 @@ from fuzzer.judgement.verdict import FINDINGS, Signature, Verdict
 from fuzzer.language import interpret
 from fuzzer.language.program import Program, Recipe, needed_by_outputs
 from fuzzer.language.text import parse, show
+from fuzzer.stages import cannot_run
 from fuzzer.trial.pipeline import REFUSED, report_again, report_program, run_reference
 from fuzzer.trial.verify import matching
 from fuzzer.workers.journal import journal
@@ -60,8 +61,6 @@ def sort(task: Task, asked: tuple[str, Signature, float]) -> Report:
     The note STAGE names that stage, BEFORE has the numbers of the whole suspect; `files` hold, by signature, candidates
     that showed another finding. Without STAGE the suspect did not show again. Raises ParseError.
     """
-    from fuzzer.stages import cannot_run  # it imports much of inductor, which the campaign's own process needs not
-
     text, signature, seconds = asked
     program, before, until = parse(text), cpu_seconds(), time.monotonic() + seconds
 
