@@ -168,7 +168,7 @@ def test_programs_show_variety(holds, least: float) -> None:  # type: ignore[no-
     ids=str,
 )
 def test_limits_are_kept(limits: Limits) -> None:
-    for p in drawn(TEST_SEEDS[:80], limits=limits):
+    for p in drawn(TEST_SEEDS[:40], limits=limits):
         assert 1 <= len(p.nodes) <= limits.max_nodes
         for leaf in p.leaves:
             assert leaf.type.numel <= limits.max_numel * limits.long

@@ -30,7 +30,7 @@ Types = Mapping[str, TensorType]
 Fault = Callable[[Program, Types], bool]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=4096)
 def typed(program: Program) -> Types:
     """The types, kept: a candidate is asked for them by the search and by the fault."""
     return infer(program)

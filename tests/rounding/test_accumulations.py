@@ -101,11 +101,10 @@ def judged(run: Run, x: torch.Tensor) -> tuple[float, float]:
 @pytest.mark.parametrize("name", SUMS)
 def test_eager_lies_inside_the_floor_of_a_long_sum(name: str, dtype: torch.dtype) -> None:
     told = {}
-    for values, make in VALUES.items():
-        for n in (256, 4096):
-            share, _ = judged(SUMS[name], make(n).to(dtype))
-            if share > 1:
-                told[values, n] = share
+    for values, n in (*((values, 4096) for values in VALUES), ("normal", 256)):
+        share, _ = judged(SUMS[name], VALUES[values](n).to(dtype))
+        if share > 1:
+            told[values, n] = share
     assert told == {}
 
 
