@@ -28,10 +28,12 @@ ROOT = Path(__file__).parents[2]
 
 
 @given(programs())
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_any_program_comes_back_from_its_text_and_its_canonical_form_and_id_do_not_depend_on_names(
     program: Program,
 ) -> None:
+    assert program.nodes
+    assert {node.op for node in program.nodes} <= set(OPS)
     assert parse(show(program)) == program
     assert show(parse(show(program))) == show(program)
     plain = canonical(program)
@@ -49,7 +51,7 @@ UNLIKE_EAGER |= {"im2col", "block_diag", "cat", "addmv"}
 
 
 @given(programs(ops=tuple(sorted(set(OPS) - UNLIKE_EAGER))))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_inferred_types_are_what_eager_computes(program: Program) -> None:
     types = infer(program)
     check_cotangents(program, types)
@@ -65,7 +67,7 @@ def test_inferred_types_are_what_eager_computes(program: Program) -> None:
 
 
 @given(programs(max_nodes=4))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_any_program_runs_in_eager_and_each_cotangent_fits_its_output(program: Program) -> None:
     outputs = to_function(program)(*materialise(program.leaves).values())
     assert len(outputs) == len(program.outputs)
@@ -77,20 +79,13 @@ def test_any_program_runs_in_eager_and_each_cotangent_fits_its_output(program: P
 
 
 @given(programs(max_nodes=3, max_size=4, ops=("relu", "sum", "matmul"), routes=("vjp",), dtypes=("f32", "f64")))
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_the_strategy_keeps_to_what_it_was_asked_for(program: Program) -> None:
     assert {node.op for node in program.nodes} <= {"relu", "sum", "matmul"}
     assert len(program.nodes) <= 3
     assert program.route.name == "vjp"
     assert {leaf.dtype for leaf in program.leaves if leaf.dtype in FLOATS} <= {"f32", "f64"}
     assert all(size <= 4 for leaf in program.leaves for size in leaf.shape)
-
-
-@given(programs())
-@settings(max_examples=40)
-def test_any_program_uses_only_known_ops(program: Program) -> None:
-    assert program.nodes
-    assert {node.op for node in program.nodes} <= set(OPS)
 
 
 def test_hypothesis_finds_a_small_program_with_the_op_that_is_looked_for() -> None:

@@ -40,4 +40,4 @@ def programs(draw: Callable) -> Program:
     return Program(tuple(leaves), tuple(body), tuple(outputs), Route("autograd", options), chosen_settings)
 
 
-FEW = settings(max_examples=12, deadline=None)
+FEW = settings(max_examples=8, deadline=None)

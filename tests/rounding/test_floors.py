@@ -36,7 +36,7 @@ def faulty_in_eager(program: Program) -> bool:
     )
 
 
-PROGRAMS = 60
+PROGRAMS = 40
 
 
 def outside(program: Program) -> list[str]:
@@ -67,10 +67,10 @@ def _apart(value: torch.Tensor, reference: torch.Tensor, limit: torch.Tensor) ->
     return torch.where(both, (value - reference).abs() > limit, lost)
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", range(2))
 def test_eager_lies_inside_its_own_floor(block: int) -> None:
     told, looked = [], 0
-    numbers = range(block * PROGRAMS // 3, (block + 1) * PROGRAMS // 3)
+    numbers = range(block * PROGRAMS // 2, (block + 1) * PROGRAMS // 2)
     for program in (p for p in drawn([f"floor/{number}" for number in numbers]) if not between(p)):
         with suppress(Unreplayable, RuntimeError):  # eager refuses some programs
             suspects = outside(program)

@@ -34,7 +34,7 @@ def stays_in_float64(program: Program) -> bool:
 
 
 @given(programs(dtypes=("f64",), max_nodes=5).filter(stays_in_float64))
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_the_replay_of_a_float64_program_is_eagers_float64_run(program: Program) -> None:
     run, leaves, seeds = run_program(program)
     for mine, theirs in replayed(run, *leaves, *seeds):
@@ -46,7 +46,7 @@ def test_the_replay_of_a_float64_program_is_eagers_float64_run(program: Program)
 
 
 @given(programs(max_nodes=5, routes=("autograd", "vjp")))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_program_can_be_replayed_twice_with_the_same_bits(program: Program) -> None:
     run, leaves, seeds = run_program(program)
     try:

@@ -431,7 +431,6 @@ def counted(x: torch.Tensor) -> torch.Tensor:
     ("function", "inputs", "told"),
     [
         (counted, (torch.ones(3),), "counted gives another output when it runs again on the same inputs"),
-        (torch.compile(torch.sin), (torch.ones(3),), "this is a result of torch.compile"),
         (torch.jit.script(nn.Linear(3, 3)), (torch.ones(2, 3),), "torch.compile does not take RecursiveScriptModule"),
         (torch.sin, (torch.ones(3, device="meta"),), "x0 is a meta tensor"),
         (torch.sin, (torch.eye(3).to_sparse(),), "x0 is a sparse tensor"),
@@ -445,6 +444,11 @@ def test_a_function_without_a_verdict_is_refused_in_a_sentence(
 ) -> None:
     with pytest.raises(backfuzz.Uncheckable, match=told):
         backfuzz.check(function, *inputs, backend=BACKEND)
+
+
+def test_what_is_compiled_already_is_refused_in_a_sentence() -> None:
+    with pytest.raises(backfuzz.Uncheckable, match=r"this is a result of torch\.compile"):
+        backfuzz.check(torch.compile(torch.sin), torch.ones(3), backend=BACKEND)
 
 
 def test_an_input_with_a_history_may_be_written_to() -> None:

@@ -186,7 +186,7 @@ def test_free_memory_is_that_of_all_devices_together(
 
 def test_what_does_not_answer_in_time_or_cannot_tells_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Machine(monkeypatch, kind, 1)
-    if not torch.get_device_module(kind).is_available():
+    if kind == ACCELERATORS[0] and not torch.get_device_module(kind).is_available():  # such a process imports torch
         assert query_devices(kind) == []  # the process that asks finds no such device
     monkeypatch.setattr(accelerator, "QUERY_SECONDS", 0.01)
     assert query_devices(kind) == []

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._inductor.utils import run_and_get_code
 
 from fuzzer.language.routes import (
     ROUTES,
@@ -44,6 +43,8 @@ def test_a_route_without_a_module_refuses_parameters(route: str) -> None:
 
 def code(text: str, frozen: bool) -> str:
     """What inductor generates for a program, forward and backward."""
+    from torch._inductor.utils import run_and_get_code
+
     program = parse(text)
     torch._dynamo.reset()
     uncached = (("inductor.force_disable_caches", True), ("inductor.freezing", frozen))
