@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._dynamo.utils import same
 
 from fuzzer.export.checks import CHECKS
 from fuzzer.judgement.oracles import (
@@ -168,6 +167,8 @@ def test_faults_that_torchs_own_accuracy_check_lets_pass(
     text: str, name: str, spoil: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
     """torch._dynamo.utils.same, as the benchmarks and the minifier call it: a tolerance and an RMSE over the tensor."""
+    from torch._dynamo.utils import same
+
     made = trial(text, put(name, spoil))
     eager, compiled = (made.named(side)[name] for side in (made.reference, made.subject))
     leaves = [leaf.double().requires_grad_() for leaf in materialise(made.program.leaves).values()]

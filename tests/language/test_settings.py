@@ -101,11 +101,10 @@ def test_settings_are_in_force_for_a_while_and_restored() -> None:
     assert [value_of(name) for name, _ in IN_FORCE] == before
 
 
-HERE = [s for s in SETTINGS if exists(s.name)]
-
-
-@pytest.mark.parametrize("setting", HERE, ids=lambda s: s.name)
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda s: s.name)
 def test_a_setting_of_the_table_takes_its_values_one_of_which_is_not_the_default(setting: Setting) -> None:
+    if not exists(setting.name):
+        pytest.skip("this torch has no such setting")
     assert any(v != default(setting.name) for v in setting.values)
     for value in setting.values:
         with in_force((*setting.needs, (setting.name, value))):
@@ -119,7 +118,7 @@ def test_the_table_names_a_setting_once_known_devices_and_routes_and_says_why_it
         assert any(spec.takes(setting) for spec in ROUTES.values())
         assert setting.devices or setting.note
     # every one is drawn in torch 2.13, whatever the running one is
-    assert len(HERE) > 0.9 * len(SETTINGS)
+    assert sum(exists(s.name) for s in SETTINGS) > 0.9 * len(SETTINGS)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -24,7 +24,6 @@ from fuzzer.language.private import CONFIGS, output_code, reset_compiler
 from fuzzer.language.program import Attributes, Program, Route, Value
 from fuzzer.language.routes import ROUTES, Call
 from fuzzer.language.settings import SETTINGS, Setting, exists, in_force
-from fuzzer.stages.kernels import KERNELS
 from fuzzer.workers.messages import Task
 from tests.language.witnesses import PROGRAMS, SHOWN_BY
 from tests.together import examined_together
@@ -97,6 +96,8 @@ def generated(program: Program, settings: Attributes, device: str) -> str:
 
 def lowered(program: Program, settings: Attributes, device: str) -> str:
     """What the compiler makes of a program before it writes code: the loops of its kernels, and what calls them."""
+    from fuzzer.stages.kernels import KERNELS
+
     with in_force(settings), stages.in_force("ir") as reasons:
         calls = generated(program, (), device)
         assert not reasons, reasons

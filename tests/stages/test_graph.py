@@ -10,7 +10,6 @@ from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.language.text import parse
 from fuzzer.stages import STAGES, cannot_run
 from fuzzer.stages.cannot import Cannot
-from fuzzer.stages.graph import GraphCode
 from tests.stages.bodies import GRAPH, agrees, examined
 from tests.workers.light import BODY
 
@@ -42,6 +41,8 @@ def test_a_wrong_lowering_is_not() -> None:
 
 
 def test_what_eager_cannot_run_of_a_graph_is_a_reason_to_build() -> None:
+    from fuzzer.stages.graph import GraphCode
+
     code = GraphCode(run=lambda x: x.no_such_method())
     with pytest.raises(Cannot):
         code([torch.ones(2)])
@@ -49,6 +50,8 @@ def test_what_eager_cannot_run_of_a_graph_is_a_reason_to_build() -> None:
 
 
 def test_it_takes_its_inputs_away_as_compiled_code_does() -> None:
+    from fuzzer.stages.graph import GraphCode
+
     given = [torch.ones(2), torch.ones(2)]
     assert GraphCode(run=torch.add)(given).tolist() == [2, 2]
     assert given == []

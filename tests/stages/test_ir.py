@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch._inductor import ir, lowering, scheduler
-from torch._inductor.codegen import common
 
 from fuzzer.generation.vocabulary import vocabulary
 from fuzzer.judgement.trial import Place, Subject
@@ -105,6 +103,8 @@ def test_a_wrong_decomposition_is_heard() -> None:
 
 def test_a_wrong_lowering_is_heard_and_not_by_the_graph() -> None:
     def hyperbolic(before: Any, backward: bool, x: Any) -> Any:
+        from torch._inductor import lowering
+
         return lowering.lowerings[torch.ops.aten.tanh.default](x)
 
     with replaced_lowering(torch.ops.aten.sigmoid.default, hyperbolic):
@@ -114,6 +114,8 @@ def test_a_wrong_lowering_is_heard_and_not_by_the_graph() -> None:
 
 def test_a_lowering_that_reads_outside_its_buffer_is_faulty() -> None:
     def shifted(before: Any, backward: bool, x: Any) -> Any:
+        from torch._inductor import ir
+
         load = x.make_loader()
         return ir.Pointwise.create(
             device=x.get_device(),
@@ -128,7 +130,7 @@ def test_a_lowering_that_reads_outside_its_buffer_is_faulty() -> None:
 
 def test_an_illegal_fusion_is_faulty_and_the_legal_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     agrees(examined(IR, ACROSS))
-    monkeypatch.setattr(scheduler.Scheduler, "can_fuse_vertical", lambda *_, **__: True)
+    monkeypatch.setattr("torch._inductor.scheduler.Scheduler.can_fuse_vertical", lambda *_, **__: True)
     found_faulty(examined(IR, ACROSS))
     agrees(examined(IR, ACROSS.replace("flip(v0, dims=[0])", "sin(v0)")))
 
@@ -136,7 +138,7 @@ def test_an_illegal_fusion_is_faulty_and_the_legal_one_is_not(monkeypatch: pytes
 def test_memory_that_is_reused_too_early_is_faulty(monkeypatch: pytest.MonkeyPatch) -> None:
     agrees(examined(IR, REUSED))
     always = property(lambda self: True, lambda self, value: None)
-    monkeypatch.setattr(scheduler.NodeUser, "can_inplace", always, raising=False)
+    monkeypatch.setattr("torch._inductor.scheduler.NodeUser.can_inplace", always, raising=False)
     found_faulty(examined(IR, REUSED))
     agrees(examined(IR, REUSED.replace("flip(v0, dims=[0])", "sin(v0)")))
 
@@ -188,6 +190,8 @@ def test_what_the_compiler_raises_before_kernels_is_the_programs_outcome() -> No
 
 
 def test_after_a_stage_all_devices_have_their_own_scheduling_again() -> None:
+    from torch._inductor.codegen import common
+
     common.init_backend_registration()
     before = dict(common.device_codegens)
     with in_force("ir"):
@@ -248,7 +252,7 @@ def test_how_tritons_kernels_are_shaped_does_not_matter(shape: str) -> None:
 @pytest.mark.usefixtures("gpu")
 def test_an_illegal_fusion_is_faulty_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     agrees(examined(on_gpu(IR), ACROSS))
-    monkeypatch.setattr(scheduler.Scheduler, "can_fuse_vertical", lambda *_, **__: True)
+    monkeypatch.setattr("torch._inductor.scheduler.Scheduler.can_fuse_vertical", lambda *_, **__: True)
     found_faulty(examined(on_gpu(IR), ACROSS))
 
 

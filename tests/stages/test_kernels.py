@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch._inductor.virtualized import V
 from torch.utils._sympy.functions import FloorDiv
 
-from fuzzer.stages import kernels
-from tests.stages.bodies import body, faulty, kernel, run
+from tests.stages.bodies import body, faulty, kernel, ops, run
 
-EXP = body(lambda i, _: V.ops.store("mid", i[0], V.ops.exp(V.ops.load("x", i[0]))), (4,))
-SAME = body(lambda i, _: V.ops.store("out", i[0], V.ops.load("mid", i[0])), (4,))
-FLIPPED = body(lambda i, _: V.ops.store("out", i[0], V.ops.load("mid", 3 - i[0])), (4,))
+EXP = body(lambda i, _: ops.store("mid", i[0], ops.exp(ops.load("x", i[0]))), (4,))
+SAME = body(lambda i, _: ops.store("out", i[0], ops.load("mid", i[0])), (4,))
+FLIPPED = body(lambda i, _: ops.store("out", i[0], ops.load("mid", 3 - i[0])), (4,))
 TOTALS = body(
-    lambda i, r: V.ops.store_reduction(
-        "mid", i[0], V.ops.reduction(torch.float32, torch.float32, "sum", V.ops.load("x", 3 * i[0] + r[0]))
+    lambda i, r: ops.store_reduction(
+        "mid", i[0], ops.reduction(torch.float32, torch.float32, "sum", ops.load("x", 3 * i[0] + r[0]))
     ),
     (4,),
     (3,),
 )
 CENTRED = body(
-    lambda i, _: V.ops.store("out", i[0], V.ops.sub(V.ops.load("x", i[0]), V.ops.load("mid", FloorDiv(i[0], 3)))), (12,)
+    lambda i, _: ops.store("out", i[0], ops.sub(ops.load("x", i[0]), ops.load("mid", FloorDiv(i[0], 3)))), (12,)
 )
 
 
@@ -79,6 +77,8 @@ def test_nothing_was_stored_yet_in_a_buffer_of_the_kernels_own() -> None:
 
 
 def test_a_kernel_is_found_by_its_number() -> None:
+    from fuzzer.stages import kernels
+
     number, tensors = kernels.register(kernel(EXP)), memory()
     kernels.run(number, tensors, {})
     assert torch.equal(tensors["mid"], tensors["x"].exp())

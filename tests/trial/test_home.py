@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -11,8 +13,14 @@ from fuzzer.trial.check import judge_call
 from fuzzer.trial.home import calls_met, shown_by_program, smallest_module
 from fuzzer.trial.places import make_task
 from fuzzer.workers.journal import Journal
+from fuzzer.workers.messages import Task
 
-TASK = make_task("cpu", "aot_eager", None)
+
+@functools.cache
+def task() -> Task:
+    return make_task("cpu", "aot_eager", None)  # it asks torch for its backends, which imports the compiler
+
+
 LOG = Journal(None)
 
 
@@ -39,8 +47,8 @@ def net() -> nn.Module:
 
 def test_each_module_is_met_with_its_arguments_and_cotangents() -> None:
     call = Call(net(), (torch.ones(2, 3),))
-    judge_call(call, TASK, LOG)
-    met = calls_met(call, TASK)
+    judge_call(call, task(), LOG)
+    met = calls_met(call, task())
     part = call.function[1].part  # type: ignore[index]
     assert met[part].kwargs == {"scale": 0.5}
     assert met[part].args[0].shape == (2, 3)
@@ -55,11 +63,11 @@ def test_the_smallest_module_that_differs_alone_is_found() -> None:
 
     def judge(inner: Call):  # type: ignore[no-untyped-def]
         judged.append(type(inner.function).__name__)
-        return judge_call(inner, TASK, LOG)
+        return judge_call(inner, task(), LOG)
 
-    report = judge_call(call, TASK, LOG)
+    report = judge_call(call, task(), LOG)
     assert report.verdict == "wrong"
-    name, found, told = smallest_module(call, TASK, report, judge)
+    name, found, told = smallest_module(call, task(), report, judge)
     assert name == "1.part"
     assert isinstance(found.function, Twice)
     assert told.verdict == "wrong"
@@ -68,7 +76,7 @@ def test_the_smallest_module_that_differs_alone_is_found() -> None:
 
 def test_a_branch_of_the_compiler_is_in_no_program() -> None:
     call = Call(Twice(), (torch.ones(2, requires_grad=True),))
-    assert shown_by_program(call, judge_call(call, TASK, LOG), TASK, LOG) == ""
+    assert shown_by_program(call, judge_call(call, task(), LOG), task(), LOG) == ""
 
 
 def test_of_a_module_that_is_called_twice_the_first_call_is_kept() -> None:
@@ -81,8 +89,8 @@ def test_of_a_module_that_is_called_twice_the_first_call_is_kept() -> None:
             return self.tanh(3 * self.tanh(x))
 
     call = Call(Chain(), (torch.ones((), requires_grad=True),))
-    judge_call(call, TASK, LOG)
-    met = calls_met(call, TASK)[call.function.tanh]  # type: ignore[attr-defined]
+    judge_call(call, task(), LOG)
+    met = calls_met(call, task())[call.function.tanh]  # type: ignore[attr-defined]
     assert met.args[0].item() == 1
     second = 3 * torch.ones(()).tanh()
     assert torch.allclose(met.cotangents["output"], 3 * (1 - second.tanh() ** 2))

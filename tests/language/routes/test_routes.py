@@ -14,9 +14,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from functorch.compile import make_boxed_func
 from hypothesis import given, settings
-from torch._dynamo.backends.common import aot_autograd
 
 from fuzzer.generation.strategies import programs
 from fuzzer.judgement.trial import Place, Subject
@@ -228,6 +226,8 @@ class Seen:
         torch._dynamo.reset()
 
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from torch._dynamo.backends.common import aot_autograd
+
         backend = aot_autograd(
             fw_compiler=self._noting("forward"),
             bw_compiler=self._noting("backward"),
@@ -236,6 +236,8 @@ class Seen:
         return torch.compile(function, backend=backend, fullgraph=True, dynamic=False)
 
     def _noting(self, kind: str) -> Callable[..., Any]:
+        from functorch.compile import make_boxed_func
+
         def note(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
             self.graphs.append((kind, graph, inputs))
             return make_boxed_func(graph.forward)
