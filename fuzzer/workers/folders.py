@@ -11,9 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
-from fuzzer.language.devices import device_row
 from fuzzer.language.errors import NoMachine, UsageError
 
 _LOCK_FILE = "lock"
@@ -30,6 +27,10 @@ def in_command(path: Path) -> bool:
 def check_paths(devices: list[str]) -> None:
     """Raise NoMachine where C++ is compiled for a device, and torch or temporary files lie where a compile command
     cannot hold their path."""
+    import torch  # the fork server starts before it is imported
+
+    from fuzzer.language.devices import device_row
+
     if all(device_row(device).code != "cpp" for device in devices):
         return
     for what, folder in (("torch lies", torch.__path__[0]), ("temporary files lie (TMPDIR)", tempfile.gettempdir())):
