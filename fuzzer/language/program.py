@@ -417,8 +417,9 @@ def gaining_leaves(program: Program) -> set[str]:
     carrying, gaining = {leaf.name for leaf in program.leaves if leaf.requires_grad}, set[str]()
     for node in program.nodes:
         if not carrying.isdisjoint(node.uses):
-            carrying.update(node.outs)
-            gaining |= family.get(writes(node) or "", set()) & without
+            written = family.get(writes(node) or "", set())
+            carrying.update(node.outs, written)
+            gaining |= written & without
     return gaining
 
 

@@ -283,17 +283,17 @@ def transforms(program: Program) -> list[str]:
 
 
 def hook_is_dropped(finding: Finding, program: Program) -> bool:
-    """Whether each gradient that differs is what it would be without the factor by which a hook scales it."""
-    scales = [dict(s.attrs).get("scale") for s in statements(program.body) if isinstance(s, Region) and s.kind == HOOK]
+    """Whether each gradient that differs is what it would be without the factor by which a hook scales it. Factors are
+    powers of two (`regions`), so that the product is exact."""
+    hooks = [s for s in statements(program.body) if isinstance(s, Region) and s.kind == HOOK]
+    scales = [scale for hook in hooks if isinstance(scale := dict(hook.attrs).get("scale"), float)]
     told = finding.comparisons
-    return any(
-        told and all(c.compiled * scale == c.eager for c in told) for scale in scales if isinstance(scale, float)
-    )
+    return bool(told) and any(all(c.compiled * scale == c.eager for c in told) for scale in scales)
 
 
 def mixes_writes(program: Program) -> bool:
-    """Whether the program writes a gradient into a leaf without one, and something else into another leaf. Which
-    result is which may then be mixed up: any difference can follow, under any ops."""
+    """Whether the program writes a gradient into a leaf without one, and something else into another leaf. A compiled
+    call may then give each leaf what belongs to the other: any difference can follow, under any ops."""
     gaining = gaining_leaves(program)
     return bool(gaining) and not gaining.issuperset(written_leaves(program))
 

@@ -20,7 +20,7 @@ Stage = Callable[[list[str]], AbstractContextManager[None]]
 
 
 def _graph(reasons: list[str]) -> AbstractContextManager[None]:
-    from fuzzer.stages.graph import graphs  # it imports most of inductor, which who names a stage needs not
+    from fuzzer.stages.graph import graphs  # it imports most of inductor: not needed to name a stage
 
     return graphs(reasons)
 
