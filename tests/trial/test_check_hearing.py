@@ -12,7 +12,9 @@ from tests.trial.hearing import REPORTED
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.__version__.startswith("2.13."), reason="the table's classes are those of torch 2.13")
 @pytest.mark.parametrize("name", REPORTED)
-def test_a_reported_fault_is_heard_as_a_replay_hears_it(name: str) -> None:
+@pytest.mark.usefixtures("fewer_replicas")
+def test_a_reported_fault_is_heard_as_a_replay_hears_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     row = REPORTED[name]
+    monkeypatch.setattr("fuzzer.trial.check.shown_by_program", lambda *_: "")  # another compile; test_home.py has it
     told = backfuzz.check(row.function, inputs=row.inputs(), settings=row.settings)
     assert told.signature.verdict == row.heard, told
