@@ -1,6 +1,6 @@
 """Every setting of the table does something: it changes the code of some program, and programs agree under it.
 
-Both tests print a table (`pytest -s`): one of keys, values and the program whose code changed, one of counts.
+The tests print tables (`pytest -s`): one of keys, values and the program whose code changed, one of verdicts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.interpret import cotangents, materialise, to_function
 from fuzzer.language.private import CONFIGS, output_code, reset_compiler
 from fuzzer.language.program import Attributes, Program, Route, Value
-from fuzzer.language.routes import ROUTES, Call
+from fuzzer.language.routes import ROUTES, Call, Compile, Results, no_compile
 from fuzzer.language.settings import SETTINGS, Setting, exists, in_force
 from fuzzer.workers.messages import Task
 from tests.language.witnesses import PROGRAMS, SHOWN_BY
@@ -38,6 +38,10 @@ class Idle:
         pass
 
     run = __call__
+
+
+class Written(Exception):
+    """The code is written: it need not be built."""
 
 
 @contextlib.contextmanager
@@ -68,9 +72,24 @@ def ancestry(t: torch.Tensor) -> str:
     return walk(t.grad_fn)
 
 
-def generated(program: Program, settings: Attributes, device: str) -> str:
-    """What the compiler makes of a program: its code, the flags of the C++ compiler, how outputs come back."""
+def run(program: Program, device: str, compile: Compile = no_compile) -> Results:
+    """The outputs and gradients of a program by its own route."""
+    leaves, seeds = materialise(program.leaves, device), cotangents(program, device)
+    torch.manual_seed(0)
+    return ROUTES[program.route.name].run(Call(program, to_function(program), leaves, seeds, compile))
+
+
+def generated(program: Program, settings: Attributes, device: str) -> tuple[str, Results]:
+    """What the compiler makes of a program: its code, the flags of the C++ compiler, how outputs come back. And what a
+    run of that gives, which holds nothing where kernels are idle."""
     written: list[str] = []
+    # its C++ code holds the addresses of real kernels; what would build it comes after what writes it
+    stops = bool(dict(settings).get("inductor.cpp_wrapper"))
+
+    def note(code: str) -> None:
+        written.append(code)
+        if stops:
+            raise Written
 
     def compile(f: Any) -> Any:
         compiled = torch.compile(f, fullgraph=True, dynamic=False)
@@ -82,31 +101,33 @@ def generated(program: Program, settings: Attributes, device: str) -> str:
 
         return run
 
-    # its C++ code holds the addresses of real kernels
-    real = dict(settings).get("inductor.cpp_wrapper")
     reset_compiler()
-    torch.manual_seed(0)
-    kernels = contextlib.nullcontext() if real else idle_kernels(written)
-    leaves, seeds = materialise(program.leaves, device), cotangents(program, device)
-    with in_force((*settings, *UNCACHED)), output_code(written.append), kernels:
-        ROUTES[program.route.name].run(Call(program, to_function(program), leaves, seeds, compile))
+    kernels = contextlib.nullcontext() if stops else idle_kernels(written)
+    results = Results((), {})
+    with in_force((*settings, *UNCACHED)), output_code(note), kernels:
+        try:
+            results = run(program, device, compile)
+        except Exception:  # the compiler wraps ours
+            if not (stops and written):
+                raise
     # names of temporary files, hashes and counters are no effect
-    return re.sub(r"/tmp/\S+|[0-9a-z]{40,}|# AOT ID.*", "", "\n".join(written))
+    return re.sub(r"/tmp/\S+|[0-9a-z]{40,}|# AOT ID.*", "", "\n".join(written)), results
 
 
-def lowered(program: Program, settings: Attributes, device: str) -> str:
-    """What the compiler makes of a program before it writes code: the loops of its kernels, and what calls them."""
+def lowered(program: Program, settings: Attributes, device: str) -> tuple[str, Results]:
+    """What the compiler makes of a program before it writes code: the loops of its kernels, and what calls them. And
+    the results, for which the stage evaluates these loops."""
     from fuzzer.stages.kernels import KERNELS
 
     with in_force(settings), stages.in_force("ir") as reasons:
-        calls = generated(program, (), device)
+        calls, results = generated(program, (), device)
         assert not reasons, reasons
         nodes = [
             (kernel.results, kernel.outer, node.nest, sorted(node.names.items()), node.body.debug_str())
             for kernel in KERNELS.values()
             for node in kernel.nodes
         ]
-    return "\n".join([re.sub(r"run_kernel\(\d+", "run_kernel(", calls), *map(str, nodes)])
+    return "\n".join([re.sub(r"run_kernel\(\d+", "run_kernel(", calls), *map(str, nodes)]), results
 
 
 def first_look(setting: Setting) -> str:
@@ -123,7 +144,25 @@ def changed(setting: Setting, value: Value) -> Attributes:
 def plainly_lowered(name: str, settings: Attributes, device: str) -> tuple[str, set[str]]:
     """What is made of a program before code is written, and the settings of torch that are read meanwhile."""
     with settings_read() as read:
-        return lowered(PROGRAMS[name], settings, device), read
+        return lowered(PROGRAMS[name], settings, device)[0], read
+
+
+@functools.cache
+def in_eager(name: str, device: str) -> Results:
+    return run(PROGRAMS[name], device)
+
+
+def difference(results: Results, expected: Results) -> str:
+    """How outputs and gradients differ by more than rounding, "" where they do not. Terms that cancel leave the
+    rounding of the largest."""
+    found, right = ((*side.outputs, *side.gradients.values()) for side in (results, expected))
+    try:
+        for ours, theirs in zip(found, right, strict=True):
+            eps = torch.finfo(theirs.dtype).eps
+            torch.testing.assert_close(ours, theirs, rtol=4 * eps, atol=4 * eps * float(theirs.abs().max()))
+    except AssertionError as error:
+        return " ".join(str(error).split())
+    return ""
 
 
 @contextlib.contextmanager
@@ -148,10 +187,11 @@ def is_ours(setting: Setting) -> bool:
     return not CONFIGS[setting.name.partition(".")[0]].startswith("torch.")
 
 
-def shows_before_code(setting: Setting, device: str) -> bool:
-    """Whether a value of a setting changes what is made of a program before code is written. A program whose compile
-    does not read the setting until then is not compiled under it: that would be the same compile. What a setting needs
-    is in force where that is asked of its first program, not of the others."""
+def looks_before_code(setting: Setting, device: str) -> Iterator[tuple[str, Value, str, str]]:
+    """Rows of a setting until one of its values changes what is made of a program before code is written: the name, the
+    value, the program if that changed, and how its results differ from eager's. A program whose compile does not read
+    the setting until then is not compiled under it: that would be the same compile. What a setting needs is in force
+    where that is asked of its first program, not of the others."""
     first = first_look(setting)
     for name in (first, *(name for name in PROGRAMS if name != first)):
         program = PROGRAMS[name]
@@ -161,14 +201,16 @@ def shows_before_code(setting: Setting, device: str) -> bool:
         if not (setting.name in read or is_ours(setting)):
             continue
         without, _ = plainly_lowered(name, setting.needs, device)
-        if any(lowered(program, changed(setting, value), device) != without for value in setting.values):
-            return True
-    return False
+        for value in setting.values:
+            found, results = lowered(program, changed(setting, value), device)
+            yield setting.name, value, "-" if found == without else name, difference(results, in_eager(name, device))
+            if found != without:
+                return
 
 
 @functools.cache
 def plain(name: str, settings: Attributes, device: str) -> str:
-    return generated(PROGRAMS[name], settings, device)
+    return generated(PROGRAMS[name], settings, device)[0]
 
 
 def witness(setting: Setting, value: Value, names: list[str], device: str) -> str:
@@ -177,7 +219,7 @@ def witness(setting: Setting, value: Value, names: list[str], device: str) -> st
         program = PROGRAMS[name]
         if not ROUTES[program.route.name].takes(setting):
             continue
-        if generated(program, changed(setting, value), device) != plain(name, setting.needs, device):
+        if generated(program, changed(setting, value), device)[0] != plain(name, setting.needs, device):
             return name
     return ""
 
@@ -213,7 +255,7 @@ def looks(device: str, setting: Setting) -> Iterator[tuple[str, Value, str]]:
 def inert(device: str) -> list[str]:
     """The settings none of whose values changes any code on this device, or under which a compile raises until one
     does; but for those of every program, which change what is built of it (`test_tuning`), and those that change what
-    is made before code is written (`marked_wrongly` tries these)."""
+    is made before code is written (`amiss_before_code` tries these)."""
     late = [setting for setting, _ in tried(device) if setting.code or stages.built_under(setting.name)]
     asked = {setting.name: setting for setting in late if not setting.always}
     rows = {name: list(looks(device, setting)) for name, setting in asked.items()}
@@ -224,20 +266,12 @@ def inert(device: str) -> list[str]:
 
 
 def disagreeing(device: str) -> list[str]:
-    """Run a program under every setting; the ones that do not agree with eager. It is built under every value of those
-    that act in code alone, and judged before code under the first value of others: campaigns draw all."""
-    rows = tried(device)
-    late = [row for row in rows if row[0].code or stages.built_under(row[0].name)]
-    early = [row for row in rows if row not in late and row[1] == row[0].values[0]]
-    assert {setting for setting, _ in (*late, *early)} == {setting for setting, _ in rows}
-    assert min(len(late), len(early)) > 8, "there was little to check"
-    return [told for at, some in (("", late), ("ir", early)) for told in differing(device, some, at)]
-
-
-def differing(device: str, some: list[tuple[Setting, Value]], stage: str) -> list[str]:
-    """Those of these values under which a program does not agree with eager, at a stage or (by "") built. Those of one
-    program stand beside each other: where values change few kernels, the others are built once."""
-    rows = sorted(some, key=lambda row: first_look(row[0]))
+    """Build a program under the first value of every setting that acts in code alone; the ones that do not agree with
+    eager. Campaigns draw all values. Those of one program stand beside each other: where values change few kernels, the
+    others are built once."""
+    rows = [(s, value) for s, value in tried(device) if value == s.values[0] and (s.code or stages.built_under(s.name))]
+    rows = sorted(dict.fromkeys(rows), key=lambda row: first_look(row[0]))
+    assert len(rows) > 5, "there was little to check"
     asked: list[Program] = []
     for setting, value in rows:
         program = PROGRAMS[first_look(setting)]
@@ -245,17 +279,23 @@ def differing(device: str, some: list[tuple[Setting, Value]], stage: str) -> lis
             program = replace(program, route=Route(next(name for name, spec in ROUTES.items() if spec.takes(setting))))
         asked.append(replace(program, settings=changed(setting, value)))
     place = Place(Subject("eager", device), Subject("inductor", device))
-    reports = examined_together(Task(place=place.at(stage) if stage else place), asked)
+    reports = examined_together(Task(place=place), asked)
     # None: another program's death took the worker
     told = [(s.name, v, r.verdict if r else "lost", r and r.rejected) for (s, v), r in zip(rows, reports, strict=True)]
     show(f"settings, values and verdicts on {device}: {Counter(verdict for _, _, verdict, _ in told)}", told)
     return [f"{name}={value}: {verdict}" for name, value, verdict, _ in told if verdict != "agree"]
 
 
-def marked_wrongly(device: str) -> list[str]:
-    """The settings whose mark `code` is not what they do on this device."""
+def amiss_before_code(device: str) -> tuple[list[str], list[str]]:
+    """The settings whose mark `code` is not what they do on this device; and those under whose first values, before
+    code, a program's results differ from eager's by more than rounding."""
     asked = {setting.name: setting for setting, _ in tried(device) if not stages.built_under(setting.name)}
-    return [name for name, setting in asked.items() if setting.code == shows_before_code(setting, device)]
+    rows = {name: list(looks_before_code(setting, device)) for name, setting in asked.items()}
+    told = [row for own in rows.values() for row in own]
+    show(f"settings, values, the program that changes before code and what differs on {device}", told)
+    acting = {name for name, own in rows.items() if own and own[-1][2] in PROGRAMS}
+    wrongly = [name for name, setting in asked.items() if setting.code == (name in acting)]
+    return wrongly, [f"{name}={value}: {differs}" for name, value, _, differs in told if differs]
 
 
 @pytest.fixture
@@ -266,25 +306,25 @@ def gpu() -> None:
 
 @pytest.mark.slow
 def test_every_setting_changes_the_code_of_a_program() -> None:
-    assert plain("a chain", (), "cpu") == generated(PROGRAMS["a chain"], (), "cpu")
+    assert plain("a chain", (), "cpu") == generated(PROGRAMS["a chain"], (), "cpu")[0]
     assert not inert("cpu")
 
 
 @pytest.mark.slow
-def test_programs_agree_under_every_setting() -> None:
+def test_built_programs_agree_under_every_setting_that_acts_in_code_alone() -> None:
     assert not disagreeing("cpu")
 
 
 @pytest.mark.slow
-def test_settings_that_act_in_code_alone_are_those_marked_so() -> None:
-    assert marked_wrongly("cpu") == []
+def test_settings_that_act_in_code_alone_are_those_marked_so_and_programs_agree_under_the_others() -> None:
+    assert amiss_before_code("cpu") == ([], [])
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.usefixtures("gpu")
-def test_settings_that_act_in_code_alone_are_those_marked_so_on_the_gpu() -> None:
-    assert marked_wrongly("cuda") == []
+def test_settings_that_act_in_code_alone_are_those_marked_so_and_programs_agree_under_the_others_on_the_gpu() -> None:
+    assert amiss_before_code("cuda") == ([], [])
 
 
 @pytest.mark.gpu
@@ -297,5 +337,5 @@ def test_every_setting_changes_the_code_of_a_program_on_the_gpu() -> None:
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.usefixtures("gpu")
-def test_programs_agree_under_every_setting_on_the_gpu() -> None:
+def test_built_programs_agree_under_every_setting_that_acts_in_code_alone_on_the_gpu() -> None:
     assert not disagreeing("cuda")
