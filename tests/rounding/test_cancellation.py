@@ -115,3 +115,16 @@ def test_the_bias_of_a_dilated_convolution_is_added_up_sample_by_sample(dtype: t
         added = added + sample
     off = abs(float(added) - float(model.reference[0]))
     assert 0 < off < floor < 32 * float(cotangent.abs().double().sum()) * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("f", [torch.logsumexp, torch.log_softmax])
+def test_the_logarithm_of_a_sum_that_one_element_dominates_is_off_by_a_unit_of_one(
+    f: Callable[[torch.Tensor, int], torch.Tensor],
+) -> None:
+    """The sum of exponentials, 1 + e**-6, is rounded where its logarithm is 400 times smaller."""
+    model, (found,) = modelled(lambda x: [f(x, 0)], torch.tensor([0.0, -6.0]))
+    limit = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
+    off = (found.double() - model.reference[0]).abs()
+    assert float(off.max()) > 3e-8, "far more than a unit of the result"
+    assert bool((off <= limit).all())
+    assert float(limit.min()) < 1e-5
