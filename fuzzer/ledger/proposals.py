@@ -197,7 +197,7 @@ def _by_experiment(told: Iterable[Fault], facts: Mapping[str, Sequence[_Facts]])
             if (
                 known.fault != fault.id
                 and known.shown_by(one.finding.signature)
-                and any(kernels & kernels_of(one.program) for kernels in known.kernels)
+                and any(needs & kernels_of(one.program) for needs in known.needs)
                 and all(one.answers(question) for question in known.questions)
             ):
                 change = known.questions[0].name

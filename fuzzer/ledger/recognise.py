@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from fuzzer.judgement.verdict import UNSUPPORTED, Finding, Signature
-from fuzzer.language.program import Node, Program
+from fuzzer.language.program import Node, Program, Route
 from fuzzer.ledger.cause import (
     COPIED,
     DROPPED,
@@ -31,7 +31,9 @@ from fuzzer.ledger.cause import (
 from fuzzer.ledger.kernel import kernel
 from fuzzer.ledger.switches import AGREE, SWITCHES
 
+NOT_RUN = "not run"  # how the answer of an experiment that could not be run begins
 STAGE = "stage "  # prefix of an experiment that is a stage
+ROUTE = "route "  # prefix of what a program chooses of its route
 MOST_QUESTIONS = 2  # for one fault
 MOST_FAULTS = 3  # with which a suspect is compared
 
@@ -52,21 +54,21 @@ WITHOUT_COMPILER = Question(STAGE + KERNELS, False)
 class Known:
     """The variants of a fault that one set of experiments identifies, for comparison with suspects.
 
-    signatures  of the variants.  kernels   of each variant's program.
+    signatures  of the variants.  needs   `needs_of` each variant's program.
     questions   experiments that separate the variants from others, the most telling first; each must end as expected.
     telling     whether one of them tests the fault's cause, and not only its stage.
     """
 
     fault: str
     signatures: frozenset[Signature]
-    kernels: frozenset[frozenset[str]]
+    needs: frozenset[frozenset[str]]
     questions: tuple[Question, ...]
     telling: bool
 
     def shown_by(self, signature: Signature) -> bool:
         """Whether a suspect with this signature can be the fault. Where no experiment tests the cause, the oracle must
-        be the same; where nothing is tested but a stage before the last, or a region, the pattern too. Leaves that are
-        mixed up may show anything."""
+        be the same; where nothing is tested but that the last stage is the first to differ, or a region, the pattern
+        too. Leaves that are mixed up may show anything."""
         first = self.questions[0].name
         if first == COPIED:
             return True
@@ -75,26 +77,27 @@ class Known:
         if self.telling:
             return any(_like(own, signature) for own in self.signatures)
         same = [own for own in self.signatures if own.oracle == signature.oracle]
-        if len(self.questions) == 1:
+        if len(self.questions) == 1 or ":" in self.questions[-1].name:
             return any(own.pattern == signature.pattern for own in same)
         return any(_like(own, signature) for own in same)
 
-    def held_by(self, kernels: Collection[str]) -> bool:
-        """Whether a program with these kernels holds all kernels of some variant; where an experiment tests the cause,
-        all but those in whose place any other of their kind may stand."""
-        return any(own <= set(kernels) or (self.telling and self._akin(own, set(kernels))) for own in self.kernels)
+    def held_by(self, held: Collection[str]) -> bool:
+        """Whether a program that holds all this (`needs_of`) has all that some variant needs; where an experiment tests
+        the cause, all but that in whose place something else of its kind may stand."""
+        return any(own <= set(held) or (self.telling and self._akin(own, set(held))) for own in self.needs)
 
-    def _akin(self, own: frozenset[str], kernels: set[str]) -> bool:
+    def _akin(self, own: frozenset[str], held: set[str]) -> bool:
         """Whether a program holds those of a variant's kernels for which no other can stand. Elementwise functions
-        stand for each other. Beside a region that is at fault views do, too, and elementwise functions of several
-        operands; beside leaves that are mixed up all kernels do."""
+        stand for each other, and routes do. Beside a region that is at fault views do, too, and elementwise functions
+        of several operands; beside leaves that are mixed up all kernels do."""
+        own = frozenset(name for name in own if not name.startswith(ROUTE))
         if MIXED in own and self.questions[0].name == COPIED:
-            return MIXED in kernels
+            return MIXED in held
         if not self.questions[0].name.startswith(WITHOUT):
-            return bool(own - elementwise()) and own - elementwise() <= kernels
+            return bool(own - elementwise()) and own - elementwise() <= held
         views = kernels_of_families(*VIEWS)
         rest = own - views - kernels_of_families(*POINTWISE)
-        return bool(rest) and rest <= kernels and (own.isdisjoint(views) or not kernels.isdisjoint(views))
+        return bool(rest) and rest <= held and (own.isdisjoint(views) or not held.isdisjoint(views))
 
 
 def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
@@ -109,7 +112,7 @@ def known_fault(fault: str, variants: Iterable[Finding]) -> list[Known]:
         Known(
             fault,
             frozenset(v.signature for v in some),
-            frozenset(frozenset(kernels_of(parsed(v.program))) for v in some),
+            frozenset(frozenset(needs_of(parsed(v.program))) for v in some),
             questions,
             not questions[0].name.startswith(STAGE),
         )
@@ -142,6 +145,18 @@ def kernels_of(program: Program) -> set[str]:
     (interpolate's, grid_sample's)."""
     mixed = {MIXED} if mixes_writes(program) else set()
     return {*(_called(node) for node in program.nodes), *transforms(program), *mixed}
+
+
+def needs_of(program: Program) -> set[str]:
+    """What a program holds that a fault may need: its kernels, and its route with the route's options where they are
+    not the default. A minimal program keeps these only if the difference needs them."""
+    return {*kernels_of(program), *_chosen(program.route)}
+
+
+def _chosen(route: Route) -> set[str]:
+    """A route's name, and its options, unless they are the default."""
+    name = set() if route.name == Route().name else {ROUTE + route.name}
+    return {*name, *(f"{ROUTE}{option}={value}" for option, value in route.options)}
 
 
 def _called(node: Node) -> str:
@@ -177,16 +192,20 @@ def _about_program(finding: Finding, program: Program, cause: Cause) -> list[Que
 
 
 def _stages(finding: Finding, cause: Cause) -> list[Question]:
-    """The suspect differs at the stage where the difference begins, and agrees at the one before; inductor's own stages
-    count as one. Where eager's own kernels are at fault, it differs without a compiler."""
+    """The suspect differs at the stage where the difference begins, and agrees at the one before. Where eager's own
+    kernels are at fault, it differs without a compiler."""
     stage, names = cause.stage, [name for name in finding.stages if ":" not in name]
     if stage == KERNELS and finding.signature.verdict == "eager-suspect":
         return [WITHOUT_COMPILER]
     if stage == KERNELS or stage not in names:
         return []
     before = names[names.index(stage) - 1] if names.index(stage) else ""
-    last = stage == names[-1]  # the suspect itself ran there
-    return [Question(STAGE + before, True)] * (before != "") + ([] if last else [Question(STAGE + stage, False)])
+    asked = [Question(STAGE + before, True)] * (before != "")
+    if stage != names[-1]:
+        return [*asked, Question(STAGE + stage, False)]
+    # the suspect itself ran at the last stage, which has stages of its own
+    parts = [n for n, seen in finding.stages.items() if n.startswith(f"{stage}:") and not seen.startswith(NOT_RUN)]
+    return [*asked, *(Question(STAGE + name, finding.stages[name] == AGREE) for name in parts[:1])]
 
 
 def _like(own: Signature, shown: Signature) -> bool:
@@ -196,27 +215,30 @@ def _like(own: Signature, shown: Signature) -> bool:
     return own.pattern == shown.pattern or (own.pattern in NUMBERS and shown.pattern in NUMBERS)
 
 
-def candidates(signature: Signature, kernels: Collection[str], known: Iterable[Known]) -> list[Known]:
+def candidates(signature: Signature, held: Collection[str], known: Iterable[Known]) -> list[Known]:
     """The faults that a suspect may be, the likeliest first, at most `MOST_FAULTS`.
 
-    Either its program holds all kernels of some variant, or its signature equals a variant's and is not just wrong
+    Either its program holds all that some variant needs, or its signature equals a variant's and is not just wrong
     numbers.
+
+    held   `needs_of` the suspect's program.
     """
     likely = [
         k
         for k in known
         if k.shown_by(signature)
-        and (k.held_by(kernels) or (k.telling and signature in k.signatures and signature.pattern not in NUMBERS))
+        and (k.held_by(held) or (k.telling and signature in k.signatures and signature.pattern not in NUMBERS))
     ]
-    likely.sort(key=lambda k: (not k.held_by(kernels), signature not in k.signatures, not k.telling, k.fault))
+    likely.sort(key=lambda k: (not k.held_by(held), signature not in k.signatures, not k.telling, k.fault))
     return likely[:MOST_FAULTS]
 
 
 def recognise(
-    signature: Signature, kernels: Collection[str], known: Iterable[Known], answer: Callable[[str], str]
+    signature: Signature, held: Collection[str], known: Iterable[Known], answer: Callable[[str], str]
 ) -> str | None:
-    """The fault that explains a suspect whose program has these kernels; None where none does.
+    """The fault that explains a suspect; None where none does.
 
+    held     `needs_of` the suspect's program.
     answer   runs the experiment of this name on the suspect and returns the class; "" where the experiment cannot be
              run, which explains nothing. It is called at most once for each name.
     """
@@ -225,7 +247,7 @@ def recognise(
     def agrees(name: str) -> bool | None:
         if name not in told:
             told[name] = answer(name)
-        return None if not told[name] or told[name].startswith("not run") else told[name] == AGREE
+        return None if not told[name] or told[name].startswith(NOT_RUN) else told[name] == AGREE
 
-    found = (k for k in candidates(signature, kernels, known) if all(agrees(q.name) is q.agrees for q in k.questions))
+    found = (k for k in candidates(signature, held, known) if all(agrees(q.name) is q.agrees for q in k.questions))
     return next((k.fault for k in found), None)

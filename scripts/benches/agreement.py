@@ -20,7 +20,7 @@ from fuzzer.judgement.verdict import Finding
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import COPIED, MIXED, WITHOUT, Cause, cause_of, group, transforms
 from fuzzer.ledger.query import Wanted
-from fuzzer.ledger.recognise import STAGE, Known, kernels_of, known_fault, recognise
+from fuzzer.ledger.recognise import STAGE, Known, known_fault, needs_of, recognise
 from fuzzer.ledger.store import open_store
 from fuzzer.ledger.switches import AGREE
 
@@ -110,17 +110,17 @@ def recognition(db: Path) -> dict[str, Any]:
 def _as_suspect(finding: Finding, known: list[Known]) -> tuple[str | None, int]:
     """The fault that explains a finding, and after how many experiments, as its stored tables answer them."""
     program = parse(finding.program)
-    kernels = kernels_of(program)
+    held = needs_of(program)
     answers = {STAGE + name: seen for name, seen in finding.stages.items()} | finding.ablation
     # a minimal program agrees without a region, or a write, that it needs
-    answers |= {WITHOUT + kind: AGREE for kind in transforms(program)} | ({COPIED: AGREE} if MIXED in kernels else {})
+    answers |= {WITHOUT + kind: AGREE for kind in transforms(program)} | ({COPIED: AGREE} if MIXED in held else {})
     asked: list[str] = []
 
     def answer(name: str) -> str:
         asked.append(name)
         return answers.get(name, "")
 
-    return recognise(finding.signature, kernels, known, answer), len(asked)
+    return recognise(finding.signature, held, known, answer), len(asked)
 
 
 @click.command("agreement")

@@ -9,7 +9,7 @@ import pytest
 from fuzzer.judgement.verdict import Signature
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import COPIED, WITHOUT
-from fuzzer.ledger.recognise import STAGE, WITHOUT_COMPILER, Known, candidates, kernels_of, known_fault, recognise
+from fuzzer.ledger.recognise import STAGE, WITHOUT_COMPILER, Known, candidates, known_fault, needs_of, recognise
 from tests.ledger.test_cause import DRAWS, RAISES, SETTINGS, WRITTEN, WRONG, anew, found, hooked, lowering, text
 
 MM = "aten.mm.default left to ATen"
@@ -42,11 +42,28 @@ def test_the_questions_are_what_decides_a_fault_and_where_it_begins() -> None:
     assert known_fault("F4", [replace(found(text("exp")), stages={})]) == []  # nothing can be asked
 
 
-def test_a_variant_that_was_asked_at_the_stages_of_inductor_is_told_as_one_that_was_not() -> None:
-    variant = found(text("exp", "tanh"), **lowering("mm"))
-    inner = {"inductor:graph": "agree", "inductor:ir": "wrong"}  # it begins at the second
-    asked = {name: seen for name, seen in variant.stages.items() if name != "inductor"} | inner | {"inductor": "wrong"}
-    assert known_fault("F1", [replace(variant, stages=asked)]) == known_fault("F1", [variant])
+@pytest.mark.parametrize(("graph", "agrees"), [("agree", True), ("wrong", False), ("not run: a kernel", None)])
+def test_a_variant_that_was_asked_at_the_stages_of_inductor_asks_the_first_of_these(
+    graph: str, agrees: bool | None
+) -> None:
+    inner = {"inductor:graph": graph, "inductor:ir": "not run: a kernel"}
+    variant = found(text("exp"))
+    [known] = known_fault("F1", [replace(variant, stages={**variant.stages, **inner, "inductor": "wrong"})])
+    inside = [] if agrees is None else [(f"{STAGE}inductor:graph", agrees)]
+    assert [(q.name, q.agrees) for q in known.questions] == [(f"{STAGE}aot_eager_decomp_partition", True), *inside]
+    assert candidates(replace(WRONG, pattern="all-zero"), {"exp"}, [known]) == [], "the cause is not tested"
+
+
+def test_a_route_that_a_minimal_program_kept_is_held_against_too() -> None:
+    plain = text("exp")
+    for head in ('route("vjp")', 'route("autograd", dynamic=True)'):
+        chosen = plain.replace('route("autograd")', head)
+        known = known_fault("F2", [found(chosen, "aot_eager")])
+        assert [k.fault for k in candidates(WRONG, needs_of(parse(chosen)), known)] == ["F2"]
+        assert candidates(WRONG, needs_of(parse(plain)), known) == []
+        tested = [found(chosen.replace("exp", "cumsum"), vanishes=[MM], **lowering("mm"))]
+        shown = candidates(WRONG, needs_of(parse(plain.replace("exp", "cumsum"))), known_fault("F3", tested))
+        assert [k.fault for k in shown] == ["F3"], "an experiment tests the cause"
 
 
 @pytest.mark.parametrize(
@@ -87,15 +104,15 @@ def test_a_mode_chooses_another_kernel() -> None:
     linear = text("exp").replace("exp(x0)", 'interpolate_linear(x0, scale_factor=1.1, mode="linear")')
     nearest = linear.replace(', mode="linear"', "")
     known = known_fault("F6", [found(linear, stages={"eager": "agree", "aot_eager": "wrong"})])
-    assert [k.fault for k in candidates(WRONG, kernels_of(parse(linear)), known)] == ["F6"]
-    assert candidates(WRONG, kernels_of(parse(nearest)), known) == []
+    assert [k.fault for k in candidates(WRONG, needs_of(parse(linear)), known)] == ["F6"]
+    assert candidates(WRONG, needs_of(parse(nearest)), known) == []
 
 
 def test_what_hooks_an_operation_is_held_against_too() -> None:
     hooked = text("exp").replace("v0 = ", "with hook(scale=2.0):\n    v0 = ")
     known = known_fault("F8", [found(hooked, "aot_eager")])
-    assert [k.fault for k in candidates(WRONG, kernels_of(parse(hooked)), known)] == ["F8"]
-    assert candidates(WRONG, kernels_of(parse(text("exp"))), known) == []
+    assert [k.fault for k in candidates(WRONG, needs_of(parse(hooked)), known)] == ["F8"]
+    assert candidates(WRONG, needs_of(parse(text("exp"))), known) == []
 
 
 def test_where_no_more_is_asked_than_the_stage_before_the_last_the_pattern_is_the_same() -> None:
@@ -142,7 +159,7 @@ def test_variants_that_other_experiments_tell_are_asked_about_apart() -> None:
     same: list[Known] = known_fault(
         "F6", [variants[0], found(text("sin", head=DRAWS), vanishes=[MM], **lowering("mm"))]
     )
-    assert [len(k.kernels) for k in same] == [2]
+    assert [len(k.needs) for k in same] == [2]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +183,7 @@ def test_leaves_that_are_mixed_up_are_known_by_their_writes_whatever_they_show()
     told = {COPIED: "agree", f"{STAGE}eager": "agree"}
 
     def fault(program: str, **answers: str) -> str | None:
-        return recognise(WRONG, kernels_of(parse(program)), known, lambda name: (told | answers).get(name, "wrong"))
+        return recognise(WRONG, needs_of(parse(program)), known, lambda name: (told | answers).get(name, "wrong"))
 
     assert fault(other) == "F10"
     assert fault(other, **{COPIED: "wrong"}) is None, "it is wrong without a write, too"
@@ -181,7 +198,7 @@ def test_a_hook_that_is_dropped_is_known_under_any_view() -> None:
     def fault(op: str, region: str = "hook", signature: Signature = WRONG) -> str | None:
         suspect = parse(hooked(op, -0.5, 1.0, -0.5).program.replace("hook(", f"{region}("))
         told = {f"{WITHOUT}hook": "agree", f"{STAGE}eager": "agree"}
-        return recognise(signature, kernels_of(suspect), known, lambda name: told.get(name, "wrong"))
+        return recognise(signature, needs_of(suspect), known, lambda name: told.get(name, "wrong"))
 
     assert fault("t") == "F11"
     assert fault("cumsum") is None, "no view"
@@ -199,7 +216,7 @@ def test_a_crash_in_a_region_is_known_under_any_function_of_each_element() -> No
     told = {f"{WITHOUT}jvp": "agree", f"{STAGE}eager": "agree"}
 
     def fault(call: str) -> str | None:
-        return recognise(dies, kernels_of(parse(program(call))), known, lambda name: told.get(name, "crashes"))
+        return recognise(dies, needs_of(parse(program(call))), known, lambda name: told.get(name, "crashes"))
 
     assert fault("sub(x0, x0)") == "F12"
     told[f"{WITHOUT}jvp"] = "crashes"

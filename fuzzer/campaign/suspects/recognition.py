@@ -12,7 +12,7 @@ from fuzzer.judgement.verdict import Finding, Signature
 from fuzzer.language.program import Program
 from fuzzer.ledger.cause import COPIED, LEFT, WITHOUT
 from fuzzer.ledger.errors import UnknownFinding
-from fuzzer.ledger.recognise import STAGE, Known, kernels_of, recognise
+from fuzzer.ledger.recognise import STAGE, Known, needs_of, recognise
 from fuzzer.ledger.shipped import SHIPPED
 from fuzzer.ledger.store import open_store
 from fuzzer.trial.verify import examine_all
@@ -99,7 +99,7 @@ def fault_shown(
         ran.extend([name] if told and name != own else [])
         return told
 
-    return recognise(signature, kernels_of(program), known, answer), len(ran)
+    return recognise(signature, needs_of(program), known, answer), len(ran)
 
 
 def experimenter(program: Program, signature: Signature, task: Task, pool: Pool) -> Callable[[str], str]:
