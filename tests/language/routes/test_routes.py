@@ -29,9 +29,13 @@ from fuzzer.language.routes import (
 )
 from fuzzer.language.text import parse
 from fuzzer.trial.pipeline import report_program
+from fuzzer.trial.tasks import report_words
 from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Task
 from tests.language.routes.runs import EAGER, FRESH, HEAD, HELD, run
+
+ROOT = Path(__file__).parents[3]
+PACKAGED = ROOT / "corpus" / "seeds" / "aoti.prog"
 
 
 def without_regions(program: Program) -> bool:
@@ -125,10 +129,15 @@ def test_a_route_of_one_backend_is_refused_for_any_other() -> None:
 
 
 @pytest.mark.slow
-def test_a_package_is_made_loaded_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_is_made_loaded_and_removed_and_tells_its_direction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package takes long to build: this one is that of the seed, for `test_seeds`, too."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    found = report_program(parse(HELD.replace("vjp", "aoti")), FRESH, Journal(None))
+    found = report_words(FRESH, PACKAGED.read_text())
     assert (found.verdict, found.rejected) == ("agree", "")
+    for family in ("node", "link"):
+        assert {word.split()[0] for word in found.files[family].splitlines()} == {"joint"}, family
     assert not [path for path in tmp_path.rglob("*") if path.suffix == ".pt2"]
 
 
@@ -190,9 +199,6 @@ def test_a_dynamic_program_is_compiled_with_symbolic_sizes_and_judged_like_any_o
         found = report_program(parse(text), Task(place=Place(EAGER, Subject("aot_eager", "cpu"))), Journal(None))
     assert asked.call_args.kwargs["dynamic"] is True
     assert (found.verdict, found.rejected) == ("agree", "")
-
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_every_file_with_a_route_is_in_the_list() -> None:
