@@ -76,7 +76,7 @@ def few_differ(task: Task, device: str) -> None:
     them itself."""
     agrees(examined(task, SIGMOID))  # a process's first program pays for its imports, which can look costly
     limits = Limits()
-    programs = drawn(range(16), vocabulary(limits, ()), limits, ANY_BACKEND, device)
+    programs = drawn(range(10), vocabulary(limits, ()), limits, ANY_BACKEND, device)
     reports = [examined(task, program) for program in programs]
     alike = ("agree", "rejected", "costly")  # what a stage takes is its own, and other work's beside it
     differ = [(p, r.verdict) for p, r in zip(programs, reports, strict=True) if r.verdict not in alike]

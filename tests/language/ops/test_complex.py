@@ -270,7 +270,7 @@ def test_eager_against_itself_is_silent() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_aot_eager_is_silent() -> None:
-    assert not quiet_draws(0, 20, "aot_eager")
+    assert not quiet_draws(0, 10, "aot_eager")
 
 
 COMPILED = {
