@@ -15,24 +15,10 @@ from fuzzer.coverage.structure import COMPILED_FAMILIES
 from fuzzer.coverage.watch import watch_inductor
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language import private
-from fuzzer.trial.tasks import report_words
 from fuzzer.workers.messages import Task
 from fuzzer.workers.pool import Pool
 
 INDUCTOR = Task(place=Place(Subject("eager", "cpu"), Subject("inductor", "cpu")), fresh=True)
-SMALL = """program(1)
-route("ROUTE")
-x0 = leaf(f32[4, 3], seed=1)
-v0 = exp(x0)
-v1 = mul(v0, v0)
-backward(v1, cotangent(f32[4, 3], seed=2))
-"""
-
-
-@pytest.fixture(scope="module")
-def pool() -> Any:
-    with Pool(1, ["cpu"]) as made:
-        yield made
 
 
 @pytest.mark.slow
@@ -44,20 +30,6 @@ def test_features_of_a_compile_are_the_same_in_every_process() -> None:
     assert found[0].files == found[1].files
     assert found[0].features == found[1].features
     assert all(found[0].features[family] for family in (*TRACE_FAMILIES, *COMPILED_FAMILIES))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("route", "directions"),
-    [("autograd", {"forward", "backward"}), ("vjp", {"joint"}), ("compiled_autograd", {"forward", "backward"}),
-     ("accumulate", {"forward", "backward"}), ("backward_twice", {"forward", "backward"})],
-)  # fmt: skip
-def test_every_route_tells_its_directions(pool: Pool, route: str, directions: set[str]) -> None:
-    """That of the route whose package takes long to build is told in `test_routes`."""
-    report = pool.result(pool.submit(report_words, INDUCTOR, SMALL.replace("ROUTE", route)), INDUCTOR)
-    assert report.verdict == "agree"
-    for family in ("node", "link", "kernel", "line"):
-        assert {word.split()[0] for word in report.files[family].splitlines()} == directions, family
 
 
 def test_an_error_in_a_hook_is_not_the_compilers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,13 +85,18 @@ PRODUCT = (
 )
 
 
+DIRECTIONS = {"vjp": {"joint"}}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("route", [name for name in ROUTES if name != "aoti"])  # its package is made below
-def test_every_route_agrees_with_eager_under_inductor(route: str) -> None:
-    program = parse(HEAD.replace("autograd", route) + PRODUCT)
-    found = report_program(program, FRESH, Journal(None))
+def test_every_route_agrees_with_eager_under_inductor_and_tells_its_directions(route: str) -> None:
+    found = report_words(FRESH, HEAD.replace("autograd", route) + PRODUCT)
     assert (found.verdict, found.rejected) == ("agree", "")
     assert found.detectable == found.elements > 0
+    for family in ("node", "link", "kernel", "line"):
+        told = {word.split()[0] for word in found.files[family].splitlines()}
+        assert told == DIRECTIONS.get(route, {"forward", "backward"}), family
 
 
 def test_gradients_are_those_of_the_definition() -> None:
