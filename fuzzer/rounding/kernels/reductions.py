@@ -97,7 +97,6 @@ def _summed(x: torch.Tensor, p: float) -> torch.Tensor:
     return x.abs().pow(p).sum() if 0 < p < math.inf else x.abs()
 
 
-WRITTEN_OUT = "other kernels in a row, which compilers write out"
 TABLE = (
     Kernel("sum", ACCUMULATION, wide=True, shrinks=True),
     Kernel("mean", ACCUMULATION, wide=True, divides=True, approximated=True),
@@ -112,8 +111,8 @@ TABLE = (
     Kernel("logcumsumexp", terms=_along_dim, narrow=True, is_tree=True),
     *each("cummax cummin", EXACT, terms=_along_dim),
     Kernel("segment_reduce", kind_of=_segments, narrow=True),
-    Kernel("logsumexp", unstated=WRITTEN_OUT, cancels=_log_of_sum),
-    Kernel("_safe_softmax", unstated=WRITTEN_OUT),
+    Kernel("logsumexp", cancels=_log_of_sum),
+    Kernel("_safe_softmax", unstated="other kernels in a row, which compilers write out"),
     Kernel("_segment_reduce_backward", unstated="products and quotients that depend on its mode"),
     Kernel(
         "_softmax",
