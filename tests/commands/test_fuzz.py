@@ -146,7 +146,7 @@ def test_the_log_of_a_campaign_with_mutants_gives_the_very_programs_again(
     ran = list[str]()
     monkeypatch.setattr("fuzzer.campaign.loop.Campaign._take", lambda self, n, report, log: ran.append(report.text))
     fuzzed = ("fuzz", *EAGER, "--db", tmp_path / "ledger.db", "--batch", "2")
-    assert call(*fuzzed, "--guidance", "mutants", "--programs", "12", "--seed", "6").exit_code == 0
+    assert call(*fuzzed, "--guidance", "mutants", "--programs", "8", "--seed", "6").exit_code == 0
     (log,) = tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl")
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     mutants = [row for row in rows if row.get("mutator")]
@@ -156,8 +156,8 @@ def test_the_log_of_a_campaign_with_mutants_gives_the_very_programs_again(
     assert call(*fuzzed, "--again", log).exit_code == 0
     assert sorted(ran) == first
     ran.clear()
-    done = call(*fuzzed, "--resume", "--programs", "4")
+    done = call(*fuzzed, "--resume", "--programs", "2")
     assert done.exit_code == 0
     assert "goes on from .backfuzz/campaigns/" in done.output
     later = next(path for path in tmp_path.glob(".backfuzz/campaigns/*/choices.jsonl") if path != log)
-    assert sorted(json.loads(line)["number"] for line in later.read_text().splitlines()[1:]) == [12, 13, 14, 15]
+    assert sorted(json.loads(line)["number"] for line in later.read_text().splitlines()[1:]) == [8, 9]
