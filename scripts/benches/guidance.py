@@ -43,10 +43,13 @@ class Moment:
     severities: Mapping[str, int]
 
     def __add__(self, later: Moment) -> Moment:
-        """What this campaign and one that went on with it brought together."""
+        """What this campaign and one that went on with it brought together. The later one sorts anew the suspects that
+        this one left, so that its keys hold theirs; what became a fault it does not meet again."""
         names = {*self.severities, *later.severities}
         both = {name: self.severities.get(name, 0) + later.severities.get(name, 0) for name in sorted(names)}
-        return Moment(self.cpu + later.cpu, self.programs + later.programs, self.told + later.told, both)
+        return Moment(
+            self.cpu + later.cpu, self.programs + later.programs, sum(self.severities.values()) + later.told, both
+        )
 
 
 _NOTHING = Moment(0.0, 0, 0, {})
