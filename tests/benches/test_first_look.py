@@ -73,6 +73,7 @@ def test_the_summary_adds_up_and_shows_what_was_dismissed() -> None:
     assert [row["text"] for row in figures["missed"]] == [KINKS]
 
 
+@pytest.mark.slow
 def test_the_command_dismisses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(first_look, "Pool", Here)
     done = CliRunner().invoke(main, ["first-look", "--programs", "3", "--workers", "1", "--seed", "7", "--json"])

@@ -76,6 +76,7 @@ def test_what_only_a_stage_shows_is_an_alarm() -> None:
     assert (found["fresh_shown"], found["fresh_lost"]) == (2, {"ir": ["5"]})
 
 
+@pytest.mark.slow
 def test_the_command_runs_fresh_programs_at_every_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages, "Pool", Here)
     given = ["stages", "--programs", "1", "--no-findings", "--full", "none", "--workers", "1", "--json"]

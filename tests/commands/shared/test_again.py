@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,7 @@ def test_a_programs_text_is_varied_by_the_worst_that_it_shows(verdict: str, monk
         varied.append(finding)
 
     monkeypatch.setattr("fuzzer.campaign.suspects.varying.vary", vary)
+    monkeypatch.setattr("fuzzer.commands.shared.again.working", lambda *_: nullcontext())
     assert vary_one(RELU, "cpu", 1) is None
     assert [(found.program, found.signature) for found in varied] == ([(RELU, shown)] if verdict == "wrong" else [])
 
