@@ -9,6 +9,7 @@ import click
 from benches.agreement import agreement_command
 from benches.arms import faults_command, time_to_fault_command
 from benches.around import around_command
+from benches.ceiling import ceiling_command
 from benches.deaf import deaf_command
 from benches.derivatives import derivatives_command
 from benches.diagnosis import diagnosis_command
@@ -36,6 +37,7 @@ from fuzzer.language.errors import NoMachine, UsageError
 BENCHES = (
     agreement_command,
     around_command,
+    ceiling_command,
     deaf_command,
     derivatives_command,
     diagnosis_command,

@@ -16,6 +16,7 @@ from fuzzer.ledger.store import open_store
 LEDGER = ROOT / "findings.db"
 
 
+@pytest.mark.slow
 def test_the_rule_puts_no_two_causes_together_and_splits_few() -> None:
     found = agreement(LEDGER)
     assert found["findings"] == sum(map(len, inspected().values())) == 224

@@ -45,6 +45,7 @@ def heard(name: str, levels: tuple[str, ...]) -> Heard:
     return Heard(name, PARTS[name], planted, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FEW)
 def test_stages_hear_what_they_have_and_nothing_acts_in_what_they_have_not(name: str) -> None:
     assert heard(name, tuple(STAGES)).wrongly() == []

@@ -131,6 +131,7 @@ def test_the_script_of_a_program_that_writes_beside_nothing_ends_well() -> None:
     assert memcheck(death(finding().program)) == "no errors"
 
 
+@pytest.mark.slow
 @ON_THE_CPU
 def test_a_kernel_of_eager_that_writes_outside_is_eagers() -> None:
     told = memcheck(death(WRITES_OUTSIDE))

@@ -184,6 +184,7 @@ def test_free_memory_is_that_of_all_devices_together(
     assert query_devices("cpu") == []
 
 
+@pytest.mark.slow
 def test_what_does_not_answer_in_time_or_cannot_tells_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Machine(monkeypatch, kind, 1)
     if kind == ACCELERATORS[0] and not torch.get_device_module(kind).is_available():  # such a process imports torch
