@@ -127,4 +127,4 @@ def test_the_logarithm_of_a_sum_that_one_element_dominates_is_off_by_a_unit_of_o
     off = (found.double() - model.reference[0]).abs()
     assert float(off.max()) > 3e-8, "far more than a unit of the result"
     assert bool((off <= limit).all())
-    assert float(limit.min()) < 1e-5
+    assert float(limit.min()) < 100 * torch.finfo(torch.float32).eps, "some units of one, and no more"
