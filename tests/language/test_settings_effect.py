@@ -154,7 +154,8 @@ def in_eager(name: str, device: str) -> Results:
 
 def difference(results: Results, expected: Results) -> str:
     """How outputs and gradients differ by more than rounding, "" where they do not: 4 eps of an element and of the
-    largest. The longest program rounds to half precision about eight times in a row, by half an eps each. Where its terms cancel, the rounding of the largest is left."""
+    largest. The longest program rounds to half precision about eight times in a row, by half an eps each. Where its
+    terms cancel, the rounding of the largest is left."""
     found, right = ((*side.outputs, *side.gradients.values()) for side in (results, expected))
     try:
         for ours, theirs in zip(found, right, strict=True):
