@@ -12,8 +12,10 @@ import torch
 from fuzzer.judgement.trial import RAN, Observation, Place, Subject, Trial
 from fuzzer.language.text import parse
 from fuzzer.rounding.floors import FACTOR, SCALE, Model
+from fuzzer.rounding.kernels import named
 from fuzzer.rounding.record import Recorder
 from fuzzer.rounding.replay import Replay
+from fuzzer.rounding.trace import Step
 from fuzzer.trial.pipeline import record_reference
 from fuzzer.workers.journal import Journal
 from fuzzer.workers.messages import Task
@@ -682,6 +684,34 @@ def test_a_sample_of_fractional_pooling_at_an_edge_is_rounded_as_its_dtype_is() 
     at_the_edge, beside = (floors(pooled(s), x)[0].flatten().tolist() for s in (4 / 9, 0.6))
     assert at_the_edge[5] >= 1
     assert max(beside) < 0.1
+
+
+def test_each_window_of_fractional_pooling_rounds_its_own_place() -> None:
+    """(2 + s) 2.5 may round to 5 where (1 + s) 2.5 stays below: then one window starts elsewhere, not each."""
+    x = torch.arange(6, dtype=BF16).reshape(1, 1, 6)
+    samples = torch.tensor([[[0.9961, 0.5]]], dtype=BF16)
+    model, found = modelled(lambda x: [F.fractional_max_pool2d(x, (1, 2), (1, 3), _random_samples=samples)], x)
+    off = (found[0].double() - model.reference[0]).abs()
+    assert bool((off <= model.spread(FINAL_REPLICAS).floors(FIRST_FACTOR)[0]).all())
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("batched", [True, False])
+def test_fractional_pooling_by_a_sample_a_window_is_the_kernels(dims: int, batched: bool) -> None:
+    numbers = torch.Generator().manual_seed(dims)
+    pool = getattr(torch.ops.aten, f"fractional_max_pool{dims}d").default
+    rule = named(f"fractional_max_pool{dims}d").mended
+    assert rule is not None
+    for _ in range(20):
+        sizes = [int(n) for n in torch.randint(4, 9, (dims,), generator=numbers)]
+        window = [int(n) for n in torch.randint(1, 3, (dims,), generator=numbers)]
+        windows = [int(torch.randint(1, n - k + 1, (), generator=numbers)) for n, k in zip(sizes, window, strict=True)]
+        x = torch.randint(-9, 9, (*(2, 3)[1 - batched :], *sizes), generator=numbers).double()
+        x[..., 1] = torch.where(x[..., 1] > 5, math.nan, x[..., 1])
+        samples = torch.rand((2 if batched else 1, 3, dims), generator=numbers, dtype=F64)
+        each = samples[..., None].expand(-1, -1, -1, max(windows) + 1)
+        own = rule(Step(pool, (), {}, None, ()), (x, window, windows, each), {})
+        torch.testing.assert_close(own, pool(x, window, windows, samples), rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_multivariate_gamma_function_beside_a_pole_is_off_by_what_the_difference_is() -> None:

@@ -142,7 +142,8 @@ class Kernel:
     masked          for a kernel that draws and also depends on an operand: the drawn tensor and the factor beside it.
     spelt_out       (step, precision in which it reads scalars) -> arguments that mean in float64 what its own meant.
     mended          (step, args, kwargs) -> its results, where the CPU, which replays traces, computes them wrong or not
-                    at all, or where the kernel rounds before it decides.
+                    at all, or where the kernel rounds before it decides (`rounds_first` may then give operands that the
+                    kernel itself cannot take).
     uninitialised   whether its results are uninitialised memory.
     """
 

@@ -39,16 +39,53 @@ def _scaled_by_frequency(step: Step, args: Any, kwargs: Any) -> Any:
 
 
 def _sampled(step: Step, args: Any, noise: Noise, scale: float) -> Any:
-    """Samples of fractional pooling, with the error of (i + sample) alpha in their own dtype, for the last window i:
-    half a unit each of the sum, of alpha and of the product (`generate_intervals`,
-    ATen/native/FractionalMaxPooling.h)."""
+    """A sample of fractional pooling for each window, and last the one that all of them subtract: (N, C, dimensions,
+    windows + 1). Each has the error of (i + sample) alpha in the samples' dtype, for window i: half a unit each of the
+    sum, of alpha and of the product (`generate_intervals`, ATen/native/FractionalMaxPooling.h)."""
     x, window, windows, samples = args
+    if 0 in window:  # its result shows no sample
+        return args
+    number = torch.arange(max(windows) + 1, dtype=samples.dtype, device=samples.device)
+    number[-1] = 0
     unit = 1.5 * scale * epsilon(step.args[3].dtype)
-    return x, window, windows, samples + noise(samples) * unit * (max(windows) + 1)
+    return x, window, windows, samples[..., None] + noise(samples[..., None] + number) * unit * (number + 1)
+
+
+def _pooled_by_samples(step: Step, args: Any, kwargs: Any) -> Any:
+    """Fractional pooling; also with a sample for each window (`_sampled`), which the kernel cannot take. Returns the
+    largest elements and their indices within a channel, the first of equals and the last NaN, as the kernel does."""
+    x, window, windows, samples = args
+    if samples.dim() == 3:
+        return step.op(*args, **kwargs)
+    dims = len(window)
+    sizes, leading = x.shape[-dims:], x.shape[:-dims]
+    planes = x.reshape(-1, leading[-1], sizes.numel())
+    at = torch.zeros((), dtype=torch.int64, device=x.device)
+    for dim, (size, length, count) in enumerate(zip(sizes, window, windows, strict=True)):
+        sample = samples[: len(planes), :, 1 - dim if dims == 2 else dim]  # two dimensions have theirs in reverse
+        inside = _starts(sample, size - length, count)[..., None] + torch.arange(length, device=x.device)
+        before, behind = (1,) * dim, (1,) * (dims - 1 - dim)
+        at = at * size + inside.view(*inside.shape[:2], *before, count, *behind, *before, length, *behind)
+    at = at.flatten(2 + dims)
+    values = planes.gather(2, at.flatten(2)).view(at.shape)
+    largest, first = values.max(-1)
+    numbered = values.isnan() * torch.arange(1, values.shape[-1] + 1, device=x.device)
+    found = torch.where(largest.isnan(), numbered.argmax(-1), first)
+    indices = at.gather(-1, found[..., None])
+    return largest.view(*leading, *windows), indices.view(*leading, *windows)
+
+
+def _starts(sample: torch.Tensor, room: int, count: int) -> torch.Tensor:
+    """Where windows start, (N, C, count): window i at trunc((i + sample) alpha) - trunc(sample alpha), the last one at
+    the end."""
+    alpha = room / max(count - 1, 1)
+    numbers = torch.arange(count, device=sample.device)
+    starts = ((numbers + sample[..., :count]) * alpha).trunc() - (sample[..., -1:] * alpha).trunc()
+    return torch.where(numbers < count - 1, starts, float(room)).clamp(0, room).long()
 
 
 TABLE = (
-    *each("fractional_max_pool2d fractional_max_pool3d", rounds_first=_sampled),
+    *each("fractional_max_pool2d fractional_max_pool3d", rounds_first=_sampled, mended=_pooled_by_samples),
     *each("scatter_add index_add index_put _index_put_impl put", ACCUMULATION, terms=_met_by_indices, narrow=True),
     *each(
         "scatter_reduce index_reduce",
