@@ -105,6 +105,7 @@ def test_an_empty_ledger_has_a_page() -> None:
     assert "No open faults." in said(page(Contents("nothing", (), {}), "now"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 def test_chromium_shows_it_without_complaint_and_on_a_phone_nothing_sticks_out(text: str, tmp_path: Path) -> None:
     opened = text.replace('<details class="fault"', '<details open="" class="fault"')

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from fuzzer.commands import main
@@ -35,6 +36,7 @@ def seconds(*arguments: object) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.slow
 def test_it_is_listed_in_two_seconds_and_merged_in_ten(tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours.db", tmp_path / "theirs.db"
     fill(ours, 0)

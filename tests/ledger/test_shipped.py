@@ -26,6 +26,7 @@ def test_they_are_those_of_the_projects_ledger() -> None:
         assert not shipped.campaigns()
 
 
+@pytest.mark.slow
 def test_suspects_are_compared_with_them_as_with_the_ledger(tmp_path: Path) -> None:
     ship(LEDGER, tmp_path / "known.db.xz")
     assert (tmp_path / "known.db.xz").stat().st_size < 500_000

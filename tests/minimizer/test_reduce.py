@@ -89,6 +89,7 @@ def test_every_candidate_is_tried_once_canonical_and_well_typed_and_has_fitting_
         assert parse(text) == canonical(candidate) == candidate
 
 
+@pytest.mark.slow
 @FEW
 @given(programs(), st.integers(0, 99))
 def test_the_result_does_not_depend_on_the_number_of_workers(program: Program, seed: int) -> None:
