@@ -116,7 +116,9 @@ class Rounder:
         if rounds_once(step) or number in self.found.exact or is_exact(step):
             return args, kwargs
         if self.seed % 4 == 1 and narrows(step) and accumulates(step):
-            args = _cast_first(step, args)
+            args = _in_range(args, min(torch.finfo(dtype).max for dtype in real_dtypes(step.results)))
+        if self.seed % 4 == 1 and step.autocast is not None and row.calls_products:
+            args = _in_range(args, torch.finfo(step.autocast).max)
         given: Any = args
         if step.writes and (row.domain is not None or row.kept is not None):  # its operand moves in its own memory
             given = mapped(args, lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
@@ -263,6 +265,8 @@ class Rounder:
         if self.seed % 2 == 1 and row.intermediate is not None:
             found = row.intermediate(step, args)
             values = values if found is None else [_spoilt(row, step, found, value) for value in values]
+        if self.seed % 4 == 1 and step.autocast is not None and row.calls_products:
+            values = [_in_range(value, torch.finfo(step.autocast).max) for value in values]
         if self.narrow_scalars and row.limited is not None:
             values = [row.limited(step, args, values[0])]
         if self.seed % 4 == 1 and row.reached is not None:  # elsewhere what is infinite by overflow alone is met
@@ -448,16 +452,15 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(operand.shape, operand.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
-def _cast_first(step: Step, args: Any) -> Any:
-    """The operands in the range of the coarser dtype that the step returns: it may cast them before it adds."""
-    most = min(torch.finfo(dtype).max for dtype in real_dtypes(step.results))
+def _in_range(given: Any, most: float) -> Any:
+    """The tensors as a cast to a dtype of this range leaves them: a kernel may cast its operands before it adds."""
 
     def cast(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():
             return leaf
         return torch.where(leaf.abs() > most, leaf * math.inf, leaf)
 
-    return mapped(args, cast)
+    return mapped(given, cast)
 
 
 def _stay_inside(domain: tuple[float, float], given: torch.Tensor, moved: torch.Tensor) -> None:

@@ -393,6 +393,21 @@ def test_a_kernel_that_calls_products_is_recorded_with_the_dtype_that_autocast_g
     assert bool(((plain.double() - model.reference[0]).abs() <= limit).all())
 
 
+def test_what_a_kernel_multiplies_inside_overflows_as_autocast_says() -> None:
+    """Operands that float16 cannot hold, and products; in bfloat16 both are held."""
+    for size in (1e9, 1e3):
+        x, y = torch.full((1, 1), 0.75), torch.full((1, 1), size)
+
+        def run(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> list[torch.Tensor]:
+            with torch.autocast("cpu", dtype=dtype):
+                return [torch.nn.functional.bilinear(x, y, torch.full((1, 1, 1), 99.0))]
+
+        held = {d: modelled(lambda *given, d=d: run(*given, d), x, y)[0].spread(32) for d in (F16, BF16)}
+        assert run(x, y, F16)[0].isinf().all()
+        assert held[F16].floors(FIRST_FACTOR)[0].isinf().all()
+        assert held[BF16].floors(FIRST_FACTOR)[0].isfinite().all()
+
+
 # ---------------------------------------------------------------- partial sums that overflow
 
 HUGE = torch.tensor([200.0, -200.0, 200.0, 1.0, 1.0, 1.0], dtype=F16)
