@@ -34,6 +34,7 @@ from fuzzer.trial.tasks import examine, explore
 from fuzzer.trial.verify import matching
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
+from fuzzer.workers.worker import INTERNAL_ERROR
 
 SILENT = ("wrong", "eager-suspect", "nonfinite-differs")  # classes that compare numbers: false alarms would show here
 _SHOWN_AFTER = 200  # programs between two lines of progress
@@ -91,11 +92,12 @@ def silence_figures(classes: Counter[str], suspects: list[Suspect]) -> dict[str,
 
 def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], workers: int,
                     rows: Path | None = None) -> dict[str, Any]:  # fmt: skip
-    """The figures of the programs of these numbers, which are judged at the stage, and of their suspects; seconds, and
-    programs judged a second. Progress goes to stderr. `rows` gets each suspect as soon as it is decided, as a line of
-    JSON."""
+    """The figures of the programs of these numbers, which are judged at the stage, and of their suspects; seconds,
+    programs judged a second, and the programs on which backfuzz itself failed. Progress goes to stderr. `rows` gets
+    each suspect as soon as it is decided, as a line of JSON."""
     started = time.perf_counter()
     classes, waiting = Counter[str](), list[Future[Suspect]]()
+    failures = list[dict[str, Any]]()
     lock = threading.Lock()
 
     def decided(number: int, report: Report) -> Suspect:
@@ -108,6 +110,8 @@ def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], 
     with Pool(workers, [task.place.subject.device]) as pool, ThreadPoolExecutor(workers) as deciding:
         for _, number, report in streamed(pool, explore, at_stage(task, stage), numbers):
             classes[report.verdict] += 1
+            if report.rejected.startswith(INTERNAL_ERROR):
+                failures.append({"number": number, "said": report.stderr or report.rejected, "text": report.text})
             if report.verdict in SILENT:
                 waiting.append(deciding.submit(decided, number, report))
             if not classes.total() % _SHOWN_AFTER:
@@ -119,6 +123,7 @@ def measure_silence(task: Task, stage: str, numbers: range, known: list[Known], 
     return silence_figures(classes, suspects) | {
         "programs_per_s": round(classes.total() / judged, 2),
         "seconds": round(seconds, 1),
+        "own_failures": failures,
     }
 
 

@@ -14,6 +14,7 @@ from benches.silence import Suspect, measure_silence, silence_figures
 from fuzzer.judgement.verdict import Signature, Verdict
 from fuzzer.language.program import Program
 from fuzzer.workers.messages import Report, Task
+from fuzzer.workers.worker import INTERNAL_ERROR
 from tests.benches.here import Here
 
 TEXT = """program(1)
@@ -41,6 +42,7 @@ def test_what_stands_is_told_by_fault_and_what_is_open_is_counted() -> None:
 
 def test_only_differences_of_numbers_are_built_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     drawn = {0: Report(TEXT), 1: Report(TEXT, (WRONG,)), 2: Report(TEXT, (RAISES,)), 3: Report(TEXT, (WRONG,))}
+    drawn[4] = Report(TEXT, rejected=f"{INTERNAL_ERROR}: ZeroDivisionError()", stderr="Traceback")
     built: list[str] = []
 
     def build(task: Task, text: str) -> Report:
@@ -56,9 +58,10 @@ def test_only_differences_of_numbers_are_built_and_kept(monkeypatch: pytest.Monk
     monkeypatch.setattr(silence, "explore", lambda task, number: drawn[number])
     monkeypatch.setattr(silence, "examine", build)
     monkeypatch.setattr(silence, "fault_shown", fault)
-    figures = measure_silence(Task(), "ir", range(4), [], 1, tmp_path / "rows.jsonl")
+    figures = measure_silence(Task(), "ir", range(5), [], 1, tmp_path / "rows.jsonl")
     assert len(built) == 2
-    assert figures["classes"] == {"wrong": 2, "agree": 1, "raises": 1}
+    assert figures["classes"] == {"wrong": 2, "agree": 1, "raises": 1, "rejected": 1}
+    assert figures["own_failures"] == [{"number": 4, "said": "Traceback", "text": TEXT}]
     assert (figures["stand"], figures["open"]) == (1, 1)
     kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert sorted(row["number"] for row in kept) == [1, 3]

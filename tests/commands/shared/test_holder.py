@@ -32,5 +32,5 @@ def test_a_fault_that_comes_along_is_taken_over_before_it_is_changed(db: Path) -
     for words in ((known, "confirmed"), ("--merge", FINDING.id, known), ("--undo", known)):
         assert refused(call("triage", *words, "--db", db)) == f"backfuzz: {told}"
     require_own([FINDING.id, "F0000000"], db)
-    assert "1 fault(s)" not in call("merge", "--shipped", "--db", db).stdout
+    assert ": 1 fault(s)" not in call("merge", "--shipped", "--db", db).stdout
     assert call("triage", known, "confirmed", "--db", db).stdout.startswith(f"{known}  confirmed")
