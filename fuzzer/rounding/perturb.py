@@ -453,7 +453,7 @@ def laid_like(value: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
 
 
 def _in_range(given: Any, most: float) -> Any:
-    """The tensors as a cast to a dtype of this range leaves them: a kernel may cast its operands before it adds."""
+    """The tensors as a cast to a dtype of this range leaves them: a kernel may cast what it adds or multiplies."""
 
     def cast(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point():

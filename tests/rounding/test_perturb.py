@@ -702,11 +702,12 @@ def test_a_sample_of_fractional_pooling_at_an_edge_is_rounded_as_its_dtype_is() 
 
 
 def test_each_window_of_fractional_pooling_rounds_its_own_place() -> None:
-    """(2 + s) 2.5 may round to 5 where (1 + s) 2.5 stays below: then one window starts elsewhere, not each."""
+    """(1 + s) 2 rounds to 4 for s = 0.9961, and s 2 stays below 2: the second of three windows starts one further on."""
     x = torch.arange(6, dtype=BF16).reshape(1, 1, 6)
     samples = torch.tensor([[[0.9961, 0.5]]], dtype=BF16)
     model, found = modelled(lambda x: [F.fractional_max_pool2d(x, (1, 2), (1, 3), _random_samples=samples)], x)
     off = (found[0].double() - model.reference[0]).abs()
+    assert off.flatten().tolist() == [0, 1, 0]
     assert bool((off <= model.spread(FINAL_REPLICAS).floors(FIRST_FACTOR)[0]).all())
 
 
