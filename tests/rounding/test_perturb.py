@@ -702,7 +702,7 @@ def test_a_sample_of_fractional_pooling_at_an_edge_is_rounded_as_its_dtype_is() 
 
 
 def test_each_window_of_fractional_pooling_rounds_its_own_place() -> None:
-    """(1 + s) 2 rounds to 4 for s = 0.9961, and s 2 stays below 2: the second of three windows starts one further on."""
+    """(1 + s) 2 rounds to 4 for s = 0.9961, and s 2 stays below 2: the second of three windows starts one later."""
     x = torch.arange(6, dtype=BF16).reshape(1, 1, 6)
     samples = torch.tensor([[[0.9961, 0.5]]], dtype=BF16)
     model, found = modelled(lambda x: [F.fractional_max_pool2d(x, (1, 2), (1, 3), _random_samples=samples)], x)
