@@ -3,7 +3,9 @@
 Eager adds the gradients one by one, as they arrive. If the value is read in a body that runs for each row or each step,
 a compiler stacks them and sums the stack, or starts at the other end. If the value is written through a view, eager
 copies the sum so far into memory with the base's layout and goes on adding there; a compiler has neither write nor
-copy.
+copy. If the value is expanded, eager adds up the gradients of the expanded value, sums them to the first value's shape
+and goes on adding there. A compiled function may return the expanded value as a view; then autograd sums the gradient of
+that view apart, and adds it last.
 """
 
 from __future__ import annotations
@@ -30,25 +32,29 @@ class Chain:
 
     terms  by each addition's step number, the places of those operands that are no results of others.
     last   where the sum of all terms is.
+    times  by each addition's step number, of its result the elements that are added up into one of `last`: more than
+           one where a sum to the shape of an expanded value came after it.
     sizes  the sum of the terms' sizes, and `grids` that hold all terms, both from an unperturbed replay.
     """
 
     terms: dict[int, tuple[int, ...]]
     last: Ref
+    times: dict[int, int]
     sizes: torch.Tensor | float = 0.0
     grids: tuple[float, ...] = GRIDS
 
     @property
     def length(self) -> int:
-        return sum(map(len, self.terms.values()))
+        return sum(len(places) * self.times[number] for number, places in self.terms.items())
 
     def show(self, number: int, args: Sequence[Any]) -> None:
         """Note the operands of one of the additions."""
         for place in self.terms[number]:
             term = real_parts(args[place])
-            same = isinstance(self.sizes, float) or self.sizes.shape == term.shape
+            times = self.times[number]
+            same = times == 1 and (isinstance(self.sizes, float) or self.sizes.shape == term.shape)
             # in another shape the elements are in another order: use the largest
-            self.sizes = self.sizes + (term.abs() if same else term.abs().max())
+            self.sizes = self.sizes + (term.abs() if same or not term.numel() else times * term.abs().max())
             self.grids = tuple(g for g in self.grids if bool((term * g == (term * g).round()).all()))
 
     @functools.cached_property
@@ -73,7 +79,7 @@ def _all_chains(steps: Sequence[Step]) -> Iterator[Chain]:
     for number, step in enumerate(steps):
         if kernel(step).reads_geometry:
             continue
-        chain = _joined(number, step, ends) if _adds(step) else _copied(step, ends)
+        chain = _joined(number, step, ends) if _adds(step) else _copied(step, ends) or _shrunk(step, ends)
         yield from [ends.pop(ref.storage) for ref in (*step.inputs, *step.results) if ref.storage in ends]
         if chain is not None:
             ends[chain.last.storage] = chain
@@ -84,13 +90,15 @@ def _joined(number: int, step: Step, ends: dict[int, Chain]) -> Chain:
     """The chain that ends with this addition: the chains whose sums it adds (removed from `ends`) and its other
     operands."""
     terms: dict[int, tuple[int, ...]] = {}
+    times = {number: 1}
     places = []
     for place, ref in enumerate(step.args):
         if _is_end(ref, ends):
-            terms |= ends.pop(ref.storage).terms
+            ended = ends.pop(ref.storage)
+            terms, times = terms | ended.terms, times | ended.times
         else:
             places.append(place)
-    return Chain({**terms, number: tuple(places)}, step.results[0])
+    return Chain({**terms, number: tuple(places)}, step.results[0], times)
 
 
 def _copied(step: Step, ends: dict[int, Chain]) -> Chain | None:
@@ -101,6 +109,18 @@ def _copied(step: Step, ends: dict[int, Chain]) -> Chain | None:
     source, result = step.args[at], step.results[0]
     whole = _is_end(source, ends) and (source.dtype, source.numel) == (result.dtype, result.numel)
     return replace(ends.pop(source.storage), last=result) if whole else None
+
+
+def _shrunk(step: Step, ends: dict[int, Chain]) -> Chain | None:
+    """The chain whose sum this step sums to the shape of the value that was expanded. None if there is none."""
+    if not (step.backward and kernel(step).shrinks and len(step.results) == 1):
+        return None
+    source, result = step.args[0], step.results[0]
+    whole = _is_end(source, ends) and source.dtype == result.dtype and result.numel > 0
+    if not whole or ends[source.storage].last.numel != source.numel:
+        return None
+    chain, times = ends.pop(source.storage), source.numel // result.numel
+    return replace(chain, last=result, times={number: times * before for number, before in chain.times.items()})
 
 
 def _is_end(ref: object, ends: dict[int, Chain]) -> bool:

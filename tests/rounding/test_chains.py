@@ -56,6 +56,25 @@ def test_half_precision_has_the_floor_of_its_own_partial_sums() -> None:
     assert floor(of_factor(4), rows) >= 2.0
 
 
+def expanded(cotangents: torch.Tensor) -> list[torch.Tensor]:
+    """The gradient of a value that is read itself, and expanded by two, of which one is negated."""
+    x = torch.ones(1, dtype=cotangents.dtype, requires_grad=True)
+    wide = x.expand(2)
+    grads = [cotangents[:2], cotangents[2:4], cotangents[4:]]
+    return list(torch.autograd.grad([-wide, wide, x], x, grads))
+
+
+def test_additions_before_and_after_an_expanded_value_are_one_sum() -> None:
+    trace = recorded(expanded, torch.ones(5))[0]
+    assert {chain.length for chain in chains(trace.steps).values()} == {5}
+
+
+def test_a_sum_of_an_expanded_values_gradients_has_the_floor_of_every_order() -> None:
+    """Eager adds 2 - 4 first, which is exact, as is -2 + 0.49183041; a compiler may round -4 + 0.49183041 and add 2."""
+    assert floor(expanded, torch.tensor([1.0, 3.0, 1.0, 1.0, 0.49183041])) >= 2.0**-23
+    assert floor(expanded, torch.tensor([1.0, 3.0, 1.0, 1.0, 0.5])) == 0.0
+
+
 def written_through_a_view(rows: torch.Tensor) -> list[torch.Tensor]:
     """The gradients of what is written through a view and of its base, which is read in another shape."""
     x = torch.zeros_like(rows[0]).requires_grad_()
