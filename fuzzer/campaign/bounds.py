@@ -21,6 +21,9 @@ if TYPE_CHECKING:  # it needs torch
 
 # Below this nothing new begins: what runs, and what the campaign itself writes, has room left.
 LEAST_FREE_BYTES = 256 * 2**20
+# Programs that a corpus keeps unless `fuzz --keep` says otherwise, each with its features in some 8 KiB of memory and 9
+# of disk (docs/speed.md, "Flat?"). Nearly every program shows something new: in two weeks a GPU would keep millions.
+MOST_KEPT = 1 << 14
 _MEASURE_SECONDS = 10.0  # between two looks at how large the folder is
 _MOST_TRIES = 3  # of a program, where it is the one that fills the disk
 
@@ -31,12 +34,14 @@ class Bounds:
 
     memory    bytes of the host, of all workers together.  disk  bytes of the campaign's folder.
     deadline  seconds of one program.  plateau  whether it ends when no family of features grows any more.
+    kept      programs that its corpus keeps.
     """
 
     memory: int | None = None
     disk: int | None = None
     deadline: float | None = None
     plateau: bool = False
+    kept: int = MOST_KEPT
 
 
 class Room:

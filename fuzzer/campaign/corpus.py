@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Self
 
+from fuzzer.campaign.bounds import MOST_KEPT
 from fuzzer.campaign.told.written import append_line, replace_file
 from fuzzer.coverage.frontier import Frontier, KeptProgram, packed, set_cover
 from fuzzer.language.errors import UsageError
@@ -21,19 +22,17 @@ from fuzzer.language.text import identify, parse
 from fuzzer.workers.messages import Report
 
 INDEX_FILE, STATE_FILE = "index.jsonl", "state.json"
-# So many programs are kept, each with its features in some 8 KiB of memory and 9 of disk (`bench slopes` on an H200):
-# without a bound a campaign of two weeks there would hold millions.
-MOST_KEPT = 1 << 16
 
 
 class Corpus:
     """An open corpus: its kept programs and its frontier.
 
     place: versions, backend and device; features that were seen at different places are not compared.
+    most:  programs that it keeps.
     """
 
-    def __init__(self, folder: Path, place: dict[str, str]):
-        self.folder, self.place = folder, place
+    def __init__(self, folder: Path, place: dict[str, str], most: int = MOST_KEPT):
+        self.folder, self.place, self.most = folder, place, most
         self.kept: list[KeptProgram] = []
         self.frontier = Frontier()
 
@@ -48,8 +47,8 @@ class Corpus:
 
     @property
     def full(self) -> bool:
-        """Whether it keeps no more: `backfuzz cmin` makes room."""
-        return len(self.kept) >= MOST_KEPT
+        """Whether it keeps no more: a larger `fuzz --keep`, or `backfuzz cmin`, makes room."""
+        return len(self.kept) >= self.most
 
     def learn(self, report: Report) -> Counter[str]:
         """Count a program; keep it if it shows something new. How many features were new, by family; none once it is
@@ -123,9 +122,11 @@ def load_corpus(folder: Path) -> Corpus:
     return found
 
 
-def resume_corpus(folder: Path, place: dict[str, str]) -> tuple[Corpus, dict[str, Any]]:
-    """The corpus in this folder and its state, to go on with at this place. UsageError where that is another."""
+def resume_corpus(folder: Path, place: dict[str, str], most: int = MOST_KEPT) -> tuple[Corpus, dict[str, Any]]:
+    """The corpus in this folder, which may keep so many programs, and its state, to go on with at this place.
+    UsageError where that is another."""
     found = load_corpus(folder)
+    found.most = most
     for name in found.place.keys() | place.keys():
         then, now = found.place.get(name, "none"), place.get(name, "none")
         if then != now:

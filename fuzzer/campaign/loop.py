@@ -264,7 +264,7 @@ class Campaign:
         """Whether program number `index` is still to be drawn."""
         plan = self.plan
         done = plan.programs is not None and index >= plan.programs
-        flat = plan.bounds.plateau and self.schedule.plateau()
+        flat = plan.bounds.plateau and (self.schedule.plateau() or self.schedule.full())
         return not (self.course.stopped or self._timed_out() or done or flat)
 
     def _timed_out(self) -> bool:

@@ -43,7 +43,11 @@ class Schedule(Protocol):
         ...
 
     def plateau(self) -> bool:
-        """Whether no family of features grows any more; False where it learns nothing."""
+        """Whether no family of features grows any more; False where it learns nothing, or no more."""
+        ...
+
+    def full(self) -> bool:
+        """Whether it learns no more, because it keeps as much as it may."""
         ...
 
     def close(self) -> None: ...
@@ -62,6 +66,9 @@ class WithoutFeedback:
         return {}
 
     def plateau(self) -> bool:
+        return False
+
+    def full(self) -> bool:
         return False
 
     def close(self) -> None:
@@ -141,7 +148,7 @@ class BySeedWithCorpus(WithoutFeedback):
         reached = sum(frontier.families[family] for family in LINES)
         kept = f"{len(frontier.best) - reached} features, {len(self.corpus.kept)} programs kept{self._lines(reached)}"
         if self.corpus.full:
-            return f"{kept}, and no more will be: backfuzz cmin and --resume make room"
+            return f"{kept}, and no more will be: --resume with a larger --keep, or backfuzz cmin before it, makes room"
         flat = f", none new in {STALL_PROGRAMS} programs: {' '.join(still)}" if still else ""
         return kept + flat + (f", none at all: {' '.join(silent)} (backfuzz doctor)" if silent else "")
 
@@ -151,7 +158,10 @@ class BySeedWithCorpus(WithoutFeedback):
     def plateau(self) -> bool:
         frontier = self.corpus.frontier
         known = [family for family in self.families if family in frontier.last_new]
-        return bool(known) and all(frontier.saturated(family) for family in known)
+        return bool(known) and not self.full() and all(frontier.saturated(family) for family in known)
+
+    def full(self) -> bool:
+        return self.corpus.full
 
     def _lines(self, reached: int) -> str:
         frontier = self.corpus.frontier

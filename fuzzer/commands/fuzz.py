@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from fuzzer.campaign.bounds import MOST_KEPT
 from fuzzer.campaign.plan import AROUND, BLIND, CELLS, FORWARD, GUIDANCES, MIXTURE, MUTANTS, STAGED
 from fuzzer.commands.shared.config import command_line
 from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD
@@ -49,7 +50,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 _ADVANCED = (
     "until-plateau", "executor", "ray-address", "around", "kin", "guidance", "unguided", "again", "lines", "staged",
     "forward", "complex", "set", "batch", "also", "no-known", "on-finding", "grace", "deadline", "max-memory",
-    "max-disk",
+    "max-disk", "keep",
 )  # fmt: skip
 
 
@@ -64,7 +65,9 @@ _ADVANCED = (
 @click.option("--minutes", type=Number(0), default=None, help="Draw no program after this time.")
 @click.option("--duration", type=DURATION, default=None, help="The same, with a unit: 90s, 30m, 12h, 14d, 1d12h.")
 @click.option(
-    "--until-plateau", is_flag=True, help="Draw until no family of features grew during half of the programs."
+    "--until-plateau",
+    is_flag=True,
+    help="Draw until no family of features grew during half of the programs, or the corpus is full.",
 )
 @click.option("--programs", type=click.IntRange(1), default=None, help="Draw this many programs.")
 @click.option(
@@ -205,6 +208,14 @@ _ADVANCED = (
     default=None,
     help="The size of the campaign's folder, such as 20G; the campaign pauses while it is full.",
 )
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    default=None,
+    metavar="PROGRAMS",
+    help="The programs that the corpus keeps, each with some 8 KiB of memory and 9 of disk. Once it is full, features "
+    f"are counted no more. Default: {MOST_KEPT}.",
+)
 def fuzz(
     minutes: float | None,
     duration: float | None,
@@ -241,6 +252,7 @@ def fuzz(
     deadline: float | None,
     max_memory: float | None,
     max_disk: float | None,
+    keep: int | None,
 ) -> None:
     """Draw random programs, and compare eager with compiled runs.
 
@@ -266,8 +278,10 @@ def fuzz(
     minutes = _minutes(minutes, duration)
     if until_plateau and (unguided or again):
         raise UsageError("--until-plateau goes with a campaign that keeps a corpus, not with --unguided or --again")
+    if keep and (unguided or kin or again):
+        raise UsageError("--keep goes with a campaign that keeps a corpus, not with --unguided, --kin or --again")
     memory, disk = (None if size is None else int(size) for size in (max_memory, max_disk))
-    bounds = Bounds(memory, disk, deadline, until_plateau)
+    bounds = Bounds(memory, disk, deadline, until_plateau, keep or MOST_KEPT)
     chosen = _named_routes(routes)
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)

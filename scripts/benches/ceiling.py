@@ -1,8 +1,10 @@
-"""How many programs a second one main process can hand out and learn from: its campaign has workers that answer at
-once, with reports of real programs. What lies above cannot be used, however many workers there are.
+"""How many programs a second one main process can hand out and learn from, and the memory that it takes: its campaign
+has workers that answer at once, with reports of real programs. What lies above cannot be used, however many workers
+there are.
 
 Each task is pickled as for a worker, and each report unpickled as from one. Ledger, logs and corpus are those of any
-campaign.
+campaign. A share of the programs show a feature that no other has, until the corpus is full; what memory is taken
+after that would go on growing for weeks.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import itertools
 import pickle
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +21,13 @@ from typing import Any
 from unittest.mock import patch
 
 import click
+import psutil
 
 from benches.options import json_option, print_figures, seed_option
+from benches.slopes import slope
 from benches.stream import stream
 from fuzzer.campaign import loop
+from fuzzer.campaign.bounds import MOST_KEPT
 from fuzzer.campaign.corpus import Corpus
 from fuzzer.campaign.mixture import Mixture
 from fuzzer.campaign.plan import CELLS, Plan, corpus_environment
@@ -37,21 +42,24 @@ TASK = Task(Place(Subject("eager"), Subject("inductor")), routes=ANY_BACKEND, fi
             cells=True)  # fmt: skip
 _BATCH = 32
 _STEP = 1000  # programs whose time is told
+_OWN = 1 << 63  # from here on, ids of features that one program alone shows
 
 
 class AtOnce:
     """A pool whose workers take no time: each program's report is the next of those given, over and over.
 
-    stamps  CPU seconds of this process when so many programs were answered.
+    new     the share of the programs that show a feature of their own.
+    stamps  CPU seconds of this process when so many programs were answered;  memory  its resident MiB then.
     """
 
     deadline = DEADLINE_SECONDS
 
-    def __init__(self, reports: Sequence[bytes], workers: int):
-        self.workers, self.reports = workers, itertools.cycle(reports)
+    def __init__(self, reports: Sequence[bytes], workers: int, new: float = 0.0):
+        self.workers, self.reports, self.new = workers, itertools.cycle(reports), new
         self.answered = 0
-        self.stamps = {0: time.process_time()}
+        self.stamps, self.memory = dict[int, float](), dict[int, float]()
         self.sent = 0  # bytes
+        self.stamp()
 
     def __enter__(self) -> AtOnce:
         return self
@@ -74,11 +82,22 @@ class AtOnce:
         return future
 
     def results(self, future: Future[int], task: Task) -> list[Report]:
-        for _ in range(future.result()):
+        return list(itertools.islice(self.answers(), future.result()))
+
+    def answers(self) -> Iterator[Report]:
+        while True:
             self.answered += 1
             if self.answered % _STEP == 0:
-                self.stamps[self.answered] = time.process_time()
-        return [pickle.loads(next(self.reports)) for _ in range(future.result())]
+                self.stamp()
+            report: Report = pickle.loads(next(self.reports))
+            if int(self.answered * self.new) > int((self.answered - 1) * self.new):
+                own = frozenset({*report.features.get("operand", ()), _OWN + self.answered})
+                report = replace(report, features={**report.features, "operand": own})
+            yield report
+
+    def stamp(self) -> None:
+        self.stamps[self.answered] = time.process_time()
+        self.memory[self.answered] = psutil.Process().memory_info().rss / 2**20
 
     def engaged(self) -> bool:
         return False
@@ -97,19 +116,29 @@ def reports_of(programs: int, seed: int) -> list[Report]:
     return [report for _, report in told if report.verdict == "agree"]
 
 
-def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path) -> dict[str, float]:
-    """The figures of a campaign of so many programs, whose workers answer at once."""
+def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path, new: float = 0.0,
+            keep: int = MOST_KEPT) -> dict[str, Any]:  # fmt: skip
+    """The figures of a campaign of so many programs, whose workers answer at once. Of its memory: MiB at the start and
+    at the end, and how it rises once the corpus is full or, if that never happens, once half of the programs ran."""
     answers = [pickle.dumps(report) for report in reports]
-    pool = AtOnce(answers, workers)
+    pool = AtOnce(answers, workers, new)
     plan = Plan(TASK, workers, None, programs, folder / "ledger.db", folder / "own", batch=_BATCH)
-    campaign = loop.Campaign(plan, lambda line: None, lambda own: Mixture(
-        TASK, own, Corpus(plan.explored, corpus_environment(TASK)).start(), CELLS))  # fmt: skip
+    corpus = Corpus(plan.explored, corpus_environment(TASK), keep)
+    campaign = loop.Campaign(plan, lambda line: None, lambda own: Mixture(TASK, own, corpus.start(), CELLS))
     with patch.object(loop, "_make_pool", lambda plan: pool), patch.object(loop, "require_canaries", lambda *_: None):
         totals = campaign.run()
-    pool.stamps[pool.answered] = time.process_time()
+    pool.stamp()
     cpu = sum(report.seconds.get("cpu", 0.0) for report in reports) / len(reports)
     paces = [(after - before) / (b - a) for (a, before), (b, after) in itertools.pairwise(sorted(pool.stamps.items()))]
+    filled = keep / new if new and keep / new < programs else programs / 2
+    late = {number: mib for number, mib in pool.memory.items() if number >= 1.2 * filled}
+    rise = slope([3600 * number / 1e6 for number in late], list(late.values()))  # "an hour" is a million programs
     return {
+        "mib_at_first": round(pool.memory[0], 1),
+        "mib_at_last": round(pool.memory[pool.answered], 1),
+        "mib_a_million": round(rise.an_hour, 2),
+        "mib_a_million_99_%": f"{rise.low:.2f} to {rise.high:.2f}",
+        "kept": len(corpus.kept),
         "programs": totals.programs,
         "programs_per_s": round(pool.answered / (max(pool.stamps.values()) - pool.stamps[0]), 1),
         "first_per_s": round(1 / paces[0], 1),
@@ -125,10 +154,12 @@ def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path
 @seed_option
 @click.option("--record", default=200, show_default=True, type=click.IntRange(1), help="Real programs to record.")
 @click.option("--programs", default=20000, show_default=True, type=click.IntRange(1), help="Answered from these.")
+@click.option("--new", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share that is new.")
+@click.option("--keep", default=MOST_KEPT, show_default=True, type=click.IntRange(1), help="That the corpus keeps.")
 @click.option("--workers", default=64, show_default=True, type=click.IntRange(1), help="That the campaign has.")
 @json_option
-def ceiling_command(seed: int, record: int, programs: int, workers: int, as_json: bool) -> None:
-    """How many programs a second can one main process hand out and learn from?"""
+def ceiling_command(seed: int, record: int, programs: int, new: float, keep: int, workers: int, as_json: bool) -> None:
+    """How many programs a second can one main process hand out and learn from, and does its memory stay flat?"""
     reports = reports_of(record, seed)
     with tempfile.TemporaryDirectory() as folder:
-        print_figures(ceiling(reports, programs, workers, Path(folder)), as_json)
+        print_figures(ceiling(reports, programs, workers, Path(folder), new, keep), as_json)

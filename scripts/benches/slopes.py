@@ -1,8 +1,9 @@
 """Does a campaign that runs for days stay as it began? What it holds and what a program costs, against time.
 
-A campaign runs as `backfuzz fuzz` runs it, with triage, into a folder that is removed afterwards. Meanwhile, 240 times:
-resident memory and open files of this process and of its workers, temporary disk, what the campaign keeps on disk (its
-corpus and logs), programs a second, CPU seconds a program (those of its task; triage takes more). Of every series the
+A campaign runs as `backfuzz fuzz` runs it, with triage, into a folder that is removed afterwards. If the folder is
+named, it stays, and the next run goes on with its corpus, as `--resume` does. Meanwhile, 240 times: resident memory and
+open files of this process and of its workers, temporary disk, what the campaign keeps on disk (its corpus and logs),
+programs a second, CPU seconds a program (those of its task; triage takes more).
 slope, which says whether it grows, and what it would be after fourteen days. And where the CPU seconds of the machine
 went: exploring, triage, the campaign's own process, starts of workers; the rest is idle, or others'.
 
@@ -30,10 +31,12 @@ import click
 import psutil
 
 from benches.options import common_options, print_figures, task_on
-from fuzzer.campaign.corpus import Corpus
+from fuzzer.campaign.bounds import MOST_KEPT, Bounds
+from fuzzer.campaign.corpus import Corpus, resume_corpus
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.plan import STAGED, Plan, corpus_environment
-from fuzzer.campaign.schedule import BySeedWithCorpus
+from fuzzer.campaign.mixture import Mixture
+from fuzzer.campaign.plan import CELLS, FORWARD, STAGED, Plan, corpus_environment
+from fuzzer.campaign.schedule import restore_drawing_settings
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.trial.batch import usual_batch
 from fuzzer.workers.capacity import cores
@@ -92,6 +95,7 @@ class Sample:
 
     programs, cpu   that ended so far, and the CPU seconds that they took, of workers and compilers.
     kept_mib        of the campaign's folder, without its workers'.
+    full            whether its corpus keeps no more programs.
     """
 
     seconds: float
@@ -101,6 +105,7 @@ class Sample:
     main_files: int
     workers: tuple[Held, ...]
     kept_mib: float = 0.0
+    full: bool = False
 
 
 class Sampler:
@@ -114,20 +119,20 @@ class Sampler:
         self.before = Spent()  # at the first sample
         self.pool: Path | None = None
 
-    def look(self, programs: int, cpu: float) -> None:
-        """Take a sample; so many programs have ended, and took so many CPU seconds."""
+    def look(self, programs: int, cpu: float, full: bool = False) -> None:
+        """Take a sample; so many programs have ended, and took so many CPU seconds; whether the corpus is full."""
         own, seconds = os.getpid(), self.clock() - self.started
         self.pool = self.pool or next(self.folder.glob("pool-*"), None)
         found = self.pool.glob("worker-*") if self.pool else ()
         workers = tuple(held for folder in found if (held := _look_at(folder)))
         kept = sum(disk_bytes(path) for path in self.folder.glob("*") if not path.name.startswith("pool-"))
-        self.samples.append(Sample(seconds, programs, cpu, mebibytes(own), open_files(own), workers, kept / 2**20))
+        memory, files = mebibytes(own), open_files(own)
+        self.samples.append(Sample(seconds, programs, cpu, memory, files, workers, kept / 2**20, full))
 
     def slopes(self) -> dict[str, Slope]:
         """The slope of every series against time, the warm-up left out."""
         kept = self.samples[math.ceil(_WARM_UP * len(self.samples)) :]
-        seconds = [s.seconds for s in kept]
-        found = {name: slope(seconds, [getattr(s, name) for s in kept]) for name in _OF_CAMPAIGN}
+        found = slopes_of_campaign(kept)
         found |= {f"worker_{name}": slope(*_without_age(kept, name)) for name in _HELD}
         steps = [(b.seconds, (b.cpu - a.cpu) / (b.programs - a.programs)) for a, b in windows(kept)]
         found |= {"cpu_seconds_per_program": slope([t for t, _ in steps], [cpu for _, cpu in steps])}
@@ -135,6 +140,13 @@ class Sampler:
         return found | {"programs_per_s": slope([t for t, _ in rates], [rate for _, rate in rates])}
 
 
+def slopes_of_campaign(samples: Sequence[Sample]) -> dict[str, Slope]:
+    """The slopes of all that the campaign itself holds."""
+    seconds = [sample.seconds for sample in samples]
+    return {name: slope(seconds, [getattr(sample, name) for sample in samples]) for name in _OF_CAMPAIGN}
+
+
+_LEAST_SAMPLES = 4  # that have a slope
 _OF_CAMPAIGN, _OF_RATE = ("main_mib", "main_files", "kept_mib"), 64  # programs: a worker tells of 32 at once
 _HELD = ("mib", "files", "disk_mib")
 
@@ -252,25 +264,34 @@ def measure_slopes(
     say: Callable[[str], None],
     db: Path | None = None,
     known: tuple[Path, ...] = (),
+    kept_in: Path | None = None,
+    keep: int = MOST_KEPT,
 ) -> dict[str, Any]:
-    """Run a campaign for so long; what it held, and the slope of each series.
+    """Run a campaign for so long; what it held, and the slope of each series: of the whole run and, where its corpus
+    was full at four samples or more, of the time from then on.
 
     db: the ledger that is kept, if any.  known: others, whose faults count as known.
+    kept_in: the campaign's folder, which stays, and whose corpus it goes on with.  keep: programs in the corpus.
     """
-    with tempfile.TemporaryDirectory(prefix="slopes-") as name:
-        folder, task = Path(name), replace(task, cells=True)
+    with contextlib.ExitStack() as stack:
+        folder = kept_in or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slopes-")))
+        task = replace(task, cells=True, forward=FORWARD)
         batch = usual_batch(task.place.subject, task.staged)
         plan = Plan(task, workers, minutes, db=db or folder / "ledger.db", folder=folder, batch=batch, known=known)
+        plan = replace(plan, resumed=plan.explored.exists(), bounds=Bounds(kept=keep))
         sampler = Sampler(folder)
-        corpus = Corpus(plan.explored, corpus_environment(task))
-        campaign = Campaign(plan, say, lambda own: BySeedWithCorpus(task, corpus.start()))
+        campaign = Campaign(plan, say, lambda own: schedule_of(plan, own))
         with stopped_early(campaign):
             totals = campaign.run(looking(sampler, 60 * minutes))
     found = sampler.slopes()
+    full = [sample for sample in sampler.samples if sample.full]
+    if len(full) >= _LEAST_SAMPLES:
+        found |= {f"{name}_once_full": each for name, each in slopes_of_campaign(full).items()}
     slopes = {name: asdict(each) | {"after_14_days": list(extrapolated(each))} for name, each in found.items()}
     return {
         "programs": totals.programs,
         "minutes": round(sampler.samples[-1].seconds / 60, 1),
+        "full_after_minutes": round(full[0].seconds / 60, 1) if full else None,
         "workers": workers,
         "samples": len(sampler.samples),
         "grows": [name for name, found in slopes.items() if found["grows"]],
@@ -279,6 +300,15 @@ def measure_slopes(
         "cpu": {name: round(share, 3) for name, share in sampler.shares.items()},
         "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
     }
+
+
+def schedule_of(plan: Plan, own: Path) -> Mixture:
+    """The schedule of a new campaign, or of one that goes on where the plan's folder holds its corpus."""
+    place, most = corpus_environment(plan.task), plan.bounds.kept
+    if plan.resumed:
+        corpus, state = resume_corpus(plan.explored, place, most)
+        return Mixture(restore_drawing_settings(plan.task, state), own, corpus, CELLS, state=state)
+    return Mixture(plan.task, own, Corpus(plan.explored, place, most).start(), CELLS)
 
 
 @contextlib.contextmanager
@@ -301,7 +331,7 @@ def looking(sampler: Sampler, most: float) -> Callable[[Campaign], None]:
             sampler.started, sampler.before = sampler.clock(), spent(campaign)
         now = sampler.clock() - sampler.started
         if now >= len(sampler.samples) * most / _SAMPLES:
-            sampler.look(campaign.totals.drawn, campaign.totals.phases["cpu"])
+            sampler.look(campaign.totals.drawn, campaign.totals.phases["cpu"], campaign.schedule.full())
             sampler.shares = shares(campaign, sampler.before, now) if now else {}
         if now > most:
             campaign.course.stop()
@@ -326,10 +356,12 @@ def _rounded(value: Any) -> Any:
 )
 @click.option("--db", type=click.Path(path_type=Path), help="Keep the findings in this ledger.")
 @click.option("--known", multiple=True, type=click.Path(path_type=Path), help="Another ledger, whose faults are known.")
+@click.option("--folder", type=click.Path(path_type=Path), help="Keep the campaign here; go on with the one that is.")
+@click.option("--keep", default=MOST_KEPT, show_default=True, type=click.IntRange(1), help="Programs in the corpus.")
 @common_options
 def slopes_command(
-    minutes: float, db: Path | None, known: tuple[Path, ...], workers: int, seed: int, device: str, backend: str,
-    as_json: bool,
+    minutes: float, db: Path | None, known: tuple[Path, ...], folder: Path | None, keep: int, workers: int, seed: int,
+    device: str, backend: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Do the memory, open files, disk or CPU seconds a program of a campaign grow while it runs?
 
@@ -337,4 +369,5 @@ def slopes_command(
     """
     staged = STAGED if backend == "inductor" else 0.0
     task = replace(task_on(device, backend, seed), staged=staged, lines=recorded_share())
-    print_figures(measure_slopes(task, workers, minutes, partial(click.echo, err=True), db, known), as_json)
+    say = partial(click.echo, err=True)
+    print_figures(measure_slopes(task, workers, minutes, say, db, known, folder, keep), as_json)

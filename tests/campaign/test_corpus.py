@@ -34,12 +34,17 @@ def test_a_program_is_kept_when_it_shows_something_new(corpus: Corpus) -> None:
     assert corpus.frontier.families == {"operand": 3}
 
 
-def test_a_full_corpus_keeps_no_more_and_says_so(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzzer.campaign.corpus.MOST_KEPT", 2)
+def test_a_full_corpus_keeps_no_more_and_says_so(tmp_path: Path) -> None:
+    corpus = Corpus(tmp_path / "corpus", HERE, most=2).start()
     learned = [bool(corpus.learn(shown(n, n))) for n in range(1, 5)]
     assert learned == [True, True, False, False]
     assert (len(corpus.kept), len(corpus.frontier.best), corpus.frontier.programs) == (2, 2, 4)
-    assert "no more will be: backfuzz cmin" in BySeedWithCorpus(EAGER, corpus).progress()
+    schedule = BySeedWithCorpus(EAGER, corpus)
+    assert "no more will be: --resume with a larger --keep" in schedule.progress()
+    assert schedule.full()
+    corpus.frontier.programs = 100 * STALL_PROGRAMS
+    assert not schedule.plateau(), "nothing new is counted any more, so nobody knows"
+    assert not resume_corpus(corpus.folder, HERE, 3)[0].full
 
 
 def test_of_lines_a_program_keeps_those_that_are_new_to_the_campaign(corpus: Corpus) -> None:

@@ -418,8 +418,9 @@ def test_a_device_that_does_not_answer_any_more_is_told_once(
     assert said.count("cuda:1 does not answer any more: its workers run on others") == 1
 
 
-def test_a_campaign_until_plateau_ends_when_nothing_is_new(
-    plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("sign", ["plateau", "full"])
+def test_a_campaign_until_plateau_ends_when_nothing_is_new_or_nothing_more_is_kept(
+    sign: str, plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Flat(BySeed):
         seen = 0
@@ -427,9 +428,7 @@ def test_a_campaign_until_plateau_ends_when_nothing_is_new(
         def learn(self, n: int, report: Report) -> None:
             self.seen += 1
 
-        def plateau(self) -> bool:
-            return self.seen >= 5
-
+    setattr(Flat, sign, lambda self: self.seen >= 5)
     monkeypatch.setattr(loop, "Pool", lambda *_, **__: FakePool(lambda task, what: Report(PROGRAM)))
     made = Campaign(
         replace(plan, programs=None, bounds=bounds.Bounds(plateau=True)), lambda line: None, lambda own: Flat()

@@ -78,9 +78,9 @@ def find_source(plan: Plan, chosen: Chosen) -> Source:
         return Source(task, lambda task, own: FromLog(logged), programs=len(logged))
     if chosen.unguided:
         return Source(plan.task, lambda task, own: BySeed())
-    folder, place = plan.explored, corpus_environment(plan.task)
+    folder, place, most = plan.explored, corpus_environment(plan.task), plan.bounds.kept
     if chosen.resume:
-        corpus, state = resume_corpus(folder, place)
+        corpus, state = resume_corpus(folder, place, most)
         named = state.get("guidance")
         guidance = named if named in [*GUIDANCES] else CELLS  # of an older backfuzz
         parents = Parents.read(folder) if GUIDANCES[guidance].around else None
@@ -90,7 +90,7 @@ def find_source(plan: Plan, chosen: Chosen) -> Source:
     parents = _parents(chosen.around) if GUIDANCES[guidance].around else None
     drawn = replace(plan.task, cells=GUIDANCES[guidance].cells)
     return Source(
-        drawn, lambda task, own: Mixture(task, own, Corpus(folder, place).start(), guidance, parents), corpus=True
+        drawn, lambda task, own: Mixture(task, own, Corpus(folder, place, most).start(), guidance, parents), corpus=True
     )
 
 
