@@ -4,8 +4,8 @@ Eager adds the gradients one by one, as they arrive. If the value is read in a b
 a compiler stacks them and sums the stack, or starts at the other end. If the value is written through a view, eager
 copies the sum so far into memory with the base's layout and goes on adding there; a compiler has neither write nor
 copy. If the value is expanded, eager adds up the gradients of the expanded value, sums them to the first value's shape
-and goes on adding there. A compiled function may return the expanded value as a view; then autograd sums the gradient of
-that view apart, and adds it last.
+and goes on adding there. A compiled function may return the expanded value as a view; then autograd sums the gradient
+of that view apart, and adds it last.
 """
 
 from __future__ import annotations

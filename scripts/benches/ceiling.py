@@ -10,6 +10,7 @@ after that would go on growing for weeks.
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import tempfile
 import time
@@ -21,7 +22,6 @@ from typing import Any
 from unittest.mock import patch
 
 import click
-import psutil
 
 from benches.options import json_option, print_figures, seed_option
 from benches.slopes import slope
@@ -37,6 +37,7 @@ from fuzzer.trial.tasks import explore
 from fuzzer.workers.capacity import cores
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import DEADLINE_SECONDS, Pool
+from fuzzer.workers.usage import resident_bytes
 
 TASK = Task(Place(Subject("eager"), Subject("inductor")), routes=ANY_BACKEND, final=False, features=True, staged=0.75,
             cells=True)  # fmt: skip
@@ -97,7 +98,7 @@ class AtOnce:
 
     def stamp(self) -> None:
         self.stamps[self.answered] = time.process_time()
-        self.memory[self.answered] = psutil.Process().memory_info().rss / 2**20
+        self.memory[self.answered] = resident_bytes(os.getpid()) / 2**20
 
     def engaged(self) -> bool:
         return False

@@ -38,3 +38,14 @@ def test_a_campaign_takes_all_of_its_programs_from_them(tmp_path: Path, monkeypa
     assert found["workers_fed"] == pytest.approx(0.5 * found["last_per_s"], rel=0.01)
     assert min(found["first_per_s"], found["report_bytes"], found["task_bytes"]) > 0
     assert len([*(tmp_path / "own" / "corpus").glob("*.prog")]) == len(REPORTS), "each showed something new, once"
+
+
+def test_programs_with_a_feature_of_their_own_fill_the_corpus_and_then_memory_is_flat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "_STEP", 5)
+    grown = iter([100.0, *(100.0 + min(n, 4) for n in range(1, 50))])
+    monkeypatch.setattr(bench, "resident_bytes", lambda pid: int(next(grown) * 2**20))
+    found = ceiling(REPORTS, 60, 4, tmp_path, new=0.5, keep=10)
+    assert found["kept"] == 10
+    assert (found["mib_at_first"], found["mib_at_last"], found["mib_a_million"]) == (100.0, 104.0, 0.0)
