@@ -274,6 +274,9 @@ class Rounder:
             if bool(odd.any()):
                 other = torch.where(torch.isnan(values[0]), 0.0, math.nan)
                 values = [torch.where(row.reached(step, args, odd), other, values[0])]
+        if self.seed % 4 == 1 and row.divides_by_zero is not None and row.divides_by_zero(step, args):
+            other = [torch.where(torch.isnan(value), math.inf, math.nan) for value in values]
+            values = [torch.where(torch.isfinite(v), v, o) for v, o in zip(values, other, strict=True)]
         return self._squared(row, step, args, values)
 
     def _spilled(

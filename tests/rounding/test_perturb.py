@@ -885,6 +885,20 @@ def test_its_twin_has_one(name: str) -> None:
     assert floor(*BOUNDED[name]) < math.inf
 
 
+def test_a_gradient_that_is_divided_by_a_zero_of_a_triangular_matrix_is_infinite_or_nan_as_the_order_has_it() -> None:
+    rows = [[-1, 0, 0, -1, 0], [1, 0, -1, -1, -1], [0, -1, 0, 1, -1], [1, -1, 0, 0, 1], [0, 0, 0, 0, 0]]
+
+    def run(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x.detach().requires_grad_()
+        weights = torch.arange(1, 26, dtype=x.dtype).reshape(5, 5)
+        return list(torch.autograd.grad(torch.linalg.qr(y).Q, y, weights))
+
+    model, (found,) = modelled(run, torch.tensor(rows, dtype=F32) / 2)
+    otherwise = torch.isinf(found) & torch.isnan(model.reference[0])
+    assert bool(otherwise.any())
+    assert bool(model.spread(FINAL_REPLICAS).floors(FIRST_FACTOR)[0][otherwise].isinf().all())
+
+
 @pytest.mark.parametrize("run", [lambda x: [F.softplus(x, 0.79, 1.0)], gradient(lambda x: F.softplus(x, 0.79, 1.0))])
 def test_beside_its_threshold_softplus_may_be_linear_or_not(run: Callable[..., list[torch.Tensor]]) -> None:
     jump = abs(float(run(BESIDE + 1e-5)[0] - run(BESIDE - 1e-5)[0]))

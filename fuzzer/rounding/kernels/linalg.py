@@ -6,6 +6,7 @@ Higham 2002, Accuracy and Stability of Numerical Algorithms.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,15 +59,28 @@ def _reciprocals(step: Step, args: Any) -> torch.Tensor | None:
     return torch.where(sizes > epsilon(torch.float64) * sizes[..., :1], 1 / sizes, 0.0).max()
 
 
+def _zero_on_diagonal(at: int) -> Callable[[Step, Any], bool]:
+    """Whether the triangular matrix that is this argument is singular."""
+
+    def found(step: Step, args: Any) -> bool:
+        return bool((args[at].diagonal(dim1=-2, dim2=-1) == 0).any())
+
+    return found
+
+
 TABLE = (
     *each(
         """
         cholesky cholesky_solve cholesky_inverse linalg_cholesky_ex linalg_inv_ex linalg_lu linalg_lu_factor
         linalg_lu_factor_ex linalg_lu_solve _linalg_solve_ex _linalg_det _linalg_slogdet
-        linalg_householder_product ormqr linalg_solve_triangular triangular_solve linalg_matrix_exp
+        linalg_householder_product ormqr linalg_matrix_exp
         """,
         factorises=True,
         terms=_rows_squared,
+    ),
+    *(
+        Kernel(name, factorises=True, terms=_rows_squared, divides_by_zero=_zero_on_diagonal(at))
+        for name, at in (("linalg_solve_triangular", 0), ("triangular_solve", 1))
     ),
     Kernel("linalg_qr", factorises=True, terms=_rows_squared, cancels=_columns_lost),
     Kernel("linalg_pinv", factorises=True, terms=_rows_squared, cancels=_noise_inverted, intermediate=_reciprocals),

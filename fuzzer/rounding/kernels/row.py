@@ -134,6 +134,8 @@ class Kernel:
     reached         (step, operands, 1.0 where one is not finite) -> where a weight of 0 may make the result NaN, or may
                     not.
     odd_at          the argument that this looks at.
+    divides_by_zero (step, operands) -> whether it divides by a zero that it finds in them, at an order of its own: a
+                    result that is not finite may then be infinite or NaN.
     sign_at         the argument whose sign it reads: that of NaN is not defined.
 
     Recording and replay:
@@ -194,6 +196,7 @@ class Kernel:
     unsorted: bool = False
     is_root: bool = False
     modulus_at: int | None = None
+    divides_by_zero: Callable[[Step, Any], bool] | None = None
     intermediate: Callable[[Step, Any], torch.Tensor | None] | None = None
     limited: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
     reached: Callable[[Step, Any, torch.Tensor], torch.Tensor] | None = None
