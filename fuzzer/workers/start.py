@@ -23,6 +23,9 @@ from fuzzer.workers.journal import use_journal
 
 # Address space for data of one CPU worker. A runaway allocation becomes an exception instead of the machine's end.
 WORKER_BYTES = 12 * 2**30
+# Size of one file that a worker, or a compiler that it starts, may write: one that prints for ever fills no disk, and
+# what it printed is soon removed. The largest that is needed, a precompiled header, has 150 MB.
+FILE_BYTES = 2**30
 
 
 def start_worker(
@@ -50,6 +53,7 @@ def start_worker(
     if device_row(kind).limited:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
     faulthandler.enable(all_threads=False)
     warnings.simplefilter("ignore")
     import torch

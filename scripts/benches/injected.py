@@ -2,7 +2,8 @@
 
 Every 20th program is wrong, each with a signature of its own, and becomes a finding. In the folder that the
 environment's INJECTED names, `flow` tells programs, workers and fork server, `stored` each finding once it is stored;
-`inject` names what befalls the worker that takes it next, `full` makes the disk full while it is there.
+`inject` names what befalls the worker that takes it next, `full` makes the disk full while it is there. The ledger is
+that of the environment's INJECTED_LEDGER, or the campaign's own.
 """
 
 from __future__ import annotations
@@ -67,6 +68,9 @@ def befall(name: str) -> None:
         for _ in range(256):
             os.write(2, b"x" * 2**20)
         os.abort()
+    elif name == "endless stderr":
+        while True:
+            os.write(2, b"x" * 2**16)
     else:
         os.kill(os.getpid(), getattr(signal, name))
 
@@ -130,7 +134,7 @@ CAMPAIGN: list[Campaign] = []
 def run(seconds: float, resume: bool) -> None:
     """The campaign, until the time is up or a signal comes."""
     eager = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))
-    own, db = FOLDER / "disk" / "own", FOLDER / "disk" / "ledger.db"
+    own, db = FOLDER / "own", Path(os.environ.get("INJECTED_LEDGER", FOLDER / "ledger" / "ledger.db"))
     plan = Plan(Task(eager), 2, seconds / 60, db=db, folder=own, resumed=resume)
     plan = replace(plan, bounds=Bounds(deadline=DEADLINE_SECONDS))
     triages.whole_core = shown  # type: ignore[assignment]

@@ -20,6 +20,7 @@ from fuzzer.workers import accelerator
 from fuzzer.workers.accelerator import check_devices
 from fuzzer.workers.messages import Report
 from fuzzer.workers.pool import Pool, spent_by_thread, spent_seconds
+from fuzzer.workers.start import FILE_BYTES
 from tests.workers import worker_faults as faults
 from tests.workers.asked import ROOT, TASK, ask
 
@@ -43,6 +44,12 @@ def test_the_end_of_a_worker_is_a_verdict_and_the_pool_goes_on(
     assert [str(v.signature)[: len(signature)] for v in told.verdicts] == [signature]
     assert pool.deaths == deaths + 1
     assert ask(pool, faults.fine, "still here").stderr == "still here"
+
+
+def test_a_worker_that_prints_for_ever_fills_no_disk(pool: Pool) -> None:
+    assert ask(pool, faults.print_much, str(FILE_BYTES)).stderr == "written"
+    assert ask(pool, faults.print_much, str(FILE_BYTES + 1)).stderr == "File too large"
+    assert ask(pool, faults.print_much, "0").stderr == "written"
 
 
 def test_a_task_may_have_a_deadline_of_its_own_and_costs_that(tmp_path: Path) -> None:

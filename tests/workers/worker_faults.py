@@ -52,6 +52,15 @@ def hang(task: Task, phase: str) -> Report:
     raise AssertionError("unreachable")
 
 
+def print_much(task: Task, size: str) -> Report:
+    """Make the worker's log so many bytes long, without writing them all."""
+    try:
+        os.ftruncate(2, int(size))
+    except OSError as error:
+        return Report(TEXT, stderr=os.strerror(error.errno or 0))
+    return Report(TEXT, stderr="written")
+
+
 def abort_in_a_handler(task: Task, phase: str) -> Report:
     """Abort with a handler that never returns, as torch's does where malloc's lock is held."""
     enter(phase)
