@@ -12,6 +12,7 @@ from fuzzer.rounding.trace import Step, is_rounded
 
 # The least size of an infinity and of NaN while equal elements are separated; no sorted value comes near.
 _INFINITE, _NAN = 1.0 * 2.0**1023, 1.5 * 2.0**1023
+MANY = 16  # equal elements, all of which some 200 random orders put in any place but for one time in 400,000
 _APART = 0.25  # the separation of equal integers: less than half of the difference between unequal ones
 
 
@@ -36,6 +37,22 @@ def untied(leaf: object, generator: torch.Generator, step: Step, order: int = 0)
     told = given + drawn * (given.abs() * (2**-48 if wide else 2**-30) + 2**-1000)
     told = torch.where(torch.isinf(given), torch.sign(given) * _INFINITE * (1.25 + drawn / 8), told)
     return torch.where(torch.isnan(given), _NAN * (1.25 + drawn / 8), told) if kernel(step).nan_is_largest else told
+
+
+def undecided(operand: torch.Tensor, gradient: torch.Tensor, dim: int) -> torch.Tensor:
+    """The gradient of a step that orders its operand along `dim`, both of one shape: NaN in each group of more than
+    MANY equal elements whose gradients differ, since any of them may have any of these."""
+    ordered, places = operand.sort(dim=dim, stable=True)
+    last = operand.shape[dim] - 1
+    new = ordered.narrow(dim, 1, last) != ordered.narrow(dim, 0, last)
+    group = torch.cat([torch.zeros_like(ordered.narrow(dim, 0, 1), dtype=torch.bool), new], dim).cumsum(dim)
+    told = gradient.gather(dim, places)
+    differs = (told.narrow(dim, 1, last) != told.narrow(dim, 0, last)) & ~new
+    counted = torch.zeros_like(told)
+    changes = counted.scatter_add(dim, group.narrow(dim, 1, last), differs.to(told.dtype))
+    sizes = counted.scatter_add(dim, group, torch.ones_like(told))
+    open_ = ((changes > 0) & (sizes > MANY)).gather(dim, group)
+    return gradient.masked_fill(torch.zeros_like(open_).scatter(dim, places, open_), math.nan)
 
 
 def tied(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

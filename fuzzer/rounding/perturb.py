@@ -43,12 +43,14 @@ from fuzzer.rounding.arithmetic import (
     ties,
     units,
 )
-from fuzzer.rounding.choices import shuffled, signed, tied, untied
+from fuzzer.rounding.choices import shuffled, signed, tied, undecided, untied
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.kernels.row import Evaluation, Hidden, Kernel
 from fuzzer.rounding.precision import ULPS, by_parts, epsilon, modulus, narrows, real_dtypes, representable, underflow
 from fuzzer.rounding.scalars import on_grid, round_to
 from fuzzer.rounding.trace import Ref, Step, is_rounded, mapped, widened
+
+_VALUES_AND_INDICES = 2  # results
 
 
 class Rounder:
@@ -79,6 +81,7 @@ class Rounder:
         self.order = {3: 1, 7: -1}.get(seed % 8, 0)  # of equal elements
         # only rounds results to their dtype and moves nothing else, so that numbers made equal by rounding are equal
         self.nearest = seed % 8 == 2 and not consistent
+        self.ordered: dict[int, torch.Tensor] = {}  # operands of steps that order, by the storage of their indices
         self.gradual = seed % 8 == 5  # underflow is gradual in every dtype, though other replicas flush to zero
 
     def noise(self, value: torch.Tensor) -> torch.Tensor:
@@ -98,6 +101,7 @@ class Rounder:
             return args, kwargs
         row = kernel(step)
         if ties(step):
+            self._remember_order(step, args)
             return mapped((args, kwargs), lambda leaf: untied(leaf, self.generator, step, self.order))
         if self.nearest:
             return args, kwargs
@@ -139,6 +143,21 @@ class Rounder:
             return args
         kept = {id_of(ref) for place, ref in enumerate(step.args) if place not in chain.terms[number]}
         return self._moved(args, step.args, self.scale * chain.unit, kept, {id_of(ref) for ref in step.writes})
+
+    def _remember_order(self, step: Step, args: Any) -> None:
+        """Keep the operand of a step that orders it and shows the order as indices."""
+        if len(step.results) == _VALUES_AND_INDICES and isinstance(args[0], torch.Tensor) and args[0].dim():
+            self.ordered[step.results[1].storage] = args[0]
+
+    def _of_any_order(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The gradient of a step that orders its operand, which autograd scatters by the indices that it showed: random
+        orders do not try all of many equal elements."""
+        indices = step.args[2] if len(step.args) > _VALUES_AND_INDICES else None
+        if not (kernel(step).scatters_gradient and isinstance(indices, Ref) and indices.storage in self.ordered):
+            return values
+        operand, gradient = self.ordered[indices.storage], values[0]
+        alike = operand.shape == gradient.shape and operand.numel() and not gradient.is_complex()
+        return [undecided(operand, gradient, step.args[1])] if alike else values
 
     def _of_either_sign(self, at: int, args: Any) -> Any:
         """The operands with a random sign of each NaN."""
@@ -225,6 +244,8 @@ class Rounder:
                 self._cast(args[0][row.copies_at], value)  # type: ignore[index]
                 for value in values
             ]
+        if step.backward and self.seed % 8 == 6:
+            values = self._of_any_order(step, values)
         if is_exact(step):
             return [
                 self._ranged_parts(value, ref.dtype.to_real()) if moving else value

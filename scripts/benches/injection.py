@@ -293,7 +293,12 @@ def to_process(which: str, number: int) -> Callable[[Running], None]:
     """A signal to a worker or the fork server."""
 
     def inject(running: Running) -> None:
-        os.kill(running.rows()[-1][which][0], number)
+        until = time.monotonic() + _PATIENCE
+        while not (alive := [pid for pid in running.rows()[-1][which] if psutil.pid_exists(pid)]):
+            if time.monotonic() > until:
+                raise RuntimeError(f"no {which} runs")
+            time.sleep(0.02)  # the one that was killed before has no successor yet
+        os.kill(alive[0], number)
 
     return inject
 

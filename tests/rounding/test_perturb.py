@@ -885,6 +885,34 @@ def test_its_twin_has_one(name: str) -> None:
     assert floor(*BOUNDED[name]) < math.inf
 
 
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda x: x.quantile(0.0, interpolation="higher"),
+        lambda x: x.kthvalue(300, dim=0).values,
+        lambda x: x.sort(dim=0).values[5],
+        lambda x: x.topk(2, dim=0).values,
+    ],
+)
+def test_any_of_many_equal_elements_may_have_the_gradient_and_no_other(
+    choose: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Random orders alone leave out each of a thousand in most looks."""
+    x = torch.cat([torch.zeros(1000), torch.ones(1000), torch.arange(2.0, 5.0)])[torch.randperm(2003)]
+    model, (found,) = modelled(gradient(choose), x)
+    floor = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)[0]
+    met = x[found != 0].unique()
+    many = torch.isin(x, met[met < 2])
+    assert bool(floor[many].isinf().all())
+    assert bool((floor[~many] == 0).all())
+
+
+def test_few_equal_elements_are_bounded_by_random_orders() -> None:
+    x = torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0])
+    limit = floors(gradient(lambda x: x.kthvalue(2, dim=0).values), x)[0]
+    assert bool((limit[:3] > 0).all() & (limit[:3] < math.inf).all() & (limit[3:] == 0).all())
+
+
 def test_a_gradient_that_is_divided_by_a_zero_of_a_triangular_matrix_is_infinite_or_nan_as_the_order_has_it() -> None:
     rows = [[-1, 0, 0, -1, 0], [1, 0, -1, -1, -1], [0, -1, 0, 1, -1], [1, -1, 0, 0, 1], [0, 0, 0, 0, 0]]
 

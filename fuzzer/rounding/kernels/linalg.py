@@ -6,7 +6,7 @@ Higham 2002, Accuracy and Stability of Numerical Algorithms.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,13 +59,9 @@ def _reciprocals(step: Step, args: Any) -> torch.Tensor | None:
     return torch.where(sizes > epsilon(torch.float64) * sizes[..., :1], 1 / sizes, 0.0).max()
 
 
-def _zero_on_diagonal(at: int) -> Callable[[Step, Any], bool]:
+def _zero_on_diagonal(at: int, step: Step, args: Any) -> bool:
     """Whether the triangular matrix that is this argument is singular."""
-
-    def found(step: Step, args: Any) -> bool:
-        return bool((args[at].diagonal(dim1=-2, dim2=-1) == 0).any())
-
-    return found
+    return bool((args[at].diagonal(dim1=-2, dim2=-1) == 0).any())
 
 
 TABLE = (
@@ -78,10 +74,10 @@ TABLE = (
         factorises=True,
         terms=_rows_squared,
     ),
-    *(
-        Kernel(name, factorises=True, terms=_rows_squared, divides_by_zero=_zero_on_diagonal(at))
-        for name, at in (("linalg_solve_triangular", 0), ("triangular_solve", 1))
+    Kernel(
+        "linalg_solve_triangular", factorises=True, terms=_rows_squared, divides_by_zero=partial(_zero_on_diagonal, 0)
     ),
+    Kernel("triangular_solve", factorises=True, terms=_rows_squared, divides_by_zero=partial(_zero_on_diagonal, 1)),
     Kernel("linalg_qr", factorises=True, terms=_rows_squared, cancels=_columns_lost),
     Kernel("linalg_pinv", factorises=True, terms=_rows_squared, cancels=_noise_inverted, intermediate=_reciprocals),
     Kernel("_linalg_eigh", factorises=True, terms=_rows_squared, signs_of=(1, None)),

@@ -46,12 +46,13 @@ def _largest_of_its_dtype(step: Step, precision: torch.dtype | None) -> tuple[An
 
 TABLE = (
     *each("cat stack fill", COPY),
+    Kernel("scatter", EXACT, scatters_gradient=True),
     *each("clone _to_copy", COPY, copies_at=0),
     Kernel("copy", COPY, copies_at=1),
     *each(
         """
         gather index_select index _unsafe_masked_index take slice_scatter select_scatter diagonal_scatter
-        as_strided_scatter scatter index_copy index_fill masked_fill masked_scatter masked_scatter_backward where
+        as_strided_scatter index_copy index_fill masked_fill masked_scatter masked_scatter_backward where
         select_backward slice_backward diagonal_backward embedding im2col
         """,
         EXACT,

@@ -120,6 +120,7 @@ class Kernel:
 
     Edge cases:
     ties            whether a call may legally order equal elements either way, and shows which.
+    scatters_gradient   whether autograd uses it to put a gradient where an index says, its third argument.
     nan_is_largest  whether it orders NaN too, as the largest.
     compared_at     the argument that is compared with a constant, or tested for 0, unchanged.
     flags_at        the result that is a flag, as 1 or 0 in the tensor's own dtype.
@@ -189,6 +190,7 @@ class Kernel:
     rereads: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
 
     ties: Callable[[Step], bool] | None = None
+    scatters_gradient: bool = False
     nan_is_largest: bool = False
     compared_at: int | None = None
     flags_at: int | None = None
