@@ -78,6 +78,18 @@ def require_canaries(pool: Pool, plan: Plan, say: Callable[[str], None]) -> None
     say(f"{len(found)} canaries rang, their twins were silent")
 
 
+_NAMED_BY = "%Y%m%dT%H%M%S"
+
+
+def name_by_time(now: datetime.datetime, last: str = "") -> str:
+    """The time as a campaign's folder is named by it: after that of the last folder, also where the clock was set back,
+    so that the last by name is the last that ran."""
+    with contextlib.suppress(ValueError):  # a folder of another name
+        told = datetime.datetime.strptime(last.partition("-")[0], _NAMED_BY).replace(tzinfo=now.tzinfo)
+        now = max(now, told + datetime.timedelta(seconds=1))
+    return now.strftime(_NAMED_BY)
+
+
 def _make_pool(plan: Plan) -> Pool:
     """The workers of a campaign, within its bounds."""
     deadline = DEADLINE_SECONDS if plan.bounds.deadline is None else plan.bounds.deadline
@@ -120,8 +132,9 @@ class Campaign:
 
     def _run_alone(self, show_progress: Callable[[Campaign], None]) -> Totals:
         plan, began = self.plan, datetime.datetime.now(datetime.UTC)
-        name = began.strftime("%Y%m%dT%H%M%S") + f"-{plan.task.seed}"
-        before = sorted(plan.campaigns.glob("*"))[-1:] if plan.resumed else []
+        last = sorted(plan.campaigns.glob("*"))[-1:]
+        name = f"{name_by_time(began, *(path.name for path in last))}-{plan.task.seed}"
+        before = last if plan.resumed else []
         own = plan.own(name)
         own.mkdir(parents=True, exist_ok=True)
         self.own = own

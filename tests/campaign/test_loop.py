@@ -418,6 +418,15 @@ def test_a_device_that_does_not_answer_any_more_is_told_once(
     assert said.count("cuda:1 does not answer any more: its workers run on others") == 1
 
 
+def test_a_campaign_is_named_after_the_one_before_though_the_clock_was_set_back() -> None:
+    now = datetime(2026, 11, 29, 3, 0, 0, tzinfo=UTC)
+    assert loop.name_by_time(now) == "20261129T030000"
+    assert loop.name_by_time(now, "20261128T235959-7") == "20261129T030000"
+    assert loop.name_by_time(now, "20261130T235959-7") == "20261201T000000"
+    assert loop.name_by_time(now, "20261129T030000-7") == "20261129T030001", "two in one second"
+    assert loop.name_by_time(now, "mine") == "20261129T030000"
+
+
 @pytest.mark.parametrize("sign", ["plateau", "full"])
 def test_a_campaign_until_plateau_ends_when_nothing_is_new_or_nothing_more_is_kept(
     sign: str, plan: Plan, fakes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
