@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from fuzzer.campaign.told.logs import free_bytes
 from fuzzer.judgement.trial import Subject
 from fuzzer.language.devices import HOST, device_row
+from fuzzer.language.errors import NoMachine
 from fuzzer.workers.trouble import TROUBLE
 
 if TYPE_CHECKING:  # it needs torch
@@ -64,6 +65,14 @@ class Room:
             self.tries.update([number] if again else [])
             found.append(None if again else report)
         return found
+
+    def require_compiler(self) -> None:
+        """Raises NoMachine where the programs need a compiler that is not there."""
+        if self.compiler and shutil.which(self.compiler) is None:
+            raise NoMachine(
+                f"there is no {self.compiler}, with which inductor compiles C++: install it (on Debian and Ubuntu the "
+                "package g++), or name another in the variable CXX"
+            )
 
     def lacking(self) -> str:
         """Why nothing new can begin; "" where it can."""

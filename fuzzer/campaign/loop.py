@@ -132,6 +132,8 @@ class Campaign:
 
     def _run_alone(self, show_progress: Callable[[Campaign], None]) -> Totals:
         plan, began = self.plan, datetime.datetime.now(datetime.UTC)
+        self.room = Room(plan.folder, plan.bounds.disk, compiler_of(plan.task.place.subject))
+        self.room.require_compiler()
         last = sorted(plan.campaigns.glob("*"))[-1:]
         name = f"{name_by_time(began, *(path.name for path in last))}-{plan.task.seed}"
         before = last if plan.resumed else []
@@ -139,7 +141,6 @@ class Campaign:
         own.mkdir(parents=True, exist_ok=True)
         self.own = own
         self.progress, self.heartbeat = Progress(own), Heartbeat(own)
-        self.room = Room(plan.folder, plan.bounds.disk, compiler_of(plan.task.place.subject))
         self.triage = Triage(plan, name, self.totals, self.say)
         left = [suspect for folder in before for suspect in self.triage.shelf.take_over(Shelf(folder))]
         for suspect in left:

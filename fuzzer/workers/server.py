@@ -29,6 +29,7 @@ WORKER_ENVIRONMENT = {
     "TORCHINDUCTOR_VEC_ISA_OK": "1",  # trust /proc/cpuinfo instead of compiling a probe in every process
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
+    "PYTHONUTF8": "1",  # inductor reads its own templates in the locale's encoding, and these hold more than ASCII
     "PYTHONSAFEPATH": "1",  # nothing is imported from the working folder
     "MALLOC_PERTURB_": "165",  # freed memory is overwritten: a kernel that writes nothing cannot inherit an answer
     **{name: value for device in ROWS for name, value in device.environment},

@@ -22,6 +22,7 @@ from benches.keys import keys_command
 from benches.libraries import libraries_command
 from benches.minimize import minimize_command
 from benches.pictures import pictures_command
+from benches.portability import portability_command
 from benches.profile import profile_command
 from benches.reach import reach_command
 from benches.scale import scale_command
@@ -51,6 +52,7 @@ BENCHES = (
     libraries_command,
     minimize_command,
     pictures_command,
+    portability_command,
     profile_command,
     reach_command,
     scale_command,

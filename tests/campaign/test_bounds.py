@@ -9,6 +9,7 @@ import pytest
 from fuzzer.campaign import bounds
 from fuzzer.campaign.bounds import LEAST_FREE_BYTES, Room, compiler_of, folder_bytes
 from fuzzer.judgement.trial import Subject
+from fuzzer.language.errors import NoMachine
 
 
 def test_there_is_no_room_on_a_full_disk_until_something_is_removed(
@@ -43,3 +44,10 @@ def test_without_the_compiler_that_programs_are_built_with_nothing_begins(
     compiler.write_text("")
     compiler.chmod(0o755)
     assert room.lacking() == ""
+
+
+def test_a_compiler_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    Room(tmp_path, None).require_compiler()
+    Room(tmp_path, None, "sh").require_compiler()
+    with pytest.raises(NoMachine, match=r"no g\+\+-of-mars, .*CXX"):
+        Room(tmp_path, None, "g++-of-mars").require_compiler()
