@@ -152,9 +152,10 @@ class Rounder:
     def _of_any_order(self, step: Step, values: list[torch.Tensor]) -> list[torch.Tensor]:
         """The gradient of a step that orders its operand, which autograd scatters by the indices that it showed: random
         orders do not try all of many equal elements."""
-        indices = step.args[2] if len(step.args) > _VALUES_AND_INDICES else None
-        if not (kernel(step).scatters_gradient and isinstance(indices, Ref) and indices.storage in self.ordered):
+        at = kernel(step).scatters_by
+        if at is None or step.args[at].storage not in self.ordered:
             return values
+        indices = step.args[at]
         operand, gradient = self.ordered[indices.storage], values[0]
         alike = operand.shape == gradient.shape and operand.numel() and not gradient.is_complex()
         return [undecided(operand, gradient, step.args[1])] if alike else values

@@ -138,7 +138,9 @@ class Running:
         inside = ("nsenter", "--target", str(self.process.pid), "--user", "--mount", "--preserve-credentials")
         command = [*inside, "mount", "-o", f"remount,{how}", str(self.folder / self.small_disk)]
         until = time.monotonic() + _PATIENCE
-        while subprocess.run(command, capture_output=True).returncode and time.monotonic() < until:
+        while (done := subprocess.run(command, capture_output=True, text=True)).returncode:
+            if time.monotonic() > until:
+                raise RuntimeError(f"the small disk is not {how}: {done.stderr}")
             time.sleep(0.01)  # somebody writes just now
 
     def said(self) -> str:
@@ -449,7 +451,7 @@ def kill(whom: str, times: int, folder: Path, seed: int) -> Injected:
     return replace(row, lost_findings=max(findings, row.lost_findings), lost_suspects=max(suspects, row.lost_suspects))
 
 
-def strike(which: str, times: int, folder: Path, seed: int) -> Injected:
+def kill_part(which: str, times: int, folder: Path, seed: int) -> Injected:
     """kill -9 of one of the "workers" or the fork "server" of a running campaign, at random moments."""
     rng, longest = random.Random(seed), 0.0
     with Running(folder) as running:
@@ -544,7 +546,7 @@ def in_campaigns_of_their_own(kills: int, seed: int) -> Iterator[Callable[[Path]
     yield set_clock_back
     yield two_on_one_ledger
     for which in ("workers", "server") if kills else ():
-        yield partial(strike, which, kills, seed=seed)
+        yield partial(kill_part, which, kills, seed=seed)
     for whom in ("main process", "group") if kills else ():
         yield partial(kill, whom, kills, seed=seed)
 

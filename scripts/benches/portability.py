@@ -7,9 +7,9 @@ away is taken from the campaign alone: by a mount namespace, a PATH of links, a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -191,5 +191,6 @@ def portability_command(pythons: tuple[str, ...], only: tuple[str, ...], minutes
             row = run(place, folder / str(number), minutes)
             failed |= not row.passed
             click.echo(json.dumps(asdict(row)) if as_json else " | ".join(map(str, asdict(row).values())))
-        shutil.rmtree(folder / "0", ignore_errors=True)
+    with contextlib.suppress(OSError):  # there is none, or it has processes
+        _MEMORY.rmdir()
     sys.exit(failed)

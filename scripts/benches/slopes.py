@@ -3,8 +3,8 @@
 A campaign runs as `backfuzz fuzz` runs it, with triage, into a folder that is removed afterwards. If the folder is
 named, it stays, and the next run goes on with its corpus, as `--resume` does. Meanwhile, 240 times: resident memory and
 open files of this process and of its workers, temporary disk, what the campaign keeps on disk (its corpus and logs),
-programs a second, CPU seconds a program (those of its task; triage takes more).
-slope, which says whether it grows, and what it would be after fourteen days. And where the CPU seconds of the machine
+programs a second, CPU seconds a program (those of its task; triage takes more). Of every series it tells the slope,
+whether it grows, and what it would be after fourteen days. And where the CPU seconds of the machine
 went: exploring, triage, the campaign's own process, starts of workers; the rest is idle, or others'.
 
 A worker grows by the code that it compiled until it is replaced. How much that is, in an hour of its own CPU time, is
@@ -32,11 +32,9 @@ import psutil
 
 from benches.options import common_options, print_figures, task_on
 from fuzzer.campaign.bounds import MOST_KEPT, Bounds
-from fuzzer.campaign.corpus import Corpus, resume_corpus
 from fuzzer.campaign.loop import Campaign
-from fuzzer.campaign.mixture import Mixture
-from fuzzer.campaign.plan import CELLS, FORWARD, STAGED, Plan, corpus_environment
-from fuzzer.campaign.schedule import restore_drawing_settings
+from fuzzer.campaign.plan import FORWARD, STAGED, Plan
+from fuzzer.commands.shared.source import Chosen, find_source
 from fuzzer.coverage.lines import recorded_share
 from fuzzer.trial.batch import usual_batch
 from fuzzer.workers.capacity import cores
@@ -275,12 +273,13 @@ def measure_slopes(
     """
     with contextlib.ExitStack() as stack:
         folder = kept_in or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slopes-")))
-        task = replace(task, cells=True, forward=FORWARD)
+        task = replace(task, forward=FORWARD)
         batch = usual_batch(task.place.subject, task.staged)
         plan = Plan(task, workers, minutes, db=db or folder / "ledger.db", folder=folder, batch=batch, known=known)
         plan = replace(plan, resumed=plan.explored.exists(), bounds=Bounds(kept=keep))
-        sampler = Sampler(folder)
-        campaign = Campaign(plan, say, lambda own: schedule_of(plan, own))
+        source = find_source(plan, Chosen(resume=plan.resumed))
+        plan, sampler = replace(plan, task=source.task), Sampler(folder)
+        campaign = Campaign(plan, say, lambda own: source.schedule(plan.task, own))
         with stopped_early(campaign):
             totals = campaign.run(looking(sampler, 60 * minutes))
     found = sampler.slopes()
@@ -300,15 +299,6 @@ def measure_slopes(
         "cpu": {name: round(share, 3) for name, share in sampler.shares.items()},
         "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
     }
-
-
-def schedule_of(plan: Plan, own: Path) -> Mixture:
-    """The schedule of a new campaign, or of one that goes on where the plan's folder holds its corpus."""
-    place, most = corpus_environment(plan.task), plan.bounds.kept
-    if plan.resumed:
-        corpus, state = resume_corpus(plan.explored, place, most)
-        return Mixture(restore_drawing_settings(plan.task, state), own, corpus, CELLS, state=state)
-    return Mixture(plan.task, own, Corpus(plan.explored, place, most).start(), CELLS)
 
 
 @contextlib.contextmanager

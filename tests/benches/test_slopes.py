@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,6 @@ from benches.slopes import (
     looking,
     mebibytes,
     open_files,
-    schedule_of,
     shares,
     slope,
     slopes_of_campaign,
@@ -33,13 +31,10 @@ from benches.slopes import (
     windows,
 )
 
-from fuzzer.campaign.bounds import Bounds
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspects.queue import Triage
-from fuzzer.judgement.trial import Place, Subject
 from fuzzer.workers.messages import Task
-from tests.campaign.kept import shown
 
 SECONDS = [7.5 * i for i in range(240)]
 
@@ -206,20 +201,6 @@ def test_the_shares_of_the_cpu_make_a_whole(tmp_path: Path, monkeypatch: pytest.
 def test_a_window_holds_enough_programs() -> None:
     samples = [Sample(float(i), programs, 0, 0, 0, ()) for i, programs in enumerate((0, 1, 4, 5, 5, 9))]
     assert [(a.programs, b.programs) for a, b in windows(samples)] == [(0, 4), (4, 9)]
-
-
-def test_a_named_folder_is_gone_on_with_and_bounds_what_its_corpus_keeps(tmp_path: Path) -> None:
-    task = Task(Place(Subject("eager"), Subject("eager")), seed=3, cells=True)
-    plan = replace(Plan(task, 1, folder=tmp_path), bounds=Bounds(kept=2))
-    first = schedule_of(plan, tmp_path / "a")
-    for n in range(3):
-        first.number(n)
-        first.keep(shown(n + 1, n))
-    assert first.full()
-    assert len(first.corpus.kept) == 2
-    first.close()
-    onward = schedule_of(replace(plan, resumed=True, bounds=Bounds(kept=3)), tmp_path / "b")
-    assert (len(onward.corpus.kept), onward.full(), onward.first) == (2, False, 3)
 
 
 def test_the_time_with_a_full_corpus_has_slopes_of_its_own() -> None:

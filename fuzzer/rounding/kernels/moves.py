@@ -46,7 +46,7 @@ def _largest_of_its_dtype(step: Step, precision: torch.dtype | None) -> tuple[An
 
 TABLE = (
     *each("cat stack fill", COPY),
-    Kernel("scatter", EXACT, scatters_gradient=True),
+    Kernel("scatter", EXACT, scatters_by=2),
     *each("clone _to_copy", COPY, copies_at=0),
     Kernel("copy", COPY, copies_at=1),
     *each(

@@ -120,7 +120,7 @@ class Kernel:
 
     Edge cases:
     ties            whether a call may legally order equal elements either way, and shows which.
-    scatters_gradient   whether autograd uses it to put a gradient where an index says, its third argument.
+    scatters_by     the argument with the indices, where autograd uses it to scatter the gradient of an ordered operand.
     nan_is_largest  whether it orders NaN too, as the largest.
     compared_at     the argument that is compared with a constant, or tested for 0, unchanged.
     flags_at        the result that is a flag, as 1 or 0 in the tensor's own dtype.
@@ -135,8 +135,8 @@ class Kernel:
     reached         (step, operands, 1.0 where one is not finite) -> where a weight of 0 may make the result NaN, or may
                     not.
     odd_at          the argument that this looks at.
-    divides_by_zero (step, operands) -> whether it divides by a zero that it finds in them, at an order of its own: a
-                    result that is not finite may then be infinite or NaN.
+    divides_by_zero (step, operands) -> whether it divides by a zero in them: a result that is not finite may then be
+                    infinite or NaN, by the order of its sums.
     sign_at         the argument whose sign it reads: that of NaN is not defined.
 
     Recording and replay:
@@ -190,7 +190,7 @@ class Kernel:
     rereads: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
 
     ties: Callable[[Step], bool] | None = None
-    scatters_gradient: bool = False
+    scatters_by: int | None = None
     nan_is_largest: bool = False
     compared_at: int | None = None
     flags_at: int | None = None
