@@ -25,6 +25,9 @@ LEAST_FREE_BYTES = 256 * 2**20
 # Programs that a corpus keeps unless `fuzz --keep` says otherwise, each with its features in some 8 KiB of memory and 9
 # of disk (docs/speed.md, "Flat?"). Nearly every program shows something new: in two weeks a GPU would keep millions.
 MOST_KEPT = 1 << 14
+# Keys of suspects that are kept, unless `fuzz --keep-keys` says otherwise, each with at most nine suspects. A compiler
+# with many faults shows new keys sooner than triage decides them.
+MOST_KEYS = 1 << 10
 _MEASURE_SECONDS = 10.0  # between two looks at how large the folder is
 _MOST_TRIES = 3  # of a program, where it is the one that fills the disk
 
@@ -35,7 +38,7 @@ class Bounds:
 
     memory    bytes of the host, of all workers together.  disk  bytes of the campaign's folder.
     deadline  seconds of one program.  plateau  whether it ends when no family of features grows any more.
-    kept      programs that its corpus keeps.
+    kept      programs that its corpus keeps.  keys  of suspects: so many that are decided, and so many others.
     """
 
     memory: int | None = None
@@ -43,6 +46,7 @@ class Bounds:
     deadline: float | None = None
     plateau: bool = False
     kept: int = MOST_KEPT
+    keys: int = MOST_KEYS
 
 
 class Room:

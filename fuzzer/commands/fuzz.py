@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from fuzzer.campaign.bounds import MOST_KEPT
+from fuzzer.campaign.bounds import MOST_KEPT, MOST_KEYS
 from fuzzer.campaign.plan import AROUND, BLIND, CELLS, FORWARD, GUIDANCES, MIXTURE, MUTANTS, STAGED
 from fuzzer.commands.shared.config import command_line
 from fuzzer.commands.shared.exits import DIFFERS, INTERRUPTED, UNREAD
@@ -50,7 +50,7 @@ def _named_ops(context: click.Context, parameter: click.Parameter, text: str | N
 _ADVANCED = (
     "until-plateau", "executor", "ray-address", "around", "kin", "guidance", "unguided", "again", "lines", "staged",
     "forward", "complex", "set", "batch", "also", "no-known", "on-finding", "grace", "deadline", "max-memory",
-    "max-disk", "keep",
+    "max-disk", "keep", "keep-keys",
 )  # fmt: skip
 
 
@@ -216,6 +216,15 @@ _ADVANCED = (
     help="The programs that the corpus keeps, each with some 8 KiB of memory and 9 of disk. Once it is full, features "
     f"are counted no more. Default: {MOST_KEPT}.",
 )
+@click.option(
+    "--keep-keys",
+    type=click.IntRange(1),
+    default=MOST_KEYS,
+    show_default=True,
+    metavar="KEYS",
+    help="The suspects that wait, and the keys that are decided, of which so many are kept. Of more, the least urgent "
+    "are dropped.",
+)
 def fuzz(
     minutes: float | None,
     duration: float | None,
@@ -253,6 +262,7 @@ def fuzz(
     max_memory: float | None,
     max_disk: float | None,
     keep: int | None,
+    keep_keys: int,
 ) -> None:
     """Draw random programs, and compare eager with compiled runs.
 
@@ -281,7 +291,7 @@ def fuzz(
     if keep and (unguided or kin or again):
         raise UsageError("--keep goes with a campaign that keeps a corpus, not with --unguided, --kin or --again")
     memory, disk = (None if size is None else int(size) for size in (max_memory, max_disk))
-    bounds = Bounds(memory, disk, deadline, until_plateau, keep or MOST_KEPT)
+    bounds = Bounds(memory, disk, deadline, until_plateau, keep or MOST_KEPT, keep_keys)
     chosen = _named_routes(routes)
     fixed = tuple(sorted(settings.parse_assignment(text) for text in assignments))
     limits = Limits(dtypes=DIFFERENTIABLE if complex_ else FLOATS)

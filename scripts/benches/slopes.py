@@ -31,7 +31,7 @@ import click
 import psutil
 
 from benches.options import common_options, print_figures, task_on
-from fuzzer.campaign.bounds import MOST_KEPT, Bounds
+from fuzzer.campaign.bounds import MOST_KEPT, MOST_KEYS, Bounds
 from fuzzer.campaign.loop import Campaign
 from fuzzer.campaign.plan import FORWARD, STAGED, Plan
 from fuzzer.commands.shared.source import Chosen, find_source
@@ -264,19 +264,21 @@ def measure_slopes(
     known: tuple[Path, ...] = (),
     kept_in: Path | None = None,
     keep: int = MOST_KEPT,
+    keys: int = MOST_KEYS,
 ) -> dict[str, Any]:
     """Run a campaign for so long; what it held, and the slope of each series: of the whole run and, where its corpus
     was full at four samples or more, of the time from then on.
 
     db: the ledger that is kept, if any.  known: others, whose faults count as known.
-    kept_in: the campaign's folder, which stays, and whose corpus it goes on with.  keep: programs in the corpus.
+    kept_in: the campaign's folder, which stays, and whose corpus it goes on with.
+    keep, keys: the programs of the corpus, and the keys of suspects, that the campaign keeps.
     """
     with contextlib.ExitStack() as stack:
         folder = kept_in or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slopes-")))
         task = replace(task, forward=FORWARD)
         batch = usual_batch(task.place.subject, task.staged)
         plan = Plan(task, workers, minutes, db=db or folder / "ledger.db", folder=folder, batch=batch, known=known)
-        plan = replace(plan, resumed=plan.explored.exists(), bounds=Bounds(kept=keep))
+        plan = replace(plan, resumed=plan.explored.exists(), bounds=Bounds(kept=keep, keys=keys))
         source = find_source(plan, Chosen(resume=plan.resumed))
         plan, sampler = replace(plan, task=source.task), Sampler(folder)
         campaign = Campaign(plan, say, lambda own: source.schedule(plan.task, own))
@@ -296,6 +298,7 @@ def measure_slopes(
         "grows": [name for name, found in slopes.items() if found["grows"]],
         "worker_growth_per_cpu_hour": {name: round(growth(sampler.samples, name), 2) for name in _HELD},
         "new_faults": totals.new.total(),
+        "triage": totals.triage(),
         "cpu": {name: round(share, 3) for name, share in sampler.shares.items()},
         "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
     }
@@ -348,10 +351,11 @@ def _rounded(value: Any) -> Any:
 @click.option("--known", multiple=True, type=click.Path(path_type=Path), help="Another ledger, whose faults are known.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Keep the campaign here; go on with the one that is.")
 @click.option("--keep", default=MOST_KEPT, show_default=True, type=click.IntRange(1), help="Programs in the corpus.")
+@click.option("--keep-keys", default=MOST_KEYS, show_default=True, type=click.IntRange(1), help="Keys of suspects.")
 @common_options
 def slopes_command(
-    minutes: float, db: Path | None, known: tuple[Path, ...], folder: Path | None, keep: int, workers: int, seed: int,
-    device: str, backend: str, as_json: bool,
+    minutes: float, db: Path | None, known: tuple[Path, ...], folder: Path | None, keep: int, keep_keys: int,
+    workers: int, seed: int, device: str, backend: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Do the memory, open files, disk or CPU seconds a program of a campaign grow while it runs?
 
@@ -360,4 +364,4 @@ def slopes_command(
     staged = STAGED if backend == "inductor" else 0.0
     task = replace(task_on(device, backend, seed), staged=staged, lines=recorded_share())
     say = partial(click.echo, err=True)
-    print_figures(measure_slopes(task, workers, minutes, say, db, known, folder, keep), as_json)
+    print_figures(measure_slopes(task, workers, minutes, say, db, known, folder, keep, keep_keys), as_json)

@@ -3,6 +3,7 @@ otherwise."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,6 +16,9 @@ _T = TypeVar("_T")
 # Suspects of one key that are kept beside the first: it is decided by its first, and one of the others is held against
 # its fault.
 MOST_OTHERS = 8
+# Of these, those that are kept once it is decided: the furthest from the first is held against its fault, and another
+# only where it is told apart.
+MOST_DOUBTFUL = 2
 # Suspects of one key that may come to nothing, one after the other, before the rest is given up.
 MOST_FRUITLESS = 2
 
@@ -23,7 +27,7 @@ MOST_FRUITLESS = 2
 class Cluster:
     """The suspects of one key.
 
-    first   that is decided for all;  others  those that joined it by their key, at most MOST_OTHERS.
+    first   that is decided for all;  others  those that joined it by their key, at most `room`.
     told    the line about it once code showed it; "" before.
     fault   that explains it; "" where none does.
     over    whether no suspect of it is looked into any more.
@@ -44,9 +48,27 @@ class Cluster:
     @property
     def furthest(self) -> Suspect | None:
         """The other suspect whose program has least in common with the first; None where there is none."""
-        return max(
-            self.others, key=lambda other: (distance(self.first.program, other.program), other.text), default=None
-        )
+        return max(self.others, key=self._distance, default=None)
+
+    def _distance(self, other: Suspect) -> tuple[float, str]:
+        """How little another has in common with the first; its text decides between equals."""
+        return distance(self.first.program, other.program), other.text
+
+    @property
+    def room(self) -> int:
+        """The most others that it keeps: few once it is decided, none where no doubt is left or no fault was found."""
+        if self.over:
+            return MOST_DOUBTFUL if self.fault and not self.doubted else 0
+        return MOST_OTHERS
+
+    def surplus(self) -> list[Suspect]:
+        """The others for which it has no room, which it gives up: those nearest to the first."""
+        if len(self.others) <= self.room:
+            return []
+        kept = heapq.nlargest(self.room, self.others, key=self._distance)
+        given_up = [other for other in self.others if other not in kept]
+        self.others = kept
+        return given_up
 
     @property
     def members(self) -> list[Suspect]:
@@ -67,10 +89,14 @@ def _traits(program: Program) -> set[str]:
 
 
 class Clusters:
-    """The clusters so far, by the key of their cores."""
+    """The clusters that are kept, by the key of their cores, in the order in which they were last met.
+
+    made  how many there ever were; one that was forgotten and comes again counts again.
+    """
 
     def __init__(self) -> None:
         self.found: dict[tuple[Key, str], Cluster] = {}
+        self.made = 0
 
     def __iter__(self) -> Iterator[Cluster]:
         return iter(list(self.found.values()))
@@ -80,9 +106,27 @@ class Clusters:
 
     def of(self, suspect: Suspect) -> Cluster:
         """The cluster of a sorted suspect; a new one where its key is new, or it was told apart from the others."""
-        assert suspect.core is not None
-        name = (suspect.core.key, suspect.text if suspect.apart else "")
-        return self.found.setdefault(name, Cluster(suspect))
+        name = _name(suspect)
+        cluster = self.found.pop(name, None)
+        self.made += cluster is None
+        self.found[name] = cluster = cluster or Cluster(suspect)
+        return cluster
+
+    def forget(self, suspect: Suspect) -> Cluster | None:
+        """Forget the cluster of a sorted suspect, and return it; None where there is none."""
+        return self.found.pop(_name(suspect), None)
+
+    def forget_decided(self, most: int) -> list[Cluster]:
+        """Forget those that were not met for longest of more than so many that are decided, or wait for nothing; return
+        them."""
+        decided = [cluster for cluster in self if cluster.over or cluster.idle]
+        return [gone for cluster in decided[: max(0, len(decided) - most)] if (gone := self.forget(cluster.first))]
+
+
+def _name(suspect: Suspect) -> tuple[Key, str]:
+    """The name of a sorted suspect's cluster."""
+    assert suspect.core is not None
+    return suspect.core.key, suspect.text if suspect.apart else ""
 
 
 def firsts_first(things: Sequence[_T], suspect_of: Callable[[_T], Suspect | None]) -> list[_T]:

@@ -11,14 +11,14 @@ import os
 import subprocess
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from fuzzer.campaign.plan import Plan, environment_of
-from fuzzer.campaign.suspects.clusters import MOST_FRUITLESS, MOST_OTHERS, Cluster, Clusters
+from fuzzer.campaign.suspects.clusters import MOST_FRUITLESS, Cluster, Clusters
 from fuzzer.campaign.suspects.core import Core
 from fuzzer.campaign.suspects.interestingness import CandidateCache
 from fuzzer.campaign.suspects.patience import BESIDE, RETRY_SECONDS
@@ -91,7 +91,9 @@ class Triage:
         self.findings: list[Finding] = []
         with open_store(plan.db) as store:
             known = store.list()
-        self.known = {(f.signature, ops_of(parse(f.program))) for f in known}
+        self.known: dict[Signature, set[frozenset[str]]] = defaultdict(set)  # the ops of known findings
+        for finding in known:
+            self.known[finding.signature].add(ops_of(parse(finding.program)))
         self.met = {f.id for f in known}  # of faults that were known or told
         self.failed: list[Suspect] = []
         self.error: Exception | None = None
@@ -130,11 +132,42 @@ class Triage:
             self.totals.brought(suspect.source, suspects=not suspect.slip)
             self.waiting.append(suspect)
             self.waiting.sort(key=self.turn)
+            self._keep_bounds()
             alike = [s for s in self.waiting if (s.signature, s.step) == (suspect.signature, suspect.step)]
             if len(alike) > (MOST_UNSORTED if sortable else MOST_WAITING):
                 self.waiting.remove(alike[-1])
                 self.shelf.drop(alike[-1])
             self.changed.notify()
+
+    def _keep_bounds(self) -> None:
+        """Of more suspects and keys than the plan keeps, drop the least urgent that wait, and forget the keys that are
+        decided and were not met for longest. Called where nothing else changes them."""
+        most, before = self.plan.bounds.keys, self.totals.dropped
+        unsorted = [suspect for suspect in self.waiting if suspect.step in (Step.SORT, Step.WHOLE)]
+        others = [suspect for suspect in self.waiting if suspect.step not in (Step.SORT, Step.WHOLE)]
+        for waiting in (unsorted, others):
+            for suspect in sorted(waiting, key=self.turn)[most:] if len(waiting) > most else ():
+                self._drop_waiting(suspect)
+        if self.totals.dropped and not before:
+            self.say(f"more than {most} suspects wait: the least urgent are dropped from now on (--keep-keys)")
+        for cluster in self.clusters.forget_decided(most):
+            self.totals.forgotten += 1
+            for member in cluster.members:
+                self.shelf.drop(member)
+            self.waiting = [s for s in self.waiting if s.step is not Step.DOUBT or s not in cluster.members]
+
+    def _drop_waiting(self, suspect: Suspect) -> None:
+        """Drop a suspect that waits, with its key where it stands for one. A finding that is to be grown is stored."""
+        self.waiting.remove(suspect)
+        gone = [suspect]
+        if suspect.step in (Step.EXPLAIN, Step.CONFIRM, Step.SETTLE) and (cluster := self.clusters.forget(suspect)):
+            assert suspect.core is not None
+            gone = cluster.members
+            self.totals.unconfirmed.pop(str(suspect.core.key), None)
+        if suspect.step not in (Step.GROW, Step.DOUBT):
+            self.totals.dropped += len(gone)
+            for each in gone:
+                self.shelf.drop(each)
 
     def leave(self) -> int:
         """How many suspects are left on the shelf. Those that would most likely bring nothing are dropped first, and
@@ -174,7 +207,7 @@ class Triage:
 
     def covered_by_known(self, suspect: Suspect) -> bool:
         """Whether the suspect holds every op of a known finding of its signature."""
-        return any(known == suspect.signature and ops <= suspect.ops for known, ops in self.known)
+        return any(ops <= suspect.ops for ops in self.known.get(suspect.signature, ()))
 
     def given_up(self, suspect: Suspect) -> bool:
         """Whether a suspect without a core would most likely become a known finding, or none."""
@@ -367,12 +400,14 @@ class Triage:
         """Put a suspect that has a core to those of its key."""
         with self.changed:
             cluster = self.clusters.of(suspect)
-            self.totals.brought(suspect.source, keys=len(self.clusters) - self.totals.keys)
-            self.totals.keys = len(self.clusters)
+            self.totals.brought(suspect.source, keys=self.clusters.made - self.totals.keys)
+            self.totals.keys = self.clusters.made
         if cluster.first is suspect:
             self._on(suspect, Step.EXPLAIN)
         else:
             self._join(suspect, cluster)
+        with self.changed:
+            self._keep_bounds()
 
     def _take_others(self, suspect: Suspect, report: Report) -> None:
         """Queue what else was seen while a suspect was sorted: candidates that showed another finding, or the one that
@@ -391,10 +426,14 @@ class Triage:
             if cluster.idle and not cluster.over:
                 cluster.first, cluster.idle = suspect, False
                 self._on(suspect, Step.CONFIRM)
-            elif len(cluster.others) < MOST_OTHERS and suspect not in cluster.members:
-                cluster.others.append(suspect)
             elif suspect not in cluster.members:
-                self.shelf.drop(suspect)
+                cluster.others.append(suspect)
+                self._drop_surplus(cluster)
+
+    def _drop_surplus(self, cluster: Cluster) -> None:
+        """Drop the others for which a cluster has no room."""
+        for other in cluster.surplus():
+            self.shelf.drop(other)
 
     def _explain(self, suspect: Suspect) -> None:
         """Hold the first suspect of a key against the faults that are known."""
@@ -458,6 +497,7 @@ class Triage:
             cluster.fruitless += 1
             cluster.over = cluster.over or cluster.fruitless >= MOST_FRUITLESS
             cluster.idle = not cluster.others
+            self._drop_surplus(cluster)
             if not (cluster.over or cluster.idle):
                 cluster.first = cluster.others.pop(0)
                 self._on(cluster.first, Step.CONFIRM)
@@ -474,7 +514,7 @@ class Triage:
             self._put_back(suspect, disturbed=not outcome.unfinished)
             return
         if outcome.finding is not None:
-            self.known.add((outcome.finding.signature, ops_of(parse(outcome.finding.program))))
+            self.known[outcome.finding.signature].add(ops_of(parse(outcome.finding.program)))
             self._decide(suspect, outcome)
         else:
             self._tally(suspect, new=False)
@@ -507,6 +547,7 @@ class Triage:
             self.totals.unconfirmed.pop(str(suspect.core.key), None)
             for other in cluster.others:
                 self.totals.known[other.signature.verdict] += 1
+            self._drop_surplus(cluster)
         self.shelf.drop(suspect)
 
     def _fault_of(self, finding: Finding) -> str:
@@ -541,7 +582,8 @@ class Triage:
     def _put_back(self, suspect: Suspect, disturbed: bool) -> None:
         """Let a suspect wait that had too little time, or that was `disturbed`: the machine lacked something meanwhile.
         After too many disturbances it stays on the shelf."""
-        self.disturbed[suspect] += disturbed
+        if disturbed:
+            self.disturbed[suspect] += 1
         with self.changed:
             (self.waiting if self.disturbed[suspect] <= _MOST_DISTURBED else self.failed).append(suspect)
 
@@ -566,7 +608,7 @@ class Triage:
             return f"{kind}: {describe(finding)}"
         totals.known[finding.signature.verdict] += 1
         if outcome.reduction is None and outcome.fault:
-            totals.recognised.setdefault(outcome.fault, []).append(outcome.experiments)
+            totals.recognised.setdefault(outcome.fault, Counter()).update(keys=1, experiments=outcome.experiments)
             return f"recognised as {outcome.fault} in {outcome.experiments} experiment(s), not minimized: {key}"
         return f"known{f' as {outcome.fault}' if outcome.fault else ''}: {describe(finding)}"
 

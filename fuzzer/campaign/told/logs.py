@@ -23,7 +23,7 @@ import psutil
 from fuzzer.campaign.told.totals import Totals
 from fuzzer.campaign.told.written import append_line, now
 from fuzzer.judgement.verdict import CLASSES, FINDINGS
-from fuzzer.language.pairs import pairs
+from fuzzer.language.pairs import PairCounts
 from fuzzer.ledger.progress import PAIRS_FILE, PROGRESS_FILE, Point
 
 HEARTBEAT_FILE = "heartbeat.jsonl"
@@ -168,11 +168,11 @@ class Progress:
     def __init__(self, folder: Path):
         self.folder = folder
         self.points: list[Point] = []
-        self.pairs: Counter[tuple[str, str]] = Counter()
+        self.pairs = PairCounts()
 
     def count(self, text: str) -> None:
         """Count a program that ran."""
-        self.pairs.update(pairs(text))
+        self.pairs.add(text)
 
     def note(self, seconds: float, totals: Totals, features: Mapping[str, int], last: bool = False) -> None:
         """Write a line where one is due, and with the last one the pairs."""
@@ -181,7 +181,7 @@ class Progress:
             self.points.append(Point(round(seconds, 1), totals.programs, dict(totals.new), dict(features)))
             append_line(self.folder / PROGRESS_FILE, json.dumps(asdict(self.points[-1])))
         if last:
-            counted = {f"{made} > {reads}": n for (made, reads), n in sorted(self.pairs.items())}
+            counted = {f"{made} > {reads}": n for (made, reads), n in self.pairs.counted().items()}
             (self.folder / PAIRS_FILE).write_text(json.dumps(counted))
 
     def rows(self) -> list[dict[str, Any]]:

@@ -31,13 +31,15 @@ class Totals:
     last_new: str = ""  # the finding of the newest fault
     variants: Counter[str] = field(default_factory=Counter)  # new findings of faults that were known, by class
     known: Counter[str] = field(default_factory=Counter)  # suspects that ended at what was known, by class
-    recognised: dict[str, list[int]] = field(default_factory=dict)  # experiments of each such suspect, by fault
+    recognised: dict[str, Counter[str]] = field(default_factory=dict)  # keys that are a fault, and experiments for it
     minimized: int = 0  # suspects
     suspects: Counter[str] = field(default_factory=Counter)  # by class; drawn programs that differed
     slips: Counter[str] = field(default_factory=Counter)  # candidates that showed another finding than their suspect
     keys: int = 0  # clusters of sorted suspects
     joined: Counter[str] = field(default_factory=Counter)  # suspects whose key was there already, by class
     set_aside: Counter[str] = field(default_factory=Counter)  # suspects without a key, by why none is wanted
+    dropped: int = 0  # suspects for which there was no room
+    forgotten: int = 0  # keys that were decided, for which there was no room
     told: int = 0  # keys that no known fault explained and one build bore out
     explained: int = 0  # keys that are a known fault
     unexplained: int = 0  # keys that no known fault explained when they came
@@ -107,6 +109,8 @@ class Totals:
             "keys": self.keys,
             "joined": self.joined.total(),
             "set_aside": dict(self.set_aside),
+            "dropped": self.dropped,
+            "forgotten_keys": self.forgotten,
             "explained": self.explained,
             "unexplained": self.unexplained,
             "told": self.told,
@@ -131,7 +135,7 @@ class Totals:
             "severities": dict(sorted(self.severities.items())),
             "variants": {name: self.variants[name] for name in FINDINGS if self.variants[name]},
             "known_findings": {name: self.known[name] for name in FINDINGS if self.known[name]},
-            "recognised": {fault: list(each) for fault, each in sorted(self.recognised.items())},
+            "recognised": {fault: dict(each) for fault, each in sorted(self.recognised.items())},
             "minimized": self.minimized,
             "unconfirmed": list(self.unconfirmed.values()),
             "triage": self.triage(),

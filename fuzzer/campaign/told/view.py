@@ -159,6 +159,7 @@ def _sources_text(sources: dict[str, dict[str, float]]) -> str:
 
 def _recognised_text(totals: Totals) -> str:
     """How many suspects were recognised as known faults, and in how many experiments each."""
-    told = [f"{fault} in {' + '.join(map(str, each))} experiments" for fault, each in totals.recognised.items()]
-    count = sum(map(len, totals.recognised.values()))
+    told = [f"{of['keys']} key(s) of {fault} in {of['experiments']} experiments"
+            for fault, of in totals.recognised.items()]  # fmt: skip
+    count = sum(of["keys"] for of in totals.recognised.values())
     return f"{count} recognised as known ({'; '.join(told)})" if told else "none recognised as known"

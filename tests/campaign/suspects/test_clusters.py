@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fuzzer.campaign.suspects.clusters import Clusters, distance, firsts_first
+from fuzzer.campaign.suspects.clusters import MOST_OTHERS, Clusters, distance, firsts_first
 from fuzzer.campaign.suspects.suspect import Suspect
 from fuzzer.language.text import parse
 from tests.campaign.fakes import PROGRAM, SIGNATURE, TANH
@@ -37,3 +37,32 @@ def test_of_each_key_one_comes_first_and_then_the_others() -> None:
     bare, elsewhere = Suspect(parse(TANH), SIGNATURE), replace(other, core=replace(CORE, stage="eager"))
     given = {"a": first, "b": other, "c": bare, "d": elsewhere, "e": None}
     assert firsts_first([*given], given.__getitem__) == ["a", "c", "d", "e", "b"]
+
+
+def test_a_decided_cluster_keeps_the_two_furthest_until_one_was_held_against_its_fault() -> None:
+    cluster = Clusters().of(Suspect(parse(PROGRAM), SIGNATURE, core=CORE))
+    near, far = (Suspect(parse(PROGRAM.replace("relu", op)), SIGNATURE) for op in ("relu", "tanh"))
+    others = [*(replace(near, stage=str(n)) for n in range(MOST_OTHERS - 1)), far]
+    cluster.others = others.copy()
+    assert cluster.surplus() == []
+    cluster.over, cluster.fault = True, "F1"
+    assert len(given_up := cluster.surplus()) == MOST_OTHERS - 2
+    assert cluster.furthest == far
+    assert {*given_up, *cluster.others} == {*others}
+    cluster.doubted = True
+    assert len(cluster.surplus()) == 2
+    assert cluster.members == [cluster.first]
+
+
+def test_of_decided_clusters_those_that_were_not_met_for_longest_are_forgotten() -> None:
+    clusters = Clusters()
+    suspects = [Suspect(parse(PROGRAM), SIGNATURE, core=replace(CORE, stage=name)) for name in ("a", "b", "c", "d")]
+    for suspect in suspects:
+        clusters.of(suspect).over = suspect.core != suspects[1].core
+    clusters.of(suspects[0])
+    assert clusters.forget_decided(3) == []
+    assert [gone.first for gone in clusters.forget_decided(1)] == [suspects[2], suspects[3]]
+    assert [cluster.first for cluster in clusters] == [suspects[1], suspects[0]]
+    clusters.of(suspects[2])
+    assert (clusters.made, len(clusters)) == (5, 3)
+    assert clusters.forget(suspects[3]) is None

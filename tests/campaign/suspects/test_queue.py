@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from fuzzer.campaign.bounds import Bounds
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.suspects import queue as triages
 from fuzzer.campaign.suspects.interestingness import CandidateCache
@@ -146,7 +147,7 @@ def test_what_is_recognised_is_counted_by_fault_with_its_experiments(plan: Plan)
     nothing = TriageOutcome(None, False, "why", reduction=reduction)
     assert queue._count(nothing, SUSPECT) == f"not a finding: {CORE.key}: why"
     summary = queue.totals.summary()
-    assert summary["recognised"] == {"F1234567": [1, 2]}
+    assert summary["recognised"] == {"F1234567": {"keys": 2, "experiments": 3}}
     assert (summary["minimized"], summary["known_findings"], summary["findings"]) == (2, {"wrong": 3}, {})
 
 
@@ -397,3 +398,75 @@ def test_of_suspects_that_are_built_as_a_whole_one_of_a_signature_is_built_at_a_
     assert len({s.signature for s in taken if s is not None}) == 2
     [left] = triage.waiting
     assert left.signature == OTHER
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def bounded(plan: Plan, monkeypatch: pytest.MonkeyPatch, keys: int) -> tuple[Triage, list[str]]:
+    """Triage that keeps so many keys; each op is a key, and code shows all."""
+
+    def shows(task: Task, what: Any) -> Report:
+        return sorting(what[0], core=what[0]) if isinstance(what, tuple) else Report(what, (WRONG,))
+
+    return at_work(replace(plan, task=Task(), bounds=Bounds(keys=keys)), monkeypatch, shows)
+
+
+def with_op(op: str) -> Suspect:
+    return Suspect(parse(PROGRAM.replace("relu", op)), SIGNATURE, "ir")
+
+
+def test_of_more_keys_than_are_kept_the_least_urgent_is_dropped_with_all_its_suspects(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triage, said = bounded(plan, monkeypatch, keys=2)
+    for op in ("tanh", "sigmoid"):
+        triage.enqueue(with_op(op))
+        steps = [take(triage).step for _ in range(3)]
+        assert steps == [Step.SORT, Step.EXPLAIN, Step.CONFIRM]
+    triage.enqueue(replace(with_op("sigmoid"), program=parse(LONGER.replace("relu", "sigmoid"))))
+    take(triage)
+    assert (len(triage.shelf.suspects()), len(triage.totals.unconfirmed)) == (3, 2)
+    triage.enqueue(with_op("relu"))
+    assert triage.totals.dropped == 0
+    take(triage)
+    assert {s.text for s in triage.shelf.suspects()} == {with_op(op).text for op in ("tanh", "relu")}
+    assert [c.first.text for c in triage.clusters] == [with_op(op).text for op in ("tanh", "relu")]
+    assert [line for line in triage.totals.unconfirmed.values() if "sigmoid" in line] == []
+    assert [line for line in said if not line.startswith("unconfirmed")] == [
+        "more than 2 suspects wait: the least urgent are dropped from now on (--keep-keys)"
+    ]
+    assert triage.totals.summary()["triage"]["dropped"] == 2
+
+
+def test_of_more_suspects_without_a_key_than_are_kept_the_longest_is_dropped(plan: Plan) -> None:
+    triage = waiting(replace(plan, bounds=Bounds(keys=2)))
+    for op in ("relu", "sigmoid", "tanh"):
+        triage.enqueue(with_op(op))
+    assert {s.text for s in triage.waiting} == {with_op(op).text for op in ("relu", "tanh")}
+    assert {s.text for s in triage.shelf.suspects()} == {s.text for s in triage.waiting}
+
+
+def test_decided_keys_that_were_not_met_for_longest_are_forgotten_with_the_doubts_about_them(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triage, _ = bounded(plan, monkeypatch, keys=1)
+    with open_store(plan.db) as store:
+        store.add(stored())
+    monkeypatch.setattr(triages, "met_as_core", lambda *_: Met("F1", stored(), 1))
+    triage.enqueue(with_op("tanh"))
+    steps = [take(triage).step, take(triage).step]
+    assert steps == [Step.SORT, Step.EXPLAIN]
+    triage.enqueue(replace(with_op("tanh"), program=parse(LONGER.replace("relu", "tanh"))))
+    take(triage)
+    triage.waiting += triage._doubtful()
+    assert len(triage.shelf.suspects()) == 1, "it is to be held against the fault"
+    triage.enqueue(with_op("relu"))
+    take(triage)
+    take(triage)
+    assert triage.totals.forgotten == 0
+    triage.enqueue(with_op("sigmoid"))
+    assert triage.totals.triage()["forgotten_keys"] == 1
+    assert [c.first.text for c in triage.clusters] == [with_op("relu").text]
+    assert [(s.text, s.step) for s in triage.waiting] == [(with_op("sigmoid").text, Step.SORT)]
+    assert [s.text for s in triage.shelf.suspects()] == [with_op("sigmoid").text]

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -106,13 +107,16 @@ def test_the_summary_says_what_is_new_and_what_was_recognised(capsys: pytest.Cap
     totals.new["wrong"], totals.variants["raises"] = 1, 2
     totals.legal.update(2 * ["narrowings_agree/agree/forward/dropped rounding"])
     totals.suspects["wrong"], totals.keys = 5, 2
-    totals.recognised = {"F1234567": [1, 2], "F7654321 of other.db": [1]}
+    totals.recognised = {
+        "F1234567": Counter(keys=2, experiments=3),
+        "F7654321 of other.db": Counter(keys=1, experiments=1),
+    }
     view.Lines(False).end(totals)
     assert "new faults: 1 wrong; new variants of known ones: 2 raises; " in (told := capsys.readouterr().out)
     assert "\nlegal differences: 2 dropped rounding\n" in told
     assert told.endswith(
-        "suspects: 5 of 2 key(s), 3 recognised as known (F1234567 in 1 + 2 experiments; F7654321 of other.db in 1 "
-        "experiments), 3 minimized\n"
+        "suspects: 5 of 2 key(s), 3 recognised as known (2 key(s) of F1234567 in 3 experiments; 1 key(s) of "
+        "F7654321 of other.db in 1 experiments), 3 minimized\n"
     )
     totals.unconfirmed["key"] = "wrong gradient of x0 through unfold: compiled 3, eager 4, floor 1e-06"
     view.Lines(False).end(totals)
