@@ -3,7 +3,8 @@
 Every 20th program is wrong, each with a signature of its own, and becomes a finding. In the folder that the
 environment's INJECTED names, `flow` tells programs, workers and fork server, `stored` each finding once it is stored;
 `inject` names what befalls the worker that takes it next, `full` makes the disk full while it is there. The ledger is
-that of the environment's INJECTED_LEDGER, or the campaign's own.
+that of the environment's INJECTED_LEDGER, or the campaign's own. On an accelerator (INJECTED_DEVICE) programs are
+drawn, and suspects are decided, as in any campaign.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from fuzzer.campaign.suspects.patience import add_patiently
 from fuzzer.campaign.suspects.suspect import Suspect, TriageOutcome
 from fuzzer.judgement.trial import Place, Subject
 from fuzzer.judgement.verdict import Finding, Signature, Verdict
+from fuzzer.language.devices import HOST
 from fuzzer.workers.journal import journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import Pool
 from fuzzer.workers.server import server_pids
 
 FOLDER = Path(os.environ.get("INJECTED", "."))
+DEVICE = os.environ.get("INJECTED_DEVICE", HOST.type)
 WRONG_EVERY = 20
 DEADLINE_SECONDS = 5.0
 _SECONDS = 0.02  # of a program
@@ -98,6 +101,8 @@ class Injected(BySeedWithCorpus):
 
     def submit(self, pool: Pool, task: Task, *numbers: int) -> Future[Any]:
         own = list(map(self.number, numbers))
+        if HOST.type != DEVICE:
+            return super().submit(pool, task, *numbers)
         self.pending |= dict.fromkeys(own)
         return pool.submit(explore, task, own[0])
 
@@ -133,13 +138,14 @@ CAMPAIGN: list[Campaign] = []
 
 def run(seconds: float, resume: bool) -> None:
     """The campaign, until the time is up or a signal comes."""
-    eager = Place(Subject("eager", "cpu"), Subject("eager", "cpu"))
+    eager = Place(Subject("eager", DEVICE), Subject("eager", DEVICE))
     own, db = FOLDER / "own", Path(os.environ.get("INJECTED_LEDGER", FOLDER / "ledger" / "ledger.db"))
     plan = Plan(Task(eager), 2, seconds / 60, db=db, folder=own, resumed=resume)
     plan = replace(plan, bounds=Bounds(deadline=DEADLINE_SECONDS))
-    triages.whole_core = shown  # type: ignore[assignment]
-    triages.triage_suspect = minimized  # type: ignore[assignment]
-    triages.grow_stored = lambda finding, *_: finding  # type: ignore[assignment]
+    if HOST.type == DEVICE:
+        triages.whole_core = shown  # type: ignore[assignment]
+        triages.triage_suspect = minimized  # type: ignore[assignment]
+        triages.grow_stored = lambda finding, *_: finding  # type: ignore[assignment]
     loop.require_canaries = lambda *_: None  # type: ignore[assignment]
     loop.compiler_of = lambda subject: os.environ["CXX"]  # type: ignore[assignment]
     free = bounds.free_bytes

@@ -2,7 +2,7 @@
 
 The campaign (`injected.py`) has real workers, shelf, ledger and loop; its programs take 20 ms, and each of them calls
 the compiler. Each injection befalls one that runs. A disk that is filled, or that nobody may write to, is a small one
-in memory. The columns:
+in memory. On a GPU the programs are drawn ones, eager against eager, and its runtime refuses each launch. The columns:
 
 lost findings   that were stored, and are neither in the ledger nor beside it.
 lost suspects   that were logged, and are neither on the shelf nor in the ledger.
@@ -40,8 +40,10 @@ from fuzzer.campaign.bounds import LEAST_FREE_BYTES
 from fuzzer.campaign.suspects.patience import BESIDE
 from fuzzer.campaign.suspects.shelf import Shelf
 from fuzzer.judgement.verdict import Finding
+from fuzzer.language.devices import HOST
 from fuzzer.ledger.errors import StoreError
 from fuzzer.ledger.store import open_store
+from fuzzer.workers.accelerator import default_device_type
 
 _ROOT = Path(__file__).resolve().parents[2]
 _FLOWS = 5  # programs after which it flows again
@@ -57,10 +59,9 @@ _ON_SMALL_DISK = (
     *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
     f'mount -t tmpfs -o size={_SMALL_DISK} tmpfs "$0" && exec "$@"',
 )
-# A library that makes the clock of a process that has loaded it differ by so many seconds as the file in CLOCK_FILE
+# A library that makes the clock of a process that has loaded it differ by so many seconds as the file in TROUBLE
 # says: the time of day alone, as whoever sets a clock changes it.
 _CLOCK = """
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ _CLOCK = """
 #include <time.h>
 static long off(void) {
     long seconds = 0;
-    FILE *file = fopen(getenv("CLOCK_FILE"), "r");
+    FILE *file = fopen(getenv("TROUBLE"), "r");
     if (file) { if (fscanf(file, "%ld", &seconds) != 1) seconds = 0; fclose(file); }
     return seconds;
 }
@@ -83,6 +84,31 @@ time_t time(time_t *at) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (at) *at = now.tv_sec;
     return now.tv_sec;
+}
+"""
+
+
+# The same for CUDA's runtime: while the file in TROUBLE is there, no launch of a kernel succeeds, and that is the error
+# which torch asks for after each. Triton launches by the driver, which is left alone: eager's kernels all fail.
+_LAUNCHES = """
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define FAILURE 719
+static int broken(void) { return access(getenv("TROUBLE"), F_OK) == 0; }
+typedef struct { unsigned x, y, z; } dim;
+int cudaLaunchKernel(const void *kernel, dim grid, dim block, void **arguments, size_t memory, void *stream) {
+    if (broken()) return FAILURE;
+    return ((int (*)(const void *, dim, dim, void **, size_t, void *))dlsym(RTLD_NEXT, "cudaLaunchKernel"))(
+        kernel, grid, block, arguments, memory, stream);
+}
+int cudaGetLastError(void) {
+    int real = ((int (*)(void))dlsym(RTLD_NEXT, "cudaGetLastError"))();
+    return broken() ? FAILURE : real;
+}
+int cudaPeekAtLastError(void) {
+    int real = ((int (*)(void))dlsym(RTLD_NEXT, "cudaPeekAtLastError"))();
+    return broken() ? FAILURE : real;
 }
 """
 
@@ -113,11 +139,20 @@ class Running:
 
     small_disk  which of its folders is on a small disk: CAMPAIGN_FOLDER, LEDGER_FOLDER or TEMPORARY; "" none.
     ledger      a ledger that it shares; None: it has its own.
-    preloaded   a library that its processes load.
+    preloaded   a library that its processes load; the file in their TROUBLE is "trouble" in its folder.
+    device      on which its programs run.
     """
 
-    def __init__(self, folder: Path, small_disk: str = "", ledger: Path | None = None, preloaded: Path | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        small_disk: str = "",
+        ledger: Path | None = None,
+        preloaded: Path | None = None,
+        device: str = HOST.type,
+    ):
         self.folder, self.small_disk, self.shared, self.preloaded = folder, small_disk, ledger, preloaded
+        self.device = device
         self.process: subprocess.Popen[bytes] | None = None
         self.heard = 0  # characters of `said`
 
@@ -165,8 +200,8 @@ class Running:
         compiler = self.folder / "g++"
         environment |= {"TMPDIR": str(self.folder / TEMPORARY), "CXX": str(compiler)}
         environment |= {"INJECTED_LEDGER": str(self.shared)} if self.shared else {}
-        clock = {"LD_PRELOAD": str(self.preloaded), "CLOCK_FILE": str(self.folder / "clock")}
-        environment |= clock if self.preloaded else {}
+        trouble = {"LD_PRELOAD": str(self.preloaded), "TROUBLE": str(self.folder / "trouble")}
+        environment |= (trouble if self.preloaded else {}) | {"INJECTED_DEVICE": self.device}
         for made in (CAMPAIGN_FOLDER, LEDGER_FOLDER, TEMPORARY):
             (self.folder / made).mkdir(exist_ok=True)
         if not compiler.exists():
@@ -467,16 +502,48 @@ def kill_part(which: str, times: int, folder: Path, seed: int) -> Injected:
         return running.ended(row)
 
 
-def set_clock_back(folder: Path) -> Injected:
-    """The time of day is a day earlier from one moment on."""
-    source, library = folder / "clock.c", folder / "clock.so"
-    source.write_text(_CLOCK)
+def _library(folder: Path, code: str) -> Path:
+    """The library of this C code, to be preloaded."""
+    source, library = folder / "preloaded.c", folder / "preloaded.so"
+    source.write_text("#define _GNU_SOURCE\n" + code)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    with Running(folder, preloaded=library) as running:
+    return library
+
+
+def fail_launches(folder: Path, device: str, for_good: bool = False) -> Injected:
+    """Every launch on the accelerator fails for a while; or for good, until the campaign has ended and is resumed."""
+    how = "for good, then resumed" if for_good else f"for {_LOCKED_SECONDS:.0f} s"
+    with Running(folder, preloaded=_library(folder, _LAUNCHES), device=device) as running:
         running.start()
         running.said()
-        (running.folder / "clock.new").write_text(str(-_DAY))
-        (running.folder / "clock.new").rename(running.folder / "clock")
+        trouble = running.folder / "trouble"
+        trouble.touch()
+        assert running.process is not None
+        if for_good:
+            running.process.wait(_PATIENCE)
+        else:
+            time.sleep(_LOCKED_SECONDS)
+        trouble.unlink()
+        began = time.monotonic()
+        if for_good:
+            running.start(resume=True)
+        else:
+            running.until_flow(len(running.rows()))
+        flows = time.monotonic() - began
+        time.sleep(2 * _LOCKED_SECONDS)
+        row = running.row(f"every launch on {device} fails {how}", flows)
+        running.end()
+        stored = len(running._findings(running.ledger)) if running.ledger.exists() else 0
+        return running.ended(replace(row, said=f"{stored} findings stored; {row.said}"))
+
+
+def set_clock_back(folder: Path) -> Injected:
+    """The time of day is a day earlier from one moment on."""
+    with Running(folder, preloaded=_library(folder, _CLOCK)) as running:
+        running.start()
+        running.said()
+        (running.folder / "trouble.new").write_text(str(-_DAY))
+        (running.folder / "trouble.new").rename(running.folder / "trouble")
         flows = running.until_flow(len(running.rows()))
         time.sleep(2 * _LOCKED_SECONDS)
         row = running.row("clock set back by a day", flows)
@@ -522,7 +589,7 @@ def injection_command(only: tuple[str, ...], kills: int, seed: int, as_json: boo
         place = new_places(Path(folder))
         for row in inject_each(list(only or INJECTIONS), next(place)):
             click.echo(_shown(row, as_json))
-        for run in () if only else in_campaigns_of_their_own(kills, seed):
+        for run in () if only else in_campaigns_of_their_own(kills, seed, default_device_type()):
             click.echo(_shown(run(next(place)), as_json))
 
 
@@ -533,7 +600,7 @@ def new_places(folder: Path) -> Iterator[Path]:
         yield folder / str(n)
 
 
-def in_campaigns_of_their_own(kills: int, seed: int) -> Iterator[Callable[[Path], Injected]]:
+def in_campaigns_of_their_own(kills: int, seed: int, device: str = HOST.type) -> Iterator[Callable[[Path], Injected]]:
     """The injections that each need a campaign, or two, of their own."""
     with tempfile.TemporaryDirectory() as trial:
         mounts = can_mount(Path(trial))
@@ -544,6 +611,9 @@ def in_campaigns_of_their_own(kills: int, seed: int) -> Iterator[Callable[[Path]
     if mounts:
         yield partial(trouble_disk, name=LEDGER_FOLDER, how="read-only")
     yield set_clock_back
+    if device != HOST.type:
+        yield partial(fail_launches, device=device)
+        yield partial(fail_launches, device=device, for_good=True)
     yield two_on_one_ledger
     for which in ("workers", "server") if kills else ():
         yield partial(kill_part, which, kills, seed=seed)

@@ -5,6 +5,10 @@ its own, which sees so many GPUs and may use so many cores, and so may all that 
 their turns, round by round, on the same programs; workers that wait for their turn take nothing.
 
 The pace is that while every worker is busy (`throughput.pace`): the last program of a round takes as long as it takes.
+
+Beside the pace stands what may hold it back: the CPU seconds of a program (more where cores share a core's parts, or
+memory), the share of the cores' time that is busy (less where workers wait for a GPU or for each other), the share that
+the host took away, and that which the main process takes of one core.
 """
 
 from __future__ import annotations
@@ -14,12 +18,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 
 from benches.options import backend_option, device_option, json_option, seed_option
 from benches.throughput import Pace, Side
@@ -66,15 +72,46 @@ def measure_scale(units: Sequence[int], asked: Asked, say: Callable[[str], None]
     figures: dict[str, Any] = {
         "device": asked.device,
         "cores_per_unit": asked.cores,
+        "threads_of_a_core": (psutil.cpu_count() or 1) / (psutil.cpu_count(logical=False) or 1),
         "workers": {n: told[n]["workers"] for n in units},
         "programs_per_s": rates,
         "per_unit": {name: {n: round(of[n] / n / (of[units[0]] / units[0]), 3) for n in units}
                      for name, of in rates.items()},
+        **{what: {name: {n: told[n][name][what] for n in units} for name in asked.executors} for what in HELD_BACK},
     }  # fmt: skip
     if set(asked.executors) == {LOCAL, RAY}:
         figures["ray_of_local"] = {n: round(rates[RAY][n] / rates[LOCAL][n], 3) for n in units}
         figures["ray_of_local_by_round"] = {n: told[n]["ratios"] for n in units}
     return figures
+
+
+HELD_BACK = ("cpu_seconds_per_program", "busy", "taken_by_host", "main_process")
+
+
+@dataclass
+class Spent:
+    """Of the cores that this process may use: seconds in all, busy ones, those that the host took away; seconds on the
+    clock, and those of the CPU that this process took."""
+
+    total: float = 0.0
+    busy: float = 0.0
+    taken: float = 0.0
+    clock: float = 0.0
+    own: float = 0.0
+
+    @classmethod
+    def so_far(cls) -> Spent:
+        each = psutil.cpu_times(percpu=True)
+        times = [each[core] for core in sorted(os.sched_getaffinity(0)) if core < len(each)]
+        taken, idle = sum(t.steal for t in times), sum(t.idle + t.iowait for t in times)
+        total = sum(t.user + t.nice + t.system + t.irq + t.softirq + t.steal + t.idle + t.iowait for t in times)
+        return cls(total, total - idle - taken, taken, time.monotonic(), time.process_time())
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(*(a - b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
 
 def _require(units: int, asked: Asked) -> None:
@@ -112,14 +149,30 @@ def run(asked: Asked) -> dict[str, Any]:
         for name, pool in pools.items():
             sides[name].explored(pool, task, asked.warm * asked.workers)
         paces: dict[str, list[Pace]] = {name: [] for name in pools}
+        spent, cpu = dict.fromkeys(pools, Spent()), dict.fromkeys(pools, 0.0)
         for _ in range(asked.rounds):
             for name, pool in pools.items():
-                paces[name].append(sides[name].explored(pool, task, asked.programs * asked.units)[1])
-    found: dict[str, Any] = {name: {"rate": sum(of, Pace()).rate} for name, of in paces.items()}
+                before = Spent.so_far()
+                reports, pace = sides[name].explored(pool, task, asked.programs * asked.units)
+                spent[name] += Spent.so_far() - before
+                cpu[name] += sum(report.seconds.get("cpu", 0.0) for report in reports)
+                paces[name].append(pace)
+    programs = asked.rounds * asked.programs * asked.units
+    found: dict[str, Any] = {
+        name: {"rate": sum(of, Pace()).rate, **held_back(spent[name], cpu[name] / programs)}
+        for name, of in paces.items()
+    }
     if len(paces) == 2:
         found["ratios"] = [round(far.rate / near.rate, 3)
                            for near, far in zip(paces[LOCAL], paces[RAY], strict=True)]  # fmt: skip
     return found | {"workers": asked.workers}
+
+
+def held_back(spent: Spent, cpu: float) -> dict[str, float]:
+    """What may hold the pace back (HELD_BACK), of what was spent; cpu: seconds of a program."""
+    total, clock = spent.total or 1.0, spent.clock or 1.0
+    shares = (cpu, spent.busy / total, spent.taken / total, spent.own / clock)
+    return {name: round(share, 3) for name, share in zip(HELD_BACK, shares, strict=True)}
 
 
 def _numbers(context: click.Context, option: click.Parameter, text: str) -> tuple[int, ...]:

@@ -304,11 +304,14 @@ def measure_throughput(
 @click.option(
     "--warm", default=2, show_default=True, type=click.IntRange(1), help="Programs a process before anything counts."
 )
+@click.option(
+    "--staged", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="The share that is judged at a stage."
+)
 @click.option("--alone", is_flag=True, help="Only the campaign as shipped, in half the time.")
 @common_options
 def throughput_command(
-    programs: int, rounds: int, warm: int, alone: bool, workers: int, seed: int, device: str, backend: str,
-    as_json: bool,
+    programs: int, rounds: int, warm: int, staged: float, alone: bool, workers: int, seed: int, device: str,
+    backend: str, as_json: bool,
 ) -> None:  # fmt: skip
     """How many programs a second does a campaign run, against a bare loop of compiles and backwards?
 
@@ -316,5 +319,6 @@ def throughput_command(
     """
     arms = (SHIPPED_ARM,) if alone else (SHIPPED_ARM, UNGUIDED_ARM)
     say = partial(click.echo, err=True)
-    figures = measure_throughput(task_on(device, backend, seed), programs, workers, rounds, warm, say, arms)
+    task = replace(task_on(device, backend, seed), staged=staged)
+    figures = measure_throughput(task, programs, workers, rounds, warm, say, arms)
     print_figures(figures, as_json)

@@ -9,7 +9,7 @@ import click
 import pytest
 from benches import scale
 from benches.__main__ import main
-from benches.scale import Asked, measure_scale
+from benches.scale import HELD_BACK, Asked, Spent, held_back, measure_scale
 from click.testing import CliRunner
 
 from fuzzer.language.errors import UsageError
@@ -23,13 +23,16 @@ def test_rates_are_held_against_those_of_one_unit_and_ray_against_local_workers(
 ) -> None:
     def told(asked: Asked, say: Any) -> dict[str, Any]:
         local, ray = RATES[asked.units]
-        return {"local": {"rate": local}, "ray": {"rate": ray}, "ratios": [0.9, 1.0], "workers": asked.workers}
+        held = dict.fromkeys(HELD_BACK, 0.5)
+        return {"local": {"rate": local, **held}, "ray": {"rate": ray, **held}, "ratios": [0.9, 1.0],
+                "workers": asked.workers}  # fmt: skip
 
     monkeypatch.setattr(scale, "cores", lambda: 8)
     monkeypatch.setattr(scale, "_in_a_process", told)
     found = measure_scale((1, 2, 4), ASKED, print)
     assert found["workers"] == {1: 2, 2: 4, 4: 8}
     assert found["per_unit"] == {"local": {1: 1.0, 2: 0.975, 4: 0.75}, "ray": {1: 1.0, 2: 1.0, 4: 0.829}}
+    assert found["busy"] == {name: {1: 0.5, 2: 0.5, 4: 0.5} for name in ("local", "ray")}
     assert found["ray_of_local"] == {1: 0.95, 2: 0.974, 4: 1.05}
 
 
@@ -51,3 +54,14 @@ def test_it_measures_on_cores_in_processes_of_their_own() -> None:
     found = json.loads(done.stdout.strip().splitlines()[-1])
     assert found["workers"] == {"1": 1}
     assert found["programs_per_s"]["local"]["1"] > 0
+    assert 0 < found["cpu_seconds_per_program"]["local"]["1"] < 60
+    assert 0 < found["busy"]["local"]["1"] <= 1
+
+
+def test_what_holds_the_pace_back_is_a_share_of_the_cores_and_of_the_clock() -> None:
+    assert held_back(Spent(100, 80, 5, 50, 10), 1.5) == {
+        "cpu_seconds_per_program": 1.5, "busy": 0.8, "taken_by_host": 0.05, "main_process": 0.2
+    }  # fmt: skip
+    before = Spent.so_far()
+    later = Spent.so_far() - before
+    assert 0 <= later.busy <= later.total
