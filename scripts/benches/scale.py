@@ -121,8 +121,13 @@ def _require(units: int, asked: Asked) -> None:
                          + ("" if asked.device == HOST.type else f" and {there} {asked.device} device(s)"))  # fmt: skip
 
 
+def _given() -> list[str]:
+    """Where this process looks for modules beside the usual places."""
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
 def _in_a_process(asked: Asked, say: Callable[[str], None]) -> dict[str, Any]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(_ROOT / "scripts")))}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(_ROOT / "scripts"), *_given()))}
     if asked.device != HOST.type:
         seen = environment.get(_VISIBLE, "").split(",") if environment.get(_VISIBLE) else map(str, range(asked.units))
         environment[_VISIBLE] = ",".join(list(seen)[: asked.units])

@@ -36,20 +36,56 @@ def read_config() -> tuple[Path | None, dict[str, Any]]:
 
 def defaults(path: Path | None, command: click.Command, table: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a command by its parameters' names, as click's `default_map` has them: options are written as on the
-    command line, without the dashes. Raises Refusal where there is no such option."""
-    names = {
-        option.removeprefix("--"): param.name or ""
+    command line, without the dashes. Raises Refusal where there is no such option, or it takes no such value."""
+    named = {
+        option.removeprefix("--"): param
         for param in command.params
         if isinstance(param, click.Option)
         for option in param.opts
     }
     found = {}
     for name, value in table.items():
-        if name not in names:
-            raise Refusal(f"{path}: {command.name} has no option {name!r}{meant(name, names)}")
-        pairs = isinstance(value, dict)  # [fuzz.set]
-        found[names[name]] = [f"{key}={one!r}" for key, one in value.items()] if pairs else value
+        if name not in named:
+            raise Refusal(f"{path}: {command.name} has no option {name!r}{meant(name, named)}")
+        option = named[name]
+        if isinstance(value, dict) and option.multiple:  # [fuzz.set]
+            value = [f"{key}={one!r}" for key, one in value.items()]
+        try:
+            found[option.name or ""] = _as_written(option, value)
+        except ValueError as error:
+            raise Refusal(f"{path}: {name} of {command.name} takes {error}, not {str(value)[:_WIDTH]!r}") from None
     return found
+
+
+_WIDTH = 100  # characters of a value that is shown
+
+
+def _as_written(option: click.Option, value: Any) -> Any:
+    """The value of an option as a command line has it: words. Raises ValueError with the kind of value that the option
+    takes."""
+    if option.is_flag:
+        if not isinstance(value, bool):
+            raise ValueError("true or false")
+        return value
+    if option.multiple:
+        return [_words(option, one) for one in (value if isinstance(value, list) else [value])]
+    return _words(option, value)
+
+
+def _words(option: click.Option, value: Any) -> str | list[str]:
+    """One value of an option, which may be of several words. Raises ValueError."""
+    if option.nargs == 1:
+        return _word(value)
+    if not isinstance(value, list) or len(value) != option.nargs:
+        raise ValueError(f"a list of {option.nargs}")
+    return [_word(one) for one in value]
+
+
+def _word(value: Any) -> str:
+    """A string or a number as a word. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+        raise ValueError("a string or a number")
+    return str(value)
 
 
 def words(context: click.Context) -> list[str]:

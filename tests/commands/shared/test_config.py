@@ -89,6 +89,11 @@ def test_a_table_of_pyproject_is_read_where_there_is_no_file_of_our_own(db: Path
         ("[fuzz", "backfuzz.toml: "),
         ('[fuzz]\nminutes = "long"', "backfuzz.toml: [fuzz]: Invalid value for '--minutes': "),
         ('[fuzz]\nops = "nonsense"', "no op or set of ops 'nonsense'"),
+        ("[fuzz]\nmax-disk = [3]", "backfuzz.toml: max-disk of fuzz takes a string or a number, not '[3]'"),
+        ('[fuzz]\nresume = "yes"', "backfuzz.toml: resume of fuzz takes true or false, not 'yes'"),
+        ('[fuzz]\ncompare = ["eager"]', "backfuzz.toml: compare of fuzz takes a list of 2, not "),
+        ("[fuzz]\nknown = [1979-05-27]", "backfuzz.toml: known of fuzz takes a string or a number, not "),
+        ('[fuzz]\ndb = "a\\u0000b"', "backfuzz.toml: db of fuzz takes a string or a number, not 'a\\x00b'"),
     ],
 )
 def test_what_the_file_says_wrongly_is_told_in_a_line(text: str, told: str) -> None:
