@@ -70,13 +70,18 @@ def reduce(
 
     is_same   answers for up to `workers` programs at once, in order. It may answer lazily: nothing is taken after the
               first SAME. The program itself counts as the finding without a query.
-    infer     types a program, or raises IllTyped; if the program itself is ill-typed, so does `reduce`.
+    infer     types a program, or raises IllTyped. Then nothing can be proposed, and the program stays as it is: torch
+              may run what its meta kernels refuse.
     record    returns the recorded contents of a program's values, by name; names may be missing.
     budget    the largest number of answers to take.
     expired   called before each batch; True ends the search with the best program so far.
     note      called with a line for each accepted step.
     """
-    return _Search(program, is_same, workers, infer, record, budget, expired, note).run(reducers)
+    try:
+        search = _Search(program, is_same, workers, infer, record, budget, expired, note)
+    except IllTyped as error:
+        return Reduction(program, 0, 0, (), (), False, f"no types: {error}")
+    return search.run(reducers)
 
 
 def typed(candidate: Program, infer: Infer = infer) -> tuple[Program, Mapping[str, TensorType]] | None:

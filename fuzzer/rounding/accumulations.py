@@ -124,6 +124,8 @@ def _ends_repeat(operand: torch.Tensor, terms: float, unit: float) -> bool:
     if not math.isfinite(largest) or largest == 0:
         return False
     digit = unit * 2.0 ** math.floor(math.log2(largest))
+    if digit == 0:  # the sum is so small that each of its digits is a number: nothing is rounded
+        return False
     sample = operand.flatten()[:: operand.numel() // LONG][:LONG]
     ends = [(value / digit) % 1.0 for value in sample.tolist()]
     return any(ends) and len({math.floor(end * 2 * LONG) for end in ends}) <= LONG // 4

@@ -165,3 +165,16 @@ def test_what_a_value_held_takes_the_place_of_the_nodes_that_computed_it() -> No
     assert [node.op for node in found.nodes] == ["exp"]
     assert found.leaves[0].values == Recipe("data", wanted)
     assert len(reduce(program, is_same).program.nodes) == 2, "without a record the numbers must be computed"
+
+
+def test_a_program_that_runs_without_types_stays_as_it_is() -> None:
+    """Eager makes rrelu's result of an overlapping input contiguous, the meta kernel does not, and no view fits."""
+    program = parse(
+        'program(1)\nsettings({"inductor.fallback_random": True})\nroute("autograd")\n'
+        "x0 = leaf(f32[5, 3, 2], stride=(1, 2, 1))\nx1 = leaf(f32[5, 1, 2, 3])\n"
+        "v0 = rrelu_training(x0, training=True)\nv1 = movedim(x0, source=0, destination=1)\nv2 = view_as(v0, x1)\n"
+        "returns(v1)\nbackward(v2, cotangent(f32[5, 1, 2, 3]))\n"
+    )
+    found = reduce(program, lambda batch: pytest.fail("nothing is asked"))
+    assert (found.program, found.queries, found.minimal) == (program, 0, False)
+    assert found.why.startswith("no types: v2 = view_as(...): Cannot view a tensor")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from fuzzer.rounding.floors import FACTOR, FIRST_LOOK, SCALE, Model
 from fuzzer.rounding.record import Recorder
-from tests.rounding.modelled import FIRST_FACTOR, FIRST_REPLICAS, modelled, normal
+from tests.rounding.modelled import FIRST_FACTOR, FIRST_REPLICAS, floor, modelled, normal
 
 Run = Callable[[torch.Tensor], torch.Tensor]
 F64, F32, BF16, F16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
@@ -208,3 +208,9 @@ def bf16_sum(x: torch.Tensor) -> tuple[float, float]:
     model = Model(recorder.trace, [recorder.ref(value)])
     (floor,) = model.spread(FIRST_LOOK[0], scale=SCALE).floors(FACTOR)
     return float(floor), float(model.reference[0])
+
+
+def test_a_sum_below_the_smallest_digit_has_a_floor() -> None:
+    """A unit of the accumulator times so small a sum is zero."""
+    x = torch.linspace(1, 9, 4096, dtype=F64) * 5e-324
+    assert 0 <= floor(lambda x: [(x * 1.5).sum()], x) < 1e-300
