@@ -120,12 +120,6 @@ def test_a_minimal_result_has_no_simpler_neighbour_that_is_the_same_finding(prog
     assert not again.history
 
 
-def test_a_program_that_is_ill_typed_itself_is_refused_with_the_reason() -> None:
-    program = parse('program(1)\nroute("autograd")\nx0 = leaf(f32[2])\nv0 = nonsense(x0)\nreturns(v0)\n')
-    with pytest.raises(IllTyped, match="nonsense"):
-        run(program, Coin(0))
-
-
 def test_a_deadline_ends_the_search_with_what_has_been_found() -> None:
     program = parse('program(1)\nroute("autograd")\nx0 = leaf(f32[2, 3])\nv0 = exp(x0)\nv1 = exp(v0)\nreturns(v1)\n')
     ticks = iter((False, True))
@@ -167,14 +161,21 @@ def test_what_a_value_held_takes_the_place_of_the_nodes_that_computed_it() -> No
     assert len(reduce(program, is_same).program.nodes) == 2, "without a record the numbers must be computed"
 
 
-def test_a_program_that_runs_without_types_stays_as_it_is() -> None:
-    """Eager makes rrelu's result of an overlapping input contiguous, the meta kernel does not, and no view fits."""
+@pytest.mark.parametrize(
+    ("statements", "why"),
+    [
+        # eager makes rrelu's result of an overlapping input contiguous, the meta kernel does not, and no view fits
+        ("v0 = rrelu_training(x0, training=True)\nv1 = view_as(v0, x1)", "v1 = view_as(...): Cannot view a tensor"),
+        ("v1 = nonsense(x0)", "no op 'nonsense'"),
+    ],
+)
+def test_a_program_without_types_stays_as_it_is_and_says_why(statements: str, why: str) -> None:
     program = parse(
         'program(1)\nsettings({"inductor.fallback_random": True})\nroute("autograd")\n'
         "x0 = leaf(f32[5, 3, 2], stride=(1, 2, 1))\nx1 = leaf(f32[5, 1, 2, 3])\n"
-        "v0 = rrelu_training(x0, training=True)\nv1 = movedim(x0, source=0, destination=1)\nv2 = view_as(v0, x1)\n"
-        "returns(v1)\nbackward(v2, cotangent(f32[5, 1, 2, 3]))\n"
+        f"{statements}\nbackward(v1, cotangent(f32[5, 1, 2, 3]))\n"
     )
     found = reduce(program, lambda batch: pytest.fail("nothing is asked"))
     assert (found.program, found.queries, found.minimal) == (program, 0, False)
-    assert found.why.startswith("no types: v2 = view_as(...): Cannot view a tensor")
+    assert found.why.startswith("no types: ")
+    assert why in found.why
