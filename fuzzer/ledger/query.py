@@ -14,11 +14,9 @@ if TYPE_CHECKING:
 class Wanted:
     """Filters of variants; "" admits all.
 
-    verdict   the class.  state   of the fault.  op   in the program.  torch, device   where it was found; a release may
-              be
-    shortened.  lives_on   a release where the fault reproduces.  text   words that all must occur in the stored variant
-                or
-    its fault's title, each as the beginning of a word.  fault, id   ids.
+    verdict   the class.  state   of the fault.  op   in the program.  fault, id   ids.
+    torch, device   where it was found; a release may be shortened.  lives_on   a release where the fault reproduces.
+    text      words that all must occur in the stored variant or its fault's title, each as the beginning of a word.
     """
 
     verdict: str = ""

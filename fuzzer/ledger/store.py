@@ -120,6 +120,10 @@ class Store:
         with self._reading() as db:
             return [decode(from_row(row)) for row in read_rows(db, wanted)] if db is not None else []
 
+    def ids(self) -> set[str]:
+        """The ids of all findings, none of which is read."""
+        return {row["id"] for row in self.rows(Wanted(), "id")}
+
     def rows(self, wanted: Wanted, columns: str) -> Iterator[dict[str, Any]]:
         """Some columns, as stored, of the findings that these filters admit: for long lists."""
         with self._reading() as db:

@@ -299,6 +299,7 @@ def measure_slopes(
         "worker_growth_per_cpu_hour": {name: round(growth(sampler.samples, name), 2) for name in _HELD},
         "new_faults": totals.new.total(),
         "triage": totals.triage(),
+        "main_mib_over_time": [round(sample.main_mib, 1) for sample in sampler.samples[:: _SAMPLES // 24]],
         "cpu": {name: round(share, 3) for name, share in sampler.shares.items()},
         "slopes": {name: {k: _rounded(v) for k, v in found.items()} for name, found in slopes.items()},
     }

@@ -196,7 +196,7 @@ class Triage:
         if not path.exists():
             return None
         with contextlib.suppress(StoreError), open_store(path) as kept, open_store(self.plan.db) as store:
-            if {finding.id for finding in kept.list()} <= {finding.id for finding in store.list()}:
+            if kept.ids() <= store.ids():
                 path.unlink()
                 return None
         return path

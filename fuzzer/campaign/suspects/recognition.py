@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,8 +60,7 @@ def explains(
 
 def _held(db: Path, others: Iterable[Path]) -> dict[Known, Path]:
     """The faults of the ledger, then of others, each with its ledger."""
-    with open_store(db) as store:
-        held = dict.fromkeys(store.known_faults(), db)
+    held = dict.fromkeys(_faults_of(db), db) if db.exists() else {}
     for path in others:
         held |= {known: path for known in _faults_of(path) if known not in held}
     return held
@@ -70,15 +71,33 @@ def fault_elsewhere(finding: Finding, db: Path, others: Iterable[Path], same: bo
     there; "" where there is none."""
     for path in others:
         with open_store(path, create=False) as store:
-            fault = None if same and finding.id not in {f.id for f in store.list()} else store.fault_alike(finding)
+            fault = None if same and finding.id not in store.ids() else store.fault_alike(finding)
         if fault is not None:
             return _named(fault, path, db)
     return ""
 
 
-@functools.cache
 def _faults_of(path: Path) -> tuple[Known, ...]:
-    """The faults of a ledger that is only read. It is read once."""
+    """The faults of a ledger. It is read again only once it has changed, since that takes a second of a large one."""
+    stamp = tuple((at.st_mtime_ns, at.st_size) for at in (_stat(path), _stat(path.with_name(f"{path.name}-wal"))) if at)
+    settled = all(time.time_ns() - changed > _SETTLED_NS for changed, _ in stamp)
+    return _faults_at(path, stamp) if settled else _faults_at.__wrapped__(path, stamp)
+
+
+_SETTLED_NS = 1_000_000_000  # a file system tells two changes apart that are so far from each other
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    """What the file system says of a file; None where there is none."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+@functools.lru_cache(maxsize=8)
+def _faults_at(path: Path, stamp: tuple[tuple[int, int], ...]) -> tuple[Known, ...]:
+    """The faults of a ledger whose files changed last at these times, and are so large now."""
     with open_store(path, create=False) as store:
         return store.known_faults()
 

@@ -231,7 +231,7 @@ def _shrink(
 def _known_finding(found: Finding, plan: Plan, reduction: Reduction) -> TriageOutcome | None:
     """The outcome where this very finding is known, to the ledger or to one that is only read; None where it is not."""
     with open_store(plan.db) as store:
-        if found.id in {f.id for f in store.list()}:
+        if found.id in store.ids():
             return TriageOutcome(store.get(found.id), False, "known", reduction.others, reduction)
     if fault := fault_elsewhere(found, plan.db, plan.known, same=True):
         return TriageOutcome(found, False, "known", reduction.others, reduction, fault=fault)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -147,3 +149,28 @@ def test_a_finding_is_of_a_fault_elsewhere_that_has_it_or_that_it_would_join(tmp
     assert fault_elsewhere(longer, own, [other]) == f"{fault} of other.db"
     assert fault_elsewhere(replace(STORED, program=TANH), own, [other]) == ""
     assert fault_elsewhere(STORED, own, []) == ""
+
+
+def test_a_ledger_is_read_again_only_once_it_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, reads, known_faults = tmp_path / "a.db", [0], Store.known_faults
+    with open_store(path) as store:
+        store.add(Finding(SIGNATURE, "detail", PROGRAM, PROGRAM, PLACE, 3, 3, created="2026-01-01"))
+
+    def counted(store: Store) -> tuple[Known, ...]:
+        reads[0] += 1
+        return known_faults(store)
+
+    def looks(changed: float, times: int) -> int:
+        """How often the ledger is read for so many looks, where its files changed at this time."""
+        before = reads[0]
+        for file in tmp_path.glob("a.db*"):
+            os.utime(file, (changed, changed))
+        for _ in range(times):
+            recognition._faults_of(path)
+        return reads[0] - before
+
+    monkeypatch.setattr(Store, "known_faults", counted)
+    now = time.time()
+    assert looks(now - 60, 3) == 1
+    assert looks(now - 50, 3) == 1
+    assert looks(now, 3) == 3, "a change of this moment may be followed by one that cannot be told from it"
