@@ -22,7 +22,9 @@ from fuzzer.workers.pool import Pool
 from minimizer.reduce import Reduction, reduce
 from minimizer.same import DETERMINISTIC, Answer, Sameness, Shown, checker, margin
 
-_MOST_KEPT = 2_000  # kept, at some two kilobytes each
+# Verdicts that a cache keeps, at some two kilobytes each: those of a search or two. There is a cache for each stage and
+# each set of oracles that somebody asked.
+_MOST_KEPT = 512
 # Where a hang is minimized, of a candidate: at least this, and so many times the longest that one took which ended.
 # They get smaller; those that begin in a new worker, since one that hung was killed, take up to three times as long.
 _LEAST_SECONDS, _TIMES = 10.0, 5.0
