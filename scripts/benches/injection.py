@@ -36,6 +36,7 @@ from typing import Any
 import click
 import psutil
 
+from benches.options import module_path
 from fuzzer.campaign.bounds import LEAST_FREE_BYTES
 from fuzzer.campaign.suspects.patience import BESIDE
 from fuzzer.campaign.suspects.shelf import Shelf
@@ -196,7 +197,7 @@ class Running:
 
     def start(self, seconds: float = 600.0, resume: bool = False) -> None:
         """Begin it, and wait until programs flow."""
-        environment = os.environ | {"PYTHONPATH": f"{_ROOT}:{_ROOT / 'scripts'}", "INJECTED": str(self.folder)}
+        environment = os.environ | {"PYTHONPATH": module_path(), "INJECTED": str(self.folder)}
         compiler = self.folder / "g++"
         environment |= {"TMPDIR": str(self.folder / TEMPORARY), "CXX": str(compiler)}
         environment |= {"INJECTED_LEDGER": str(self.shared)} if self.shared else {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,6 +13,8 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.workers.capacity import default_workers
 from fuzzer.workers.messages import Task
+
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def _enough(context: click.Context, option: click.Parameter, workers: int | None) -> int:
@@ -40,6 +44,12 @@ def common_options(command: Any) -> Any:
     for option in (json_option, backend_option, device_option, seed_option, workers_option):
         command = option(command)
     return command
+
+
+def module_path() -> str:
+    """PYTHONPATH of a process that runs a bench: this tree, then what this process was given."""
+    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return os.pathsep.join((str(_ROOT), str(_ROOT / "scripts"), *given))
 
 
 def task_on(device: str, backend: str = "inductor", seed: int = 0) -> Task:

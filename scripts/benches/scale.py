@@ -21,13 +21,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import click
 import psutil
 
-from benches.options import backend_option, device_option, json_option, seed_option
+from benches.options import backend_option, device_option, json_option, module_path, seed_option
 from benches.throughput import Pace, Side
 from fuzzer.campaign.schedule import BySeed
 from fuzzer.judgement.trial import Place, Subject
@@ -40,7 +39,6 @@ from fuzzer.workers.cluster import LOCAL, RAY, Cluster
 from fuzzer.workers.messages import Task
 from fuzzer.workers.pool import Pool
 
-_ROOT = Path(__file__).resolve().parents[2]
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
@@ -121,13 +119,8 @@ def _require(units: int, asked: Asked) -> None:
                          + ("" if asked.device == HOST.type else f" and {there} {asked.device} device(s)"))  # fmt: skip
 
 
-def _given() -> list[str]:
-    """Where this process looks for modules beside the usual places."""
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-
-
 def _in_a_process(asked: Asked, say: Callable[[str], None]) -> dict[str, Any]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(_ROOT / "scripts"), *_given()))}
+    environment = os.environ | {"PYTHONPATH": module_path()}
     if asked.device != HOST.type:
         seen = environment.get(_VISIBLE, "").split(",") if environment.get(_VISIBLE) else map(str, range(asked.units))
         environment[_VISIBLE] = ",".join(list(seen)[: asked.units])
