@@ -56,9 +56,9 @@ class Cluster:
 
     @property
     def room(self) -> int:
-        """The most others that it keeps: few once it is decided, none where no doubt is left or no fault was found."""
+        """The most others that it keeps: two once a fault explains it, none once it is over without one."""
         if self.over:
-            return MOST_DOUBTFUL if self.fault and not self.doubted else 0
+            return MOST_DOUBTFUL if self.fault else 0
         return MOST_OTHERS
 
     def surplus(self) -> list[Suspect]:
@@ -111,6 +111,10 @@ class Clusters:
         self.made += cluster is None
         self.found[name] = cluster = cluster or Cluster(suspect)
         return cluster
+
+    def __contains__(self, suspect: Suspect) -> bool:
+        """Whether there is a cluster for a sorted suspect."""
+        return _name(suspect) in self.found
 
     def forget(self, suspect: Suspect) -> Cluster | None:
         """Forget the cluster of a sorted suspect, and return it; None where there is none."""

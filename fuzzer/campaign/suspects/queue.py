@@ -558,17 +558,21 @@ class Triage:
     def _doubt(self, suspect: Suspect) -> None:
         """Hold a suspect against the fault of its cluster, which it joined by its key. If that fault does not explain
         it, it is a suspect again, and another of the cluster may be held against the fault."""
-        cluster = self.clusters.of(suspect)
+        with self.changed:
+            if suspect not in self.clusters:  # its key was forgotten just now
+                return
+            cluster = self.clusters.of(suspect)
         assert suspect.core is not None
         core, plan = suspect.core, self.plan
         at_stage = task_at(core, plan)
         if explains(cluster.fault, core.program, core.signature, plan.db, plan.known, at_stage, self.pool) is not False:
             return
         with self.changed:
-            cluster.others.remove(suspect)
+            cluster.others = [other for other in cluster.others if other != suspect]  # it may have given way meanwhile
             cluster.doubted = False
             self.totals.joined[suspect.signature.verdict] -= 1
             self.totals.known[suspect.signature.verdict] -= 1
+        self.shelf.put(suspect)
         self._gather(replace(suspect, apart=True))
 
     def _grow(self, suspect: Suspect) -> None:

@@ -39,7 +39,7 @@ def test_of_each_key_one_comes_first_and_then_the_others() -> None:
     assert firsts_first([*given], given.__getitem__) == ["a", "c", "d", "e", "b"]
 
 
-def test_a_decided_cluster_keeps_the_two_furthest_until_one_was_held_against_its_fault() -> None:
+def test_a_cluster_keeps_the_two_furthest_once_a_fault_explains_it_and_none_once_it_is_over_without() -> None:
     cluster = Clusters().of(Suspect(parse(PROGRAM), SIGNATURE, core=CORE))
     near, far = (Suspect(parse(PROGRAM.replace("relu", op)), SIGNATURE) for op in ("relu", "tanh"))
     others = [*(replace(near, stage=str(n)) for n in range(MOST_OTHERS - 1)), far]
@@ -49,7 +49,7 @@ def test_a_decided_cluster_keeps_the_two_furthest_until_one_was_held_against_its
     assert len(given_up := cluster.surplus()) == MOST_OTHERS - 2
     assert cluster.furthest == far
     assert {*given_up, *cluster.others} == {*others}
-    cluster.doubted = True
+    cluster.fault = ""
     assert len(cluster.surplus()) == 2
     assert cluster.members == [cluster.first]
 
@@ -66,3 +66,4 @@ def test_of_decided_clusters_those_that_were_not_met_for_longest_are_forgotten()
     clusters.of(suspects[2])
     assert (clusters.made, len(clusters)) == (5, 3)
     assert clusters.forget(suspects[3]) is None
+    assert (suspects[2] in clusters, suspects[3] in clusters) == (True, False)

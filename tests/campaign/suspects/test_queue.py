@@ -368,6 +368,7 @@ def test_one_that_joined_a_decided_cluster_is_held_against_its_fault_when_nothin
     triage._one(doubtful)
     assert [(s.text, s.step, s.apart) for s in triage.waiting] == [(TANH, Step.EXPLAIN, True)]
     assert len(triage.clusters) == 2
+    assert TANH in {s.text for s in triage.shelf.suspects()}
     [second] = triage._doubtful()
     assert second.text == LONGER, "since the first was not explained"
     triage._one(second)
@@ -470,3 +471,10 @@ def test_decided_keys_that_were_not_met_for_longest_are_forgotten_with_the_doubt
     assert [c.first.text for c in triage.clusters] == [with_op("relu").text]
     assert [(s.text, s.step) for s in triage.waiting] == [(with_op("sigmoid").text, Step.SORT)]
     assert [s.text for s in triage.shelf.suspects()] == [with_op("sigmoid").text]
+
+
+def test_a_doubt_about_a_key_that_is_forgotten_meanwhile_ends(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    triage, _ = bounded(plan, monkeypatch, keys=1)
+    monkeypatch.setattr(triages, "explains", lambda *_: pytest.fail("it was held against a fault"))
+    triage._one(replace(SUSPECT, step=Step.DOUBT))
+    assert len(triage.clusters) == 0
