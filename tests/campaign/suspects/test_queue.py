@@ -478,3 +478,17 @@ def test_a_doubt_about_a_key_that_is_forgotten_meanwhile_ends(plan: Plan, monkey
     monkeypatch.setattr(triages, "explains", lambda *_: pytest.fail("it was held against a fault"))
     triage._one(replace(SUSPECT, step=Step.DOUBT))
     assert len(triage.clusters) == 0
+
+
+def test_one_that_gave_way_in_its_cluster_while_it_is_held_against_the_fault_is_told_apart_and_shelved(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triage, _ = bounded(plan, monkeypatch, keys=9)
+    monkeypatch.setattr(triages, "explains", lambda *_: False)
+    cluster = triage.clusters.of(SUSPECT)
+    other = replace(SUSPECT, program=parse(TANH))
+    cluster.fault, cluster.over, cluster.doubted = "F1", True, True
+    triage._one(replace(other, step=Step.DOUBT))
+    assert [(s.text, s.step, s.apart) for s in triage.waiting] == [(TANH, Step.EXPLAIN, True)]
+    assert [s.text for s in triage.shelf.suspects()] == [TANH]
+    assert not cluster.doubted
