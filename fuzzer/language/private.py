@@ -78,7 +78,9 @@ CONFIGS = {
 }
 
 
-MOST_FAKES = 1 << 16  # fake results in torch's cache, at about a kilobyte each: torch never removes any
+# Fake results in torch's cache, at one or two kilobytes each: torch never removes any. A search meets the same again, two
+# searches seldom do.
+MOST_FAKES = 1 << 12
 
 
 @contextlib.contextmanager
