@@ -78,8 +78,8 @@ CONFIGS = {
 }
 
 
-# Fake results in torch's cache, at one or two kilobytes each: torch never removes any. A search meets the same again, two
-# searches seldom do.
+# Fake results in torch's cache, at one or two kilobytes each: torch never removes any. A search meets the same again,
+# two searches seldom do.
 MOST_FAKES = 1 << 12
 
 
