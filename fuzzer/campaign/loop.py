@@ -22,6 +22,7 @@ from typing import Any
 from fuzzer.campaign.bounds import Room, compiler_of
 from fuzzer.campaign.canaries import run_canaries
 from fuzzer.campaign.deaths_in_drawing import Undrawn
+from fuzzer.campaign.heap import trim_heap
 from fuzzer.campaign.mixture import source_of
 from fuzzer.campaign.plan import Plan
 from fuzzer.campaign.schedule import BySeed, Schedule
@@ -310,8 +311,9 @@ class Campaign:
         self._beat(seconds)
 
     def _beat(self, seconds: float) -> None:
-        """Write a row of the heartbeat where a minute is over. `seconds`: of exploring."""
+        """Trim the heap and write a row of the heartbeat where a minute is over. `seconds`: of exploring."""
         if self.heartbeat is not None and self.heartbeat.due():
+            trim_heap()
             self.heartbeat.beat(self._pulse(seconds))
 
     def _pulse(self, seconds: float) -> dict[str, Any]:
