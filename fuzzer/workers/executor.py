@@ -116,8 +116,8 @@ class Executor:
     companions  ids of other processes that workers need, the fork server's: they are continued when somebody stops
                 them, and without them no exit status is told.  renew  starts those anew that ended.
     grown       whether a process of this id takes so much that it is replaced after its task.
-    lived       told of each worker that ended by itself: its number, and how many tasks it had; gives why no other is
-                to start, "" where one is.
+    lived       told of each worker that ended by itself: its number, and how many tasks it had, 0 where it did not
+                start; gives why no other is to start, "" where one is.
     """
 
     def __init__(
@@ -209,6 +209,7 @@ class Executor:
             worker = self._begin(number)
             if worker is None:
                 failures += 1
+                self._take_leave(number, 0)
                 self._back_off(failures)
                 continue
             failures, self.started = 0, True
@@ -217,8 +218,13 @@ class Executor:
                 self.workers[number] = None
             if not worker.ended:
                 self._let_leave(worker)
-            elif not self._over() and (why := self.lived(number, tasks)):
-                self.stop(why)
+            else:
+                self._take_leave(number, tasks)
+
+    def _take_leave(self, number: int, tasks: int) -> None:
+        """Tell that a worker ended by itself; take no more tasks where no other is to start."""
+        if not self._over() and (why := self.lived(number, tasks)):
+            self.stop(why)
 
     def _live(self, worker: _Worker) -> int:
         """Let a worker do tasks until it has ended or is to be replaced. Returns the number of tasks that it began."""

@@ -63,12 +63,15 @@ print((torch.ones(65536, device=device) + 1).sum().item())
 
 
 def answers(type: str, index: int) -> bool:
-    """Whether a new process can compute on this device, and soon enough."""
+    """Whether a new process can compute on this device, and soon enough; also where no process can be started, which
+    says nothing about the device."""
     command = (sys.executable, "-P", "-c", _ASK, type, str(index))
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return False
+    except OSError:
+        return True
     return done.stdout.strip() == "131072.0"
 
 
@@ -89,8 +92,8 @@ class Answering:
         return [index for index in self.among if index not in self.silent] or self.among
 
     def lived(self, index: int, tasks: int) -> str:
-        """A worker on this device ended by itself after so many tasks. Why there is no use in starting others; "" where
-        there is."""
+        """A worker on this device ended by itself after so many tasks, 0 where it did not start. Why there is no use in
+        starting others; "" where there is."""
         if not self.among:
             return ""
         with self.lock:  # the others wait for what is found out

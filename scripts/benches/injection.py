@@ -90,19 +90,23 @@ time_t time(time_t *at) {
 
 
 # The same for CUDA's runtime: while the file in TROUBLE is there, no launch of a kernel succeeds, and that is the error
-# which torch asks for after each. Triton launches by the driver, which is left alone: eager's kernels all fail.
-_LAUNCHES = """
+# which torch asks for after each. What CUDA 13 compiled launches by the second name. Triton launches by the driver,
+# which is left alone: eager's kernels all fail.
+LAUNCHES = r"""
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
 #define FAILURE 719
 static int broken(void) { return access(getenv("TROUBLE"), F_OK) == 0; }
 typedef struct { unsigned x, y, z; } dim;
-int cudaLaunchKernel(const void *kernel, dim grid, dim block, void **arguments, size_t memory, void *stream) {
-    if (broken()) return FAILURE;
-    return ((int (*)(const void *, dim, dim, void **, size_t, void *))dlsym(RTLD_NEXT, "cudaLaunchKernel"))(
-        kernel, grid, block, arguments, memory, stream);
-}
+typedef int launch(const void *, dim, dim, void **, size_t, void *);
+#define REFUSED(name) \
+    int name(const void *kernel, dim grid, dim block, void **arguments, size_t memory, void *stream) { \
+        if (broken()) return FAILURE; \
+        return ((launch *)dlsym(RTLD_NEXT, #name))(kernel, grid, block, arguments, memory, stream); \
+    }
+REFUSED(cudaLaunchKernel)
+REFUSED(__cudaLaunchKernel)
 int cudaGetLastError(void) {
     int real = ((int (*)(void))dlsym(RTLD_NEXT, "cudaGetLastError"))();
     return broken() ? FAILURE : real;
@@ -199,7 +203,9 @@ class Running:
         """Begin it, and wait until programs flow."""
         environment = os.environ | {"PYTHONPATH": module_path(), "INJECTED": str(self.folder)}
         compiler = self.folder / "g++"
-        environment |= {"TMPDIR": str(self.folder / TEMPORARY), "CXX": str(compiler)}
+        # torch makes the last in TMPDIR otherwise, one for all processes of a user, wherever its compiler is imported
+        torchs = {"TORCHINDUCTOR_CACHE_DIR": str(self.folder / "torch")}
+        environment |= {"TMPDIR": str(self.folder / TEMPORARY), "CXX": str(compiler)} | torchs
         environment |= {"INJECTED_LEDGER": str(self.shared)} if self.shared else {}
         trouble = {"LD_PRELOAD": str(self.preloaded), "TROUBLE": str(self.folder / "trouble")}
         environment |= (trouble if self.preloaded else {}) | {"INJECTED_DEVICE": self.device}
@@ -503,7 +509,7 @@ def kill_part(which: str, times: int, folder: Path, seed: int) -> Injected:
         return running.ended(row)
 
 
-def _library(folder: Path, code: str) -> Path:
+def library(folder: Path, code: str) -> Path:
     """The library of this C code, to be preloaded."""
     source, library = folder / "preloaded.c", folder / "preloaded.so"
     source.write_text("#define _GNU_SOURCE\n" + code)
@@ -514,10 +520,10 @@ def _library(folder: Path, code: str) -> Path:
 def fail_launches(folder: Path, device: str, for_good: bool = False) -> Injected:
     """Every launch on the accelerator fails for a while; or for good, until the campaign has ended and is resumed."""
     how = "for good, then resumed" if for_good else f"for {_LOCKED_SECONDS:.0f} s"
-    with Running(folder, preloaded=_library(folder, _LAUNCHES), device=device) as running:
+    with Running(folder, preloaded=library(folder, LAUNCHES), device=device) as running:
         running.start()
         running.said()
-        trouble = running.folder / "trouble"
+        trouble, before = running.folder / "trouble", len(running.rows())
         trouble.touch()
         assert running.process is not None
         if for_good:
@@ -525,6 +531,9 @@ def fail_launches(folder: Path, device: str, for_good: bool = False) -> Injected
         else:
             time.sleep(_LOCKED_SECONDS)
         trouble.unlink()
+        meanwhile = Counter(row["class"] for row in running.rows()[before:])
+        if meanwhile["agree"] > 2 * _FLOWS:  # those that were under way, and a batch that was told late
+            raise RuntimeError(f"launches on {device} did not fail: {dict(meanwhile)}")
         began = time.monotonic()
         if for_good:
             running.start(resume=True)
@@ -535,12 +544,13 @@ def fail_launches(folder: Path, device: str, for_good: bool = False) -> Injected
         row = running.row(f"every launch on {device} fails {how}", flows)
         running.end()
         stored = len(running._findings(running.ledger)) if running.ledger.exists() else 0
-        return running.ended(replace(row, said=f"{stored} findings stored; {row.said}"))
+        said = f"{stored} findings stored; meanwhile {dict(meanwhile)}; {row.said}"
+        return running.ended(replace(row, said=said))
 
 
 def set_clock_back(folder: Path) -> Injected:
     """The time of day is a day earlier from one moment on."""
-    with Running(folder, preloaded=_library(folder, _CLOCK)) as running:
+    with Running(folder, preloaded=library(folder, _CLOCK)) as running:
         running.start()
         running.said()
         (running.folder / "trouble.new").write_text(str(-_DAY))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from benches.injection import (
     CAMPAIGN_FOLDER,
     INJECTIONS,
+    LAUNCHES,
     Running,
     can_mount,
     in_campaigns_of_their_own,
     inject_each,
     kill,
+    library,
     new_places,
     set_clock_back,
     trouble_disk,
@@ -65,6 +68,38 @@ def test_lines_are_told_once_without_those_about_findings(tmp_path: Path) -> Non
 def test_every_injection_of_a_campaign_of_its_own_is_run() -> None:
     names = [getattr(run, "func", run).__name__ for run in in_campaigns_of_their_own(1, 0)]
     assert {"set_clock_back", "two_on_one_ledger", "kill_part", "kill"} <= set(names)
+
+
+_RUNTIME = """
+#define ANSWER(name) int name() { return 0; }
+ANSWER(cudaLaunchKernel) ANSWER(__cudaLaunchKernel) ANSWER(cudaGetLastError) ANSWER(cudaPeekAtLastError)
+"""
+_PROGRAM = """
+#include <stdio.h>
+typedef struct { unsigned x, y, z; } dim;
+typedef int launch(void *, dim, dim, void **, long, void *);
+launch cudaLaunchKernel, __cudaLaunchKernel;
+int cudaGetLastError(void), cudaPeekAtLastError(void);
+int main(void) {
+    dim one = {1, 1, 1};
+    printf("%d %d %d %d", cudaLaunchKernel(0, one, one, 0, 0, 0), __cudaLaunchKernel(0, one, one, 0, 0, 0),
+        cudaGetLastError(), cudaPeekAtLastError());
+}
+"""
+
+
+def test_each_way_to_launch_a_kernel_fails_while_the_trouble_lasts(tmp_path: Path) -> None:
+    for name, code, how in (("libruntime.so", _RUNTIME, ["-shared", "-fPIC"]), ("main", _PROGRAM, ["-lruntime"])):
+        source = tmp_path / f"{name}.c"
+        source.write_text(code)
+        subprocess.run(["gcc", source, "-o", tmp_path / name, f"-L{tmp_path}", *how], check=True)
+    found = []
+    trouble = tmp_path / "trouble"
+    libraries = {"LD_PRELOAD": str(library(tmp_path, LAUNCHES)), "LD_LIBRARY_PATH": str(tmp_path)}
+    for change in (trouble.touch, trouble.unlink):
+        change()
+        found.append(subprocess.check_output(tmp_path / "main", env=libraries | {"TROUBLE": str(trouble)}, text=True))
+    assert found == ["719 719 719 719", "0 0 0 0"]
 
 
 @pytest.mark.slow

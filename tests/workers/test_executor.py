@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -132,24 +131,43 @@ def test_workers_outlive_their_fork_server_and_another_one_starts_meanwhile(tmp_
         assert [v.signature.pattern.split()[0] for v in told.verdicts] == ["SIGSEGV"]
 
 
+def _ends_at_once(pool: Pool) -> BaseProcess:
+    process = pool.context.Process(target=os._exit, args=(3,), daemon=True)
+    process.start()
+    return process
+
+
 def test_a_worker_that_cannot_start_is_told_and_descriptors_do_not_leak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executors, "_BACK_OFF_SECONDS", 0.05)
     pool = Pool(1, ["cpu"], scratch=tmp_path)
 
-    def start(number: int, pipe: Connection) -> BaseProcess:
-        process = pool.context.Process(target=os._exit, args=(3,), daemon=True)
-        process.start()
-        return process
-
-    executor = Executor(1, start, 1, lambda pid: None)
+    executor = Executor(1, lambda number, pipe: _ends_at_once(pool), 1, lambda pid: None)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(Stopped, match="no worker can be started"):
         executor.schedule(faults.fine, (TASK, "x"), 60).result(60)
     executor.join()
     assert len(os.listdir("/proc/self/fd")) <= before
     pool.close()
+
+
+def test_where_workers_no_longer_start_their_device_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_BACK_OFF_SECONDS", 0.05)
+    lives: list[tuple[int, int]] = []
+
+    def lived(number: int, tasks: int) -> str:
+        lives.append((number, tasks))
+        return "no device answers" if len(lives) == 9 else ""
+
+    pool = Pool(1, ["cpu"], scratch=tmp_path)
+    executor = Executor(1, lambda number, pipe: _ends_at_once(pool), 1, lambda pid: None, lived=lived)
+    executor.started = True  # others did before
+    with pytest.raises(Stopped, match="no device answers"):
+        executor.schedule(faults.fine, (TASK, "x"), 60).result(60)
+    executor.join()
+    pool.close()
+    assert lives == [(0, 0)] * 9
 
 
 def test_workers_do_not_leak_descriptors(tmp_path: Path) -> None:

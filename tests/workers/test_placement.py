@@ -105,6 +105,14 @@ def test_without_any_device_that_answers_there_is_no_use_in_going_on() -> None:
     assert Answering("cpu", range(0)).lived(0, 0) == ""
 
 
+def test_where_no_process_can_be_started_nothing_is_known_about_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*given: object, **how: object) -> None:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr("subprocess.run", run)
+    assert answers("cuda", 0)
+
+
 @pytest.mark.slow
 def test_a_device_is_asked_in_a_process_of_its_own_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers("cpu", 0)
