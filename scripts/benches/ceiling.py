@@ -2,9 +2,9 @@
 has workers that answer at once, with reports of real programs. What lies above cannot be used, however many workers
 there are.
 
-Each task is pickled as for a worker, and each report unpickled as from one. Ledger, logs and corpus are those of any
-campaign. A share of the programs show a feature that no other has, until the corpus is full; what memory is taken
-after that would go on growing for weeks.
+Each task is pickled as for a worker, and each report unpickled as from one; or both go through Ray, to crews and back.
+Ledger, logs and corpus are those of any campaign. A share of the programs show a feature that no other has, until the
+corpus is full; what memory is taken after that would go on growing for weeks.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from fuzzer.judgement.trial import Place, Subject
 from fuzzer.language.routes import ANY_BACKEND
 from fuzzer.trial.tasks import explore
 from fuzzer.workers.capacity import cores
+from fuzzer.workers.cluster import LOCAL, RAY, Cluster, RayExecutor, place_crews
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.pool import DEADLINE_SECONDS, Pool
 from fuzzer.workers.usage import resident_bytes
@@ -87,14 +88,17 @@ class AtOnce:
 
     def answers(self) -> Iterator[Report]:
         while True:
-            self.answered += 1
-            if self.answered % _STEP == 0:
-                self.stamp()
-            report: Report = pickle.loads(next(self.reports))
-            if int(self.answered * self.new) > int((self.answered - 1) * self.new):
-                own = frozenset({*report.features.get("operand", ()), _OWN + self.answered})
-                report = replace(report, features={**report.features, "operand": own})
-            yield report
+            yield self.counted(pickle.loads(next(self.reports)))
+
+    def counted(self, report: Report) -> Report:
+        """The report, which may show something new."""
+        self.answered += 1
+        if self.answered % _STEP == 0:
+            self.stamp()
+        if int(self.answered * self.new) > int((self.answered - 1) * self.new):
+            own = frozenset({*report.features.get("operand", ()), _OWN + self.answered})
+            report = replace(report, features={**report.features, "operand": own})
+        return report
 
     def stamp(self) -> None:
         self.stamps[self.answered] = time.process_time()
@@ -110,6 +114,60 @@ class AtOnce:
         return {}
 
 
+class CrewAtOnce:
+    """The pool of a crew, whose workers take no time: a task gives as many of the reports as it has programs."""
+
+    def __init__(self, reports: Sequence[bytes], workers: int):
+        self.reports, self.executor = itertools.cycle(list(map(pickle.loads, reports))), self
+
+    def schedule(self, function: Any, arguments: tuple[Any, ...], seconds: float | None) -> Future[list[Report]]:
+        *_, programs = arguments
+        future: Future[list[Report]] = Future()
+        future.set_result(list(itertools.islice(self.reports, programs)))
+        return future
+
+    def resident(self) -> list[int]:
+        return []
+
+    def close(self, kill: bool) -> None:
+        return None
+
+
+class ThroughRay(AtOnce):
+    """The same on a Ray cluster: tasks go to its crews, and reports come back from them."""
+
+    def __init__(self, reports: Sequence[bytes], workers: int, new: float = 0.0):
+        cluster = Cluster()
+        crews = place_crews(cluster.machines(), workers, None)
+        self.far = RayExecutor(
+            cluster, crews, CrewAtOnce, lambda crew: {"reports": reports, "workers": crew.workers}, None
+        )
+        self.far.schedule(len, ((), 1), None).result()  # a crew is up; its start is not counted
+        super().__init__(reports, workers, new)
+
+    def __exit__(self, *_: object) -> None:
+        self.far.close()
+        self.far.join()
+
+    def submit(
+        self,
+        function: Any,
+        task: Task,
+        what: Any,
+        programs: int = 1,
+        seconds: float | None = None,
+        behind: bool = False,
+    ) -> Future[Any]:
+        self.sent += len(pickle.dumps((function, task, what)))
+        return self.far.schedule(function, (task, what, programs), seconds, behind)
+
+    def results(self, future: Future[Any], task: Task) -> list[Report]:
+        return list(map(self.counted, future.result()))
+
+
+POOLS = {LOCAL: AtOnce, RAY: ThroughRay}
+
+
 def reports_of(programs: int, seed: int) -> list[Report]:
     """Reports of that many real programs, without those that did not agree: a suspect costs more, and is rare."""
     with Pool(cores(), ["cpu"]) as pool:
@@ -118,11 +176,11 @@ def reports_of(programs: int, seed: int) -> list[Report]:
 
 
 def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path, new: float = 0.0,
-            keep: int = MOST_KEPT) -> dict[str, Any]:  # fmt: skip
+            keep: int = MOST_KEPT, executor: str = LOCAL) -> dict[str, Any]:  # fmt: skip
     """The figures of a campaign of so many programs, whose workers answer at once. Of its memory: MiB at the start and
     at the end, and how it rises once the corpus is full or, if that never happens, once half of the programs ran."""
     answers = [pickle.dumps(report) for report in reports]
-    pool = AtOnce(answers, workers, new)
+    pool = POOLS[executor](answers, workers, new)
     plan = Plan(TASK, workers, None, programs, folder / "ledger.db", folder / "own", batch=_BATCH)
     corpus = Corpus(plan.explored, corpus_environment(TASK), keep)
     campaign = loop.Campaign(plan, lambda line: None, lambda own: Mixture(TASK, own, corpus.start(), CELLS))
@@ -158,9 +216,14 @@ def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path
 @click.option("--new", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share that is new.")
 @click.option("--keep", default=MOST_KEPT, show_default=True, type=click.IntRange(1), help="That the corpus keeps.")
 @click.option("--workers", default=64, show_default=True, type=click.IntRange(1), help="That the campaign has.")
+@click.option(
+    "--executor", default=LOCAL, show_default=True, type=click.Choice([*POOLS]), help="Where the workers are."
+)
 @json_option
-def ceiling_command(seed: int, record: int, programs: int, new: float, keep: int, workers: int, as_json: bool) -> None:
+def ceiling_command(
+    seed: int, record: int, programs: int, new: float, keep: int, workers: int, executor: str, as_json: bool
+) -> None:
     """How many programs a second can one main process hand out and learn from, and does its memory stay flat?"""
     reports = reports_of(record, seed)
     with tempfile.TemporaryDirectory() as folder:
-        print_figures(ceiling(reports, programs, workers, Path(folder), new, keep), as_json)
+        print_figures(ceiling(reports, programs, workers, Path(folder), new, keep, executor), as_json)

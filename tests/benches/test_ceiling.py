@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from benches import ceiling as bench
-from benches.ceiling import AtOnce, ceiling
+from benches.ceiling import AtOnce, CrewAtOnce, ceiling
 
+from fuzzer.workers.cluster import RAY
 from fuzzer.workers.messages import Report, Task
 
 PROGRAM = """program(1)
@@ -38,6 +39,20 @@ def test_a_campaign_takes_all_of_its_programs_from_them(tmp_path: Path, monkeypa
     assert found["workers_fed"] == pytest.approx(0.5 * found["last_per_s"], rel=0.01)
     assert min(found["first_per_s"], found["report_bytes"], found["task_bytes"]) > 0
     assert len([*(tmp_path / "own" / "corpus").glob("*.prog")]) == len(REPORTS), "each showed something new, once"
+
+
+def test_a_crew_gives_a_task_as_many_reports_as_it_has_programs() -> None:
+    crew = CrewAtOnce([pickle.dumps(report) for report in REPORTS], 2)
+    told = [crew.executor.schedule(len, (Task(), None, n), None).result() for n in (2, 2)]
+    assert [report.detectable for reports in told for report in reports] == [1, 2, 3, 1]
+
+
+@pytest.mark.slow
+def test_the_programs_of_a_campaign_go_through_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    found = ceiling(REPORTS, 50, 4, tmp_path, executor=RAY)
+    assert found["programs"] == 50
+    assert found["kept"] == len(REPORTS)
 
 
 def test_programs_with_a_feature_of_their_own_fill_the_corpus_and_then_memory_is_flat(
