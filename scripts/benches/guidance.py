@@ -23,7 +23,7 @@ from typing import Any
 import click
 
 from benches.curves import COLOURS, SIZE
-from benches.options import json_option, print_figures
+from benches.options import json_option, module_path, print_figures
 from fuzzer.campaign.plan import GUIDANCES
 from fuzzer.campaign.told.logs import HEARTBEAT_FILE
 from fuzzer.language.errors import UsageError
@@ -113,7 +113,8 @@ def _go_on(run: Run, minutes: float, grace: str, workers: int) -> None:
     run.folder.mkdir(parents=True, exist_ok=True)
     with (run.folder / "log.txt").open("a") as log:
         command = _command(run, left, grace, workers)
-        done = subprocess.run(command, cwd=run.folder, stdout=log, stderr=log, env=_environment())
+        environment = os.environ | {"PYTHONPATH": module_path()}
+        done = subprocess.run(command, cwd=run.folder, stdout=log, stderr=log, env=environment)
     if done.returncode:
         raise UsageError(f"{run.arm} {run.seed} ended with {done.returncode}; {run.folder / 'log.txt'} says why")
 
@@ -133,11 +134,6 @@ def _command(run: Run, minutes: float, grace: str, workers: int) -> list[str]:
         *chosen,
         *(w for pair in given.items() for w in pair),
     ]
-
-
-def _environment() -> dict[str, str]:
-    """A campaign imports what this process does, from another folder."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, map(os.path.abspath, sys.path)))}
 
 
 # ---------------------------------------------------------------- telling

@@ -115,20 +115,22 @@ class CandidateCache:
 
     def result(self, text: str) -> Shown:
         """The errors of a candidate by signature, once it has run."""
-        future = self.start(text)
-        if future is not None:
-            wait([future])
-        with self.lock:
-            if text in self.running:
-                self._keep(text)
-            found = self.kept.get(text)
-        return self.result(text) if found is None else found  # another lane's answer may have pushed it out
+        return self._once_run(text)[0]
 
     def verdicts_of(self, program: Program) -> tuple[Verdict, ...]:
         """The verdicts on a candidate, once it has run."""
-        text = show(program)
-        self.result(text)
-        return self.verdicts[text]
+        return self._once_run(show(program))[1]
+
+    def _once_run(self, text: str) -> tuple[Shown, tuple[Verdict, ...]]:
+        while True:
+            future = self.start(text)
+            if future is not None:
+                wait([future])
+            with self.lock:
+                if text in self.running:
+                    self._keep(text)
+                if text in self.kept:  # else another lane's answer pushed it out
+                    return self.kept[text], self.verdicts[text]
 
     def collect(self) -> None:
         """Keep the verdicts of runs that ended after their batch was decided: no Report waits for ever."""

@@ -36,6 +36,26 @@ def test_no_candidate_runs_twice_and_what_nobody_waited_for_is_kept(plan: Plan) 
     assert sorted(ran) == sorted(map(show, (one, other)))
 
 
+def test_verdicts_that_another_lane_pushed_out_are_asked_for_again(plan: Plan) -> None:
+    ran: list[str] = []
+
+    class Busy(CandidateCache):
+        def start(self, text: str) -> Future[Report] | None:
+            future = super().start(text)
+            if len(ran) == 1:  # another lane takes the answer, and many more
+                self.collect()
+                del self.kept[text], self.verdicts[text]
+            return future
+
+    def answer(task: Task, text: str) -> Report:
+        ran.append(text)
+        return Report(text, (WRONG,))
+
+    pool: Any = FakePool(answer)
+    assert Busy(pool, plan.task).verdicts_of(parse(PROGRAM)) == (WRONG,)
+    assert len(ran) == 2
+
+
 def off_by(floors: float) -> Verdict:
     return Verdict(SIGNATURE, "it is wrong", (Comparison("x0.grad", (0,), 1.0, 1.0 + floors, 1.0, 1.0, 1, 4),))
 
