@@ -156,6 +156,12 @@ def test_a_device_that_lost_its_context_is_noticed(kind: str, monkeypatch: pytes
     assert context_is_usable(kind)
     monkeypatch.setattr("torch.ones", refused)
     assert not context_is_usable(kind), "also where there is nothing to wait for"
+
+    def full(*given: Any, device: str) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB")
+
+    monkeypatch.setattr("torch.ones", full)
+    assert context_is_usable(kind)
     assert context_is_usable("cpu")
 
 
