@@ -14,7 +14,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -47,8 +47,43 @@ _STEP = 1000  # programs whose time is told
 _OWN = 1 << 63  # from here on, ids of features that one program alone shows
 
 
+class Answers:
+    """The executor of workers that take no time: a task gives as many of the reports as it has programs. It is also the
+    pool of a crew."""
+
+    def __init__(self, reports: Sequence[bytes], workers: int = 1):
+        self.reports, self.executor = itertools.cycle(reports), self
+
+    def schedule(self, function: Any, arguments: tuple[Any, ...], seconds: float | None) -> Future[list[Report]]:
+        *_, programs = arguments
+        future: Future[list[Report]] = Future()
+        future.set_result(list(map(pickle.loads, itertools.islice(self.reports, programs))))
+        return future
+
+    def resident(self) -> list[int]:
+        return []
+
+    def close(self, kill: bool = False) -> None:
+        return None
+
+    def join(self) -> None:
+        return None
+
+
+def through_ray(reports: Sequence[bytes], workers: int) -> RayExecutor:
+    """The same on a Ray cluster, with a crew up: its start is not counted."""
+    cluster = Cluster()
+    crews = place_crews(cluster.machines(), workers, None)
+    far = RayExecutor(cluster, crews, Answers, lambda crew: {"reports": reports, "workers": crew.workers}, None)
+    far.schedule(len, ((), 1), None).result()
+    return far
+
+
+EXECUTORS: dict[str, Callable[[Sequence[bytes], int], Answers | RayExecutor]] = {LOCAL: Answers, RAY: through_ray}
+
+
 class AtOnce:
-    """A pool whose workers take no time: each program's report is the next of those given, over and over.
+    """A pool whose workers take no time: each program's report is the next of the executor's, over and over.
 
     new     the share of the programs that show a feature of their own.
     stamps  CPU seconds of this process when so many programs were answered;  memory  its resident MiB then.
@@ -56,8 +91,8 @@ class AtOnce:
 
     deadline = DEADLINE_SECONDS
 
-    def __init__(self, reports: Sequence[bytes], workers: int, new: float = 0.0):
-        self.workers, self.reports, self.new = workers, itertools.cycle(reports), new
+    def __init__(self, executor: Answers | RayExecutor, workers: int, new: float = 0.0):
+        self.executor, self.workers, self.new = executor, workers, new
         self.answered = 0
         self.stamps, self.memory = dict[int, float](), dict[int, float]()
         self.sent = 0  # bytes
@@ -67,28 +102,15 @@ class AtOnce:
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        self.executor.close()
+        self.executor.join()
 
-    def submit(
-        self,
-        function: Any,
-        task: Task,
-        what: Any,
-        programs: int = 1,
-        seconds: float | None = None,
-        behind: bool = False,
-    ) -> Future[int]:
+    def submit(self, function: Any, task: Task, what: Any, programs: int = 1, **_: Any) -> Future[list[Report]]:
         self.sent += len(pickle.dumps((function, task, what)))
-        future: Future[int] = Future()
-        future.set_result(programs)
-        return future
+        return self.executor.schedule(function, (task, what, programs), None)
 
-    def results(self, future: Future[int], task: Task) -> list[Report]:
-        return list(itertools.islice(self.answers(), future.result()))
-
-    def answers(self) -> Iterator[Report]:
-        while True:
-            yield self.counted(pickle.loads(next(self.reports)))
+    def results(self, future: Future[list[Report]], task: Task) -> list[Report]:
+        return list(map(self.counted, future.result()))
 
     def counted(self, report: Report) -> Report:
         """The report, which may show something new."""
@@ -114,60 +136,6 @@ class AtOnce:
         return {}
 
 
-class CrewAtOnce:
-    """The pool of a crew, whose workers take no time: a task gives as many of the reports as it has programs."""
-
-    def __init__(self, reports: Sequence[bytes], workers: int):
-        self.reports, self.executor = itertools.cycle(list(map(pickle.loads, reports))), self
-
-    def schedule(self, function: Any, arguments: tuple[Any, ...], seconds: float | None) -> Future[list[Report]]:
-        *_, programs = arguments
-        future: Future[list[Report]] = Future()
-        future.set_result(list(itertools.islice(self.reports, programs)))
-        return future
-
-    def resident(self) -> list[int]:
-        return []
-
-    def close(self, kill: bool) -> None:
-        return None
-
-
-class ThroughRay(AtOnce):
-    """The same on a Ray cluster: tasks go to its crews, and reports come back from them."""
-
-    def __init__(self, reports: Sequence[bytes], workers: int, new: float = 0.0):
-        cluster = Cluster()
-        crews = place_crews(cluster.machines(), workers, None)
-        self.far = RayExecutor(
-            cluster, crews, CrewAtOnce, lambda crew: {"reports": reports, "workers": crew.workers}, None
-        )
-        self.far.schedule(len, ((), 1), None).result()  # a crew is up; its start is not counted
-        super().__init__(reports, workers, new)
-
-    def __exit__(self, *_: object) -> None:
-        self.far.close()
-        self.far.join()
-
-    def submit(
-        self,
-        function: Any,
-        task: Task,
-        what: Any,
-        programs: int = 1,
-        seconds: float | None = None,
-        behind: bool = False,
-    ) -> Future[Any]:
-        self.sent += len(pickle.dumps((function, task, what)))
-        return self.far.schedule(function, (task, what, programs), seconds, behind)
-
-    def results(self, future: Future[Any], task: Task) -> list[Report]:
-        return list(map(self.counted, future.result()))
-
-
-POOLS = {LOCAL: AtOnce, RAY: ThroughRay}
-
-
 def reports_of(programs: int, seed: int) -> list[Report]:
     """Reports of that many real programs, without those that did not agree: a suspect costs more, and is rare."""
     with Pool(cores(), ["cpu"]) as pool:
@@ -180,7 +148,7 @@ def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path
     """The figures of a campaign of so many programs, whose workers answer at once. Of its memory: MiB at the start and
     at the end, and how it rises once the corpus is full or, if that never happens, once half of the programs ran."""
     answers = [pickle.dumps(report) for report in reports]
-    pool = POOLS[executor](answers, workers, new)
+    pool = AtOnce(EXECUTORS[executor](answers, workers), workers, new)
     plan = Plan(TASK, workers, None, programs, folder / "ledger.db", folder / "own", batch=_BATCH)
     corpus = Corpus(plan.explored, corpus_environment(TASK), keep)
     campaign = loop.Campaign(plan, lambda line: None, lambda own: Mixture(TASK, own, corpus.start(), CELLS))
@@ -217,7 +185,7 @@ def ceiling(reports: Sequence[Report], programs: int, workers: int, folder: Path
 @click.option("--keep", default=MOST_KEPT, show_default=True, type=click.IntRange(1), help="That the corpus keeps.")
 @click.option("--workers", default=64, show_default=True, type=click.IntRange(1), help="That the campaign has.")
 @click.option(
-    "--executor", default=LOCAL, show_default=True, type=click.Choice([*POOLS]), help="Where the workers are."
+    "--executor", default=LOCAL, show_default=True, type=click.Choice([*EXECUTORS]), help="Where the workers are."
 )
 @json_option
 def ceiling_command(

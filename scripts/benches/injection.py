@@ -203,9 +203,9 @@ class Running:
         """Begin it, and wait until programs flow."""
         environment = os.environ | {"PYTHONPATH": module_path(), "INJECTED": str(self.folder)}
         compiler = self.folder / "g++"
-        # torch makes the last in TMPDIR otherwise, one for all processes of a user, wherever its compiler is imported
-        torchs = {"TORCHINDUCTOR_CACHE_DIR": str(self.folder / "torch")}
-        environment |= {"TMPDIR": str(self.folder / TEMPORARY), "CXX": str(compiler)} | torchs
+        environment |= {"TMPDIR": str(self.folder / TEMPORARY), "CXX": str(compiler)}
+        # Importing torch's compiler makes this folder, by default in TMPDIR, where it would count as left over.
+        environment |= {"TORCHINDUCTOR_CACHE_DIR": str(self.folder / "torch")}
         environment |= {"INJECTED_LEDGER": str(self.shared)} if self.shared else {}
         trouble = {"LD_PRELOAD": str(self.preloaded), "TROUBLE": str(self.folder / "trouble")}
         environment |= (trouble if self.preloaded else {}) | {"INJECTED_DEVICE": self.device}
@@ -511,10 +511,10 @@ def kill_part(which: str, times: int, folder: Path, seed: int) -> Injected:
 
 def library(folder: Path, code: str) -> Path:
     """The library of this C code, to be preloaded."""
-    source, library = folder / "preloaded.c", folder / "preloaded.so"
+    source, built = folder / "preloaded.c", folder / "preloaded.so"
     source.write_text("#define _GNU_SOURCE\n" + code)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return library
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", built, source, "-ldl"], check=True)
+    return built
 
 
 def fail_launches(folder: Path, device: str, for_good: bool = False) -> Injected:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from benches import ceiling as bench
-from benches.ceiling import AtOnce, CrewAtOnce, ceiling
+from benches.ceiling import Answers, AtOnce, ceiling
 
 from fuzzer.workers.cluster import RAY
 from fuzzer.workers.messages import Report, Task
@@ -25,7 +25,7 @@ REPORTS = [
 
 
 def test_each_task_is_answered_at_once_by_the_next_report() -> None:
-    pool = AtOnce([pickle.dumps(report) for report in REPORTS], 2)
+    pool = AtOnce(Answers([pickle.dumps(report) for report in REPORTS]), 2)
     answers = [report for n in (2, 2) for report in pool.results(pool.submit(len, Task(), n, programs=n), Task())]
     assert [report.detectable for report in answers] == [1, 2, 3, 1]
     assert pool.sent > 0
@@ -39,12 +39,6 @@ def test_a_campaign_takes_all_of_its_programs_from_them(tmp_path: Path, monkeypa
     assert found["workers_fed"] == pytest.approx(0.5 * found["last_per_s"], rel=0.01)
     assert min(found["first_per_s"], found["report_bytes"], found["task_bytes"]) > 0
     assert len([*(tmp_path / "own" / "corpus").glob("*.prog")]) == len(REPORTS), "each showed something new, once"
-
-
-def test_a_crew_gives_a_task_as_many_reports_as_it_has_programs() -> None:
-    crew = CrewAtOnce([pickle.dumps(report) for report in REPORTS], 2)
-    told = [crew.executor.schedule(len, (Task(), None, n), None).result() for n in (2, 2)]
-    assert [report.detectable for reports in told for report in reports] == [1, 2, 3, 1]
 
 
 @pytest.mark.slow
