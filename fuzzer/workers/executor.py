@@ -62,6 +62,7 @@ class _Worker:
         self.process, self.pipe, self.pid = process, pipe, process.pid
         self.task: Task | None = None
         self.until: float | None = None
+        self.begun = 0  # tasks that it began
         self.killed = ""  # why we killed it
         self.dying, self.dying_since = 0, 0.0
         self.ended = False
@@ -116,7 +117,7 @@ class Executor:
     companions  ids of other processes that workers need, the fork server's: they are continued when somebody stops
                 them, and without them no exit status is told.  renew  starts those anew that ended.
     grown       whether a process of this id takes so much that it is replaced after its task.
-    lived       told of each worker that ended by itself: its number, and how many tasks it had, 0 where it did not
+    lived       told of each worker that ended by itself: its number, and how many tasks it began, 0 where it did not
                 start; gives why no other is to start, "" where one is.
     """
 
@@ -213,28 +214,25 @@ class Executor:
                 self._back_off(failures)
                 continue
             failures, self.started = 0, True
-            tasks = self._live(worker)
+            self._live(worker)
             with self.changed:
                 self.workers[number] = None
             if not worker.ended:
                 self._let_leave(worker)
             else:
-                self._take_leave(number, tasks)
+                self._take_leave(number, worker.begun)
 
     def _take_leave(self, number: int, tasks: int) -> None:
         """Tell that a worker ended by itself; take no more tasks where no other is to start."""
         if not self._over() and (why := self.lived(number, tasks)):
             self.stop(why)
 
-    def _live(self, worker: _Worker) -> int:
-        """Let a worker do tasks until it has ended or is to be replaced. Returns the number of tasks that it began."""
-        for tasks in range(self.tasks_each):
+    def _live(self, worker: _Worker) -> None:
+        """Let a worker do tasks until it has ended or is to be replaced."""
+        for _ in range(self.tasks_each):
             task = self._next(worker)
-            if task is None:
-                return tasks
-            if not self._run(worker, task) or self.grown(worker.pid):
-                return tasks + 1
-        return self.tasks_each
+            if task is None or not self._run(worker, task) or self.grown(worker.pid):
+                return
 
     def _let_leave(self, worker: _Worker) -> None:
         """Let a worker end by itself. The next worker starts beside it and need not wait."""
@@ -310,14 +308,14 @@ class Executor:
 
     def _run(self, worker: _Worker, task: Task) -> bool:
         """Let the worker do its task. False where the worker ended with it."""
-        begun = False
+        before = worker.begun
         try:
             worker.pipe.send_bytes(task.call)
             worker.receive()
-            begun = True
+            worker.begun += 1
             done, value = worker.receive()
         except Exception:  # whatever came through the pipe, or did not: this worker is of no use any more
-            self._lose(worker, task, begun)
+            self._lose(worker, task, worker.begun > before)
             return False
         finally:
             worker.task = None

@@ -14,7 +14,7 @@ from fuzzer.workers.interface import Stopped
 from fuzzer.workers.placement import Answering, Placement, answers, placement
 from fuzzer.workers.pool import Pool
 from tests.workers import worker_faults as faults
-from tests.workers.asked import ask
+from tests.workers.asked import TASK, ask
 
 GIB = 2**30
 FREE = DeviceState(140 * GIB)
@@ -137,3 +137,13 @@ def test_an_executor_tells_how_many_tasks_those_had_that_ended_by_themselves(tmp
         with pytest.raises(Stopped, match="no device"):
             ask(pool, faults.fine, "late")
     assert lives == [(0, 2), (0, 1)]
+
+
+@pytest.mark.slow
+def test_a_task_that_reaches_a_worker_without_a_device_is_not_counted_and_not_lost(tmp_path: Path) -> None:
+    lives: list[tuple[int, int]] = []
+    with Pool(1, ["cpu"], deadline=20, scratch=tmp_path) as pool:
+        pool.executor.lived = lambda number, tasks: lives.append((number, tasks)) or ""  # type: ignore[func-returns-value]
+        both = [pool.submit(faults.lose_device, TASK, "a"), pool.submit(faults.fine, TASK, "b")]
+        assert [pool.result(future, TASK).stderr for future in both] == ["a", "b"]
+    assert lives == [(0, 1)]

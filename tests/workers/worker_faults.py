@@ -17,6 +17,7 @@ import torch
 from fuzzer.language.private import COMPILER, FIRST_COMPILE
 from fuzzer.language.text import ParseError
 from fuzzer.trial.tasks import examine
+from fuzzer.workers import worker
 from fuzzer.workers.journal import journal
 from fuzzer.workers.messages import Report, Task
 from fuzzer.workers.usage import cpu_seconds
@@ -122,6 +123,12 @@ def litter(task: Task, name: str) -> Report:
     path = os.path.join(os.environ["TORCHINDUCTOR_CACHE_DIR"], name)
     os.makedirs(path)
     return Report(TEXT, stderr=path)
+
+
+def lose_device(task: Task, what: str) -> Report:
+    """The worker tells its report and reads no more. Its process takes half a second to end, as one with CUDA does."""
+    worker.context_lost = lambda: time.sleep(0.5) or True  # type: ignore[assignment,func-returns-value]
+    return fine(task, what)
 
 
 def leave_quietly(task: Task, phase: str) -> Report:
