@@ -147,3 +147,15 @@ def test_a_task_that_reaches_a_worker_without_a_device_is_not_counted_and_not_lo
         both = [pool.submit(faults.lose_device, TASK, "a"), pool.submit(faults.fine, TASK, "b")]
         assert [pool.result(future, TASK).stderr for future in both] == ["a", "b"]
     assert lives == [(0, 1)]
+
+
+@pytest.mark.slow
+def test_workers_that_each_lose_their_device_have_it_asked_though_tasks_wait(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+    device = Answering("cuda", [0], lambda kind, index: asked.append((kind, index)) is not None)
+    with Pool(1, ["cpu"], deadline=20, scratch=tmp_path) as pool:
+        pool.executor.lived = lambda number, tasks: device.lived(0, tasks)
+        futures = [pool.submit(faults.lose_device, TASK, str(n)) for n in range(8)]
+        with pytest.raises(Stopped, match="no CUDA device answers any more"):
+            [pool.result(future, TASK) for future in futures]
+    assert asked == [("cuda", 0)]
