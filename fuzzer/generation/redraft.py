@@ -36,8 +36,8 @@ NO_GRADIENT = "eager has no gradient of it"
 
 def draft_of(program: Program, rng: random.Random, count: int | None = None, announce: Announce | None = None) -> Draft:
     """A draft that holds the program's leaves and its first `count` nodes. The program's names are canonical, as those
-    that are drawn next go on from them. announce: as in `generate`. Raises Rejected where it holds regions
-    or eager refuses it."""
+    that are drawn next go on from them. announce: as in `generate`. Raises Rejected where it holds regions,
+    a leaf's values do not fit its shape, or eager refuses it."""
     if any(isinstance(s, Region) for s in program.body):
         raise Rejected("a program with regions")
     floating = [leaf.dtype for leaf in program.leaves if leaf.type.differentiable]
@@ -45,7 +45,10 @@ def draft_of(program: Program, rng: random.Random, count: int | None = None, ann
     writing = ROUTES[program.route.name].writes_leaves
     draft = Draft(rng, Limits(), dtype, writing, is_tracked(program), announce=announce)
     draft.leaves = list(program.leaves)
-    draft.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
+    try:
+        draft.env = dict(materialise([replace(leaf, requires_grad=False) for leaf in program.leaves]))
+    except Exception as error:  # as of values that fit another shape, which a mutator before this one changed
+        raise Rejected(f"leaves without values: {error}") from error
     draft.types = {leaf.name: leaf.type for leaf in program.leaves}
     draft.tracked = {leaf.name for leaf in program.leaves if leaf.requires_grad}
     for node in program.nodes[:count]:

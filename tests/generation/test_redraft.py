@@ -106,6 +106,13 @@ def test_what_needs_no_repair_is_as_it_was() -> None:
     assert repaired(CHAIN) == CHAIN
 
 
+def test_a_program_whose_values_do_not_fit_their_shape_is_not_taken_up() -> None:
+    """As one whose sizes a mutator changed, before the next mutator drafts it."""
+    text = HEAD + "x0 = leaf(f32[2])\nx1 = leaf(i64[16, 16], values=permutation(3))\nv0 = exp(x0)\nreturns(v0)\n"
+    with pytest.raises(Rejected, match=r"leaves without values: .*invalid for input of size 48"):
+        draft_of(parse(text), random.Random(1))
+
+
 def test_a_program_that_eager_refuses_is_not_taken_up() -> None:
     """A statistic of batch_norm cannot require a gradient."""
     text = HEAD + (

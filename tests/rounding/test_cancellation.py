@@ -49,6 +49,24 @@ def test_what_is_cancelled_is_measured_by_each_elements_own_gradient(
     assert float(limit[:16].min()) > 0
 
 
+@pytest.mark.parametrize("shape", [(0, 2, 3), (4, 2, 0)])
+@pytest.mark.parametrize("norm", ["layer", "group"])
+def test_the_normalisation_of_nothing_has_floors(norm: str, shape: tuple[int, ...]) -> None:
+    """A campaign met them: a batch of none divided by zero in the rules."""
+
+    def run(x: torch.Tensor, weight: torch.Tensor) -> list[torch.Tensor]:
+        x, weight = x.detach().requires_grad_(), weight.detach().requires_grad_()
+        if norm == "layer":
+            found = torch.native_layer_norm(x, shape[2:], None, None, 1e-5)
+        else:
+            found = torch.native_group_norm(x, weight, None, *shape, 1, 1e-5)
+        return [t.detach() for t in found] + list(torch.autograd.grad(found[0].sum(), x))
+
+    model, found = modelled(run, torch.zeros(shape), normal(2))
+    spread = model.spread(FIRST_REPLICAS).floors(FIRST_FACTOR)
+    assert [limit.shape for limit in spread] == [t.shape for t in found]
+
+
 @pytest.mark.parametrize("norm", ["layer", "group", "batch"])
 def test_a_normalisations_floor_is_that_of_what_it_computes(norm: str) -> None:
     """Parameters of other sizes widen nothing that they do not scale; an offset of the input does."""
