@@ -20,7 +20,7 @@ GONE = "gone: "  # prefix of the class of another difference, which the change i
 class Switch:
     """One feature of the compiler that can be left out.
 
-    kind     of the cause that this switch proves; DECIDED gives its word in a `Cause`.
+    kind     of the cause that this switch proves.
     does     the feature that is left out, in a person's words.
     stage    the first at which the feature acts: it does not cause a difference that exists before.
     setting  and the value that turns the feature off;  part  the function to leave out where torch has no setting
@@ -85,6 +85,8 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("strides", "outputs that are views made again from their bases", _TRACED,
            "functorch.view_replay_for_aliased_outputs"),
     Switch(FUNCTIONALIZATION, "functionalization of writes in place", _TRACED, part=FUNCTIONALIZATION, apart=True),
+    Switch("recomputation", "values that the backward computes anew instead of the forward's", _TRACED,
+           "functorch.max_dist_from_bw", 0),
     Switch("memory", "donated buffers: saved tensors whose memory the backward may take", _IR,
            "functorch.donated_buffer"),
     Switch("memory", "in-place buffers: results written over operands", _IR, "inductor.inplace_buffers"),

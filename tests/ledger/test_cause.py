@@ -219,6 +219,7 @@ DONATED, IN_PLACE, EXP = (
     ("vanishes", "decided"),
     [
         ((DONATED, IN_PLACE, EXP), "memory functorch.donated_buffer"),
+        (("functorch.max_dist_from_bw=0", DONATED), "recomputation functorch.max_dist_from_bw"),
         ((IN_PLACE, EXP), "memory inductor.inplace_buffers"),
         (("outer-loop fusion off", "inductor.max_fusion_size=1", EXP), "fusion outer-loop fusion"),
         (("inductor.max_fusion_size=1", EXP), "fusion inductor.max_fusion_size"),
