@@ -27,6 +27,7 @@ COPIED = "every written leaf copied first"
 HOOK, DROPPED = "hook", "its hook is dropped"
 MIXED = "leaves with and without a gradient written"  # see `mixes_writes`
 DEMANDED = ("inductor.fallback_random", "triton.config")  # settings without which no such program can run
+LEAF, WRONG_NUMBERS = "leaf", "numbers"  # two kinds of differences
 KERNELS = "eager"  # the stage of faults that need no compiler
 _TRACED = ("aot_eager", "aot_eager_decomp_partition")
 
@@ -76,6 +77,8 @@ def cause_of(finding: Finding) -> Cause:
         if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: any error may follow
             kind = f"raises {finding.signature.pattern.split(' ')[0]}"
         marks = {f"{stage}: {decided}: {kind}", f"{stage}: {decided}: {_body(program)}"}
+        if kind == LEAF and written_leaves(program):  # it is written to, and then holds other numbers
+            marks.add(f"{stage}: {decided}: {WRONG_NUMBERS}")
         if decided in _NEW:
             before = _before_switches(finding, program, stage, kind)
             marks, probes = marks | before[0], before[1]
@@ -162,7 +165,7 @@ def kind_of(finding: Finding) -> str:
         return "no gradient"
     if pattern not in NUMBERS:
         return _dtypes(finding.detail) if pattern == "dtype" else pattern
-    return "float32" if finding.comparisons and all(map(_in_float32, finding.comparisons)) else "numbers"
+    return "float32" if finding.comparisons and all(map(_in_float32, finding.comparisons)) else WRONG_NUMBERS
 
 
 def _dtypes(detail: str) -> str:

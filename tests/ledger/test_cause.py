@@ -237,6 +237,19 @@ def test_what_operators_share_decides_before_an_operator(vanishes: tuple[str, ..
     assert cause_of(anew(found(text("exp")), *vanishes)).decided == decided
 
 
+def test_a_written_input_that_is_overwritten_and_one_that_is_wrong_have_one_cause() -> None:
+    """The backward takes an input's memory: an oracle that looks there sees a write, one that compares sees numbers."""
+    touched = Signature("inputs_untouched", "wrong", "backward", "leaf")
+    head = HEAD + "x1 = leaf(f32[4], requires_grad=False)\n"
+    adds, multiplies, reads = (
+        text(call, "mul(v0, x0)", head=head)
+        for call in ("add_scalar_(x1, other=1.0)", "mul_scalar_(x1, other=2.0)", "sin(x1)")
+    )
+    wrong = cause_of(anew(found(multiplies), DONATED))
+    assert cause_of(anew(found(adds, signature=touched), DONATED)).shares(wrong)
+    assert not cause_of(anew(found(reads, signature=touched), DONATED)).shares(wrong)
+
+
 def test_an_older_diagnosis_is_read_as_it_was_made() -> None:
     old = found(text("exp"), vanishes=(IN_PLACE, "inductor.max_fusion_size=1", EXP))
     assert cause_of(old).decided == "operator exp"
