@@ -17,6 +17,7 @@ from fuzzer.ledger.cause import (
     COPIED,
     DROPPED,
     KERNELS,
+    LEAF,
     LEFT,
     MIXED,
     NUMBERS,
@@ -34,6 +35,7 @@ from fuzzer.ledger.switches import AGREE, SWITCHES
 NOT_RUN = "not run"  # how the answer of an experiment that could not be run begins
 STAGE = "stage "  # prefix of an experiment that is a stage
 ROUTE = "route "  # prefix of what a program chooses of its route
+_MANY = (*NUMBERS, LEAF)  # patterns that faults of many causes share
 MOST_QUESTIONS = 2  # for one fault
 MOST_FAULTS = 3  # with which a suspect is compared
 
@@ -218,8 +220,8 @@ def _like(own: Signature, shown: Signature) -> bool:
 def candidates(signature: Signature, held: Collection[str], known: Iterable[Known]) -> list[Known]:
     """The faults that a suspect may be, the likeliest first, at most `MOST_FAULTS`.
 
-    Either its program holds all that some variant needs, or its signature equals a variant's and is not just wrong
-    numbers.
+    Either its program holds all that some variant needs, or its signature equals a variant's and is neither just wrong
+    numbers nor an input that was overwritten.
 
     held   `needs_of` the suspect's program.
     """
@@ -227,7 +229,7 @@ def candidates(signature: Signature, held: Collection[str], known: Iterable[Know
         k
         for k in known
         if k.shown_by(signature)
-        and (k.held_by(held) or (k.telling and signature in k.signatures and signature.pattern not in NUMBERS))
+        and (k.held_by(held) or (k.telling and signature in k.signatures and signature.pattern not in _MANY))
     ]
     likely.sort(key=lambda k: (not k.held_by(held), signature not in k.signatures, not k.telling, k.fault))
     return likely[:MOST_FAULTS]

@@ -152,6 +152,14 @@ def test_what_raises_alike_may_be_a_fault_whose_kernels_it_lacks() -> None:
     assert candidates(WRONG, ["sin"], BY_OP) == []
 
 
+def test_an_input_that_was_overwritten_is_no_fault_whose_kernels_it_lacks() -> None:
+    touched = Signature("inputs_untouched", "wrong", "backward", "leaf")
+    known = known_fault("F5", [found(text("mm"), signature=touched, vanishes=[MM], **lowering("mm"))])
+    told = {question.name: "agree" if question.agrees else "wrong" for question in known[0].questions}
+    assert recognise(touched, ["mm"], known, lambda name: told[name]) == "F5"
+    assert recognise(touched, ["index_put"], known, lambda name: told[name]) is None
+
+
 def test_variants_that_other_experiments_tell_are_asked_about_apart() -> None:
     other = "aten.mm.out left to ATen"
     variants = [found(text("exp"), vanishes=[name], **lowering("mm")) for name in (MM, other)]
