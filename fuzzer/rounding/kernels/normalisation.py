@@ -14,8 +14,8 @@ from fuzzer.rounding.trace import Step
 
 
 def _of_each(sizes: Callable[[Any, list[torch.Tensor]], list[torch.Tensor]]) -> Callable[[Evaluation], Hidden]:
-    """Absolute errors from sizes, in units of the kernel's own arithmetic, of its operands and results. Of no
-    elements there are none."""
+    """Absolute errors from sizes, in units of the kernel's own arithmetic, of its operands and results. Where
+    the input has no elements, there is no error."""
     return in_units(
         lambda e: sizes(e.args, e.results) if e.args[0].numel() else [torch.zeros_like(v) for v in e.results]
     )
