@@ -25,7 +25,7 @@ from fuzzer.language.routes import ROUTES
 from fuzzer.language.settings import ONE_CONFIG, default, exists
 from fuzzer.language.text import show
 from fuzzer.ledger.cause import COPIED, IN_ORDER, LEFT, RESET, WITHOUT
-from fuzzer.ledger.switches import FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
+from fuzzer.ledger.switches import DENSE_COPIES, FUNCTIONALIZATION, GONE, GROUPS, SWITCHES, Switch
 from fuzzer.workers.messages import Report, Task
 
 # torch.compile's pipeline, each backend adding one stage to the one before: tracing, decomposition and partition,
@@ -167,7 +167,8 @@ def order(stage: str) -> int:
 
 
 def _needless(switch: Switch, program: Program) -> bool:
-    return switch.part == FUNCTIONALIZATION and not any(OPS[node.op].effects for node in program.nodes)
+    of_writes = switch.part in (DENSE_COPIES, FUNCTIONALIZATION)
+    return of_writes and not any(OPS[node.op].effects for node in program.nodes)
 
 
 def _under(program: Program, settings: dict[str, Value]) -> Program:

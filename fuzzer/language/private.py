@@ -37,7 +37,9 @@ inner_graphs         torch._inductor.compile_fx._compile_fx_inner (tried on 2.11
 without_part         the two above, torch._inductor.lowering.{lowerings, fallback_handler},
                      torch._inductor.codegen.triton.TritonKernel.triton_meta_common (tried on 2.11.0 and 2.13.0),
                      torch._inductor.codegen.cpp.CppScheduling._get_outer_loop_fusion_depth,
-                     torch._functorch._aot_autograd.schemas.AOTConfig.disable_functionalization
+                     torch._functorch._aot_autograd.schemas.AOTConfig.disable_functionalization,
+                     torch._functorch._aot_autograd.graph_capture_wrappers.maybe_to_fresh_input and
+                     torch._prims_common.clone_preserve_strides (tried on 2.14.1, too)
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
 cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding
 build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions}
@@ -570,6 +572,7 @@ def inner_graphs(wanted: Callable[[Any, bool], bool]) -> Iterator[None]:
 
 FP_FUSION, GRAPHS = "fp fusion", ("forward graph", "backward graph")
 OUTER_LOOPS, FUNCTIONALIZATION = "outer-loop fusion", "functionalization"
+DENSE_COPIES = "dense copies of inputs"
 
 
 def without_part(name: str) -> contextlib.AbstractContextManager[None]:
@@ -577,6 +580,7 @@ def without_part(name: str) -> contextlib.AbstractContextManager[None]:
 
     name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that graph runs uncompiled;
            OUTER_LOOPS: C++ loops share no outer loop;  FUNCTIONALIZATION: AOTAutograd keeps writes in place;
+           DENSE_COPIES: AOTAutograd copies an input that is written with its strides;
            an ATen overload ("aten.mm.default"): neither decomposed nor lowered, ATen computes it. AttributeError where
            no part has this name.
 
@@ -588,6 +592,8 @@ def without_part(name: str) -> contextlib.AbstractContextManager[None]:
         return _without_outer_loops()
     if name == FUNCTIONALIZATION:
         return _without_functionalization()
+    if name == DENSE_COPIES:
+        return _without_dense_copies()
     if name in GRAPHS:
         return inner_graphs(lambda module, backward: backward != (name == GRAPHS[1]))
     packet, _, overload = name.removeprefix("aten.").rpartition(".")
@@ -636,6 +642,25 @@ def _without_functionalization() -> Iterator[None]:
         yield
     finally:
         AOTConfig.__init__ = before
+
+
+@contextlib.contextmanager
+def _without_dense_copies() -> Iterator[None]:
+    from torch._functorch._aot_autograd import graph_capture_wrappers as traced
+    from torch._prims_common import clone_preserve_strides
+
+    before = traced.maybe_to_fresh_input
+
+    def fresh(index: int, given: Any, facts: Any) -> Any:
+        made = before(index, given, facts)
+        copied = isinstance(given, torch.Tensor) and made is not given and made.stride() != given.stride()
+        return clone_preserve_strides(given) if copied else made
+
+    traced.maybe_to_fresh_input = fresh
+    try:
+        yield
+    finally:
+        traced.maybe_to_fresh_input = before
 
 
 @contextlib.contextmanager

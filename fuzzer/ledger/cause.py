@@ -17,7 +17,7 @@ from fuzzer.language.program import PLAIN_OPS, Program, Region, gaining_leaves, 
 from fuzzer.language.text import parse
 from fuzzer.ledger.diagnosed import decided_before, diagnosed_by
 from fuzzer.ledger.kernel import is_composite, kernel
-from fuzzer.ledger.switches import SWITCHES, convicting, gone
+from fuzzer.ledger.switches import FUNCTIONALIZATION, SWITCHES, convicting, gone
 
 # The names of single changes in a finding's table (`Finding.ablation`).
 LEFT, RESET = " left to ATen", " at its default"
@@ -27,7 +27,7 @@ COPIED = "every written leaf copied first"
 HOOK, DROPPED = "hook", "its hook is dropped"
 MIXED = "leaves with and without a gradient written"  # see `mixes_writes`
 DEMANDED = ("inductor.fallback_random", "triton.config")  # settings without which no such program can run
-LEAF, WRONG_NUMBERS = "leaf", "numbers"  # two kinds of differences
+LEAF, NONFINITE, WRONG_NUMBERS = "leaf", "nonfinite", "numbers"  # three kinds of differences
 KERNELS = "eager"  # the stage of faults that need no compiler
 _TRACED = ("aot_eager", "aot_eager_decomp_partition")
 
@@ -77,8 +77,8 @@ def cause_of(finding: Finding) -> Cause:
         if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: any error may follow
             kind = f"raises {finding.signature.pattern.split(' ')[0]}"
         marks = {f"{stage}: {decided}: {kind}", f"{stage}: {decided}: {_body(program)}"}
-        if kind == LEAF and written_leaves(program):  # it is written to, and then holds other numbers
-            marks.add(f"{stage}: {decided}: {WRONG_NUMBERS}")
+        if (kind == LEAF and written_leaves(program)) or (kind == NONFINITE and decided in _OTHER_MEMORY):
+            marks.add(f"{stage}: {decided}: {WRONG_NUMBERS}")  # other numbers are there: chance whether finite ones
         if decided in _NEW:
             before = _before_switches(finding, program, stage, kind)
             marks, probes = marks | before[0], before[1]
@@ -99,6 +99,8 @@ def _by_version(decided: str, marks: set[str], probes: set[str]) -> tuple[set[st
 
 # Causes that only switches can find. For a pass, precision and layout the bisector's words were the same.
 _NEW = {s.decided for s in SWITCHES if s.kind not in ("fp fusion", "pass", "precision", "layout")}
+# Those under which other elements of memory are read or written.
+_OTHER_MEMORY = {s.decided for s in SWITCHES if s.kind in ("strides", "memory", FUNCTIONALIZATION)}
 
 
 def _before_switches(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
@@ -149,7 +151,7 @@ def raised(finding: Finding) -> re.Match[str] | None:
     return re.match(r"the \w* ?raised (\w+): ?([^.;:,\[(]*)", finding.detail)
 
 
-NUMBERS = tuple(pattern for pattern in VALUES if pattern != "nonfinite")
+NUMBERS = tuple(pattern for pattern in VALUES if pattern != NONFINITE)
 # Regions that run their statements as they are; any other region hooks, maps or differentiates its statements.
 _CONTEXTS = ("autocast", "no_autocast", "ambient_autocast", "checkpoint", "no_grad")
 

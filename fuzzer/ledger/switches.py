@@ -56,6 +56,7 @@ class Switch:
 
 
 FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION = "fp fusion", "outer-loop fusion", "functionalization"
+DENSE_COPIES = "dense copies of inputs"
 _TRACED, _SPLIT, _GRAPH, _IR, _CODE = (
     "aot_eager", "aot_eager_decomp_partition", "inductor:graph", "inductor:ir", "inductor")  # fmt: skip
 
@@ -84,6 +85,7 @@ SWITCHES: tuple[Switch, ...] = (
            "functorch.guess_tangent_strides_as_outputs"),
     Switch("strides", "outputs that are views made again from their bases", _TRACED,
            "functorch.view_replay_for_aliased_outputs"),
+    Switch("strides", "dense copies of inputs that are written, without their strides", _TRACED, part=DENSE_COPIES),
     Switch(FUNCTIONALIZATION, "functionalization of writes in place", _TRACED, part=FUNCTIONALIZATION, apart=True),
     Switch("recomputation", "values that the backward computes anew instead of the forward's", _TRACED,
            "functorch.max_dist_from_bw", 0),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fuzzer.language.private import (
+    DENSE_COPIES,
     FP_FUSION,
     FUNCTIONALIZATION,
     OUTER_LOOPS,
@@ -21,6 +22,7 @@ from fuzzer.language.settings import exists, in_force
 
 
 def test_what_is_left_out_is_put_back() -> None:
+    from torch._functorch._aot_autograd import graph_capture_wrappers
     from torch._functorch._aot_autograd.schemas import AOTConfig
     from torch._inductor import compile_fx, decomposition, lowering
     from torch._inductor.codegen.cpp import CppScheduling
@@ -36,15 +38,34 @@ def test_what_is_left_out_is_put_back() -> None:
             lowering.lowerings.get(op),
             CppScheduling._get_outer_loop_fusion_depth,
             AOTConfig.__init__,
+            graph_capture_wrappers.maybe_to_fresh_input,
             dict(decomposition.fast_random_decomps()),
         )
 
     before = state()
-    parts = (FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION, "forward graph", "backward graph")
+    parts = (FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION, DENSE_COPIES, "forward graph", "backward graph")
     for name in (*parts, "aten.tanh_backward.default"):
         with without_part(name):
             assert state() != before
         assert state() == before
+
+
+def test_an_input_that_is_written_is_copied_with_its_strides() -> None:
+    def write(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.sub_(y)
+        x.contiguous().mul_(2)  # in eager of a copy, since x has gaps
+        return x * 1
+
+    def gradient() -> float:
+        y = torch.ones(3, requires_grad=True)
+        torch._dynamo.reset()
+        torch.compile(write, backend="aot_eager")(torch.ones(6)[::2], y).sum().backward()
+        return float(y.grad[0])  # type: ignore[index]
+
+    if gradient() == -1:
+        pytest.skip("this torch copies it with its strides")
+    with without_part(DENSE_COPIES):
+        assert gradient() == -1
 
 
 def test_triton_is_told_not_to_fuse() -> None:

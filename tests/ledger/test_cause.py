@@ -10,7 +10,7 @@ from fuzzer.judgement.verdict import Comparison, Finding, Signature
 from fuzzer.language.text import parse
 from fuzzer.ledger.cause import DROPPED, MIXED, Cause, cause_of, group, hook_is_dropped, mixes_writes
 from fuzzer.ledger.diagnosed import DIAGNOSER, VERSION, version_line
-from fuzzer.ledger.switches import OUTER_LOOPS, SWITCHES
+from fuzzer.ledger.switches import DENSE_COPIES, OUTER_LOOPS, SWITCHES
 
 HEAD = 'program(1)\nroute("autograd")\n'
 STAGES = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
@@ -250,6 +250,14 @@ def test_a_written_input_that_is_overwritten_and_one_that_is_wrong_have_one_caus
     assert not cause_of(anew(found(reads, signature=touched), DONATED)).shares(wrong)
 
 
+def test_other_memory_is_one_cause_whether_its_numbers_are_finite_or_not() -> None:
+    nonfinite = Signature("no_new_nonfinite", "wrong", "forward", "nonfinite")
+    dense, product = f"{DENSE_COPIES} off", "inductor.emulate_precision_casts=True"
+    one, other = found(text("exp"), "aot_eager"), found(text("sin"), "aot_eager", nonfinite)
+    assert cause_of(anew(one, dense)).shares(cause_of(anew(other, dense)))
+    assert not cause_of(anew(one, product)).shares(cause_of(anew(other, product)))
+
+
 def test_an_older_diagnosis_is_read_as_it_was_made() -> None:
     old = found(text("exp"), vanishes=(IN_PLACE, "inductor.max_fusion_size=1", EXP))
     assert cause_of(old).decided == "operator exp"
@@ -281,9 +289,9 @@ def test_functionalization_decides_where_only_it_gives_the_outputs_back() -> Non
 def test_parts_are_called_as_the_compiler_is_told_of_them() -> None:
     from fuzzer.language import private
 
-    parts = {private.FP_FUSION, private.OUTER_LOOPS, private.FUNCTIONALIZATION}
+    parts = {private.FP_FUSION, private.OUTER_LOOPS, private.FUNCTIONALIZATION, private.DENSE_COPIES}
     assert {switch.part for switch in SWITCHES if switch.part} == parts
-    assert OUTER_LOOPS == private.OUTER_LOOPS
+    assert (OUTER_LOOPS, DENSE_COPIES) == (private.OUTER_LOOPS, private.DENSE_COPIES)
 
 
 def test_the_version_of_a_diagnosis_tells_what_the_one_before_decided() -> None:
