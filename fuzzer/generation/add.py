@@ -10,6 +10,7 @@ from fuzzer.generation.draft import Draft, Rejected
 from fuzzer.generation.nodes import draw_node, has_useful_values, run_node, within_limits
 from fuzzer.language.interpret import apply, materialise
 from fuzzer.language.ops.spec import OpSpec
+from fuzzer.language.program import Node
 
 # The share that is kept of results that are not finite, huge or all zero, and of gradients in which no error could be
 # seen: passes fold constants, and NaN and infinities have rules of their own.
@@ -59,12 +60,16 @@ def prepare_write(draft: Draft, groups: dict[str, list[OpSpec]]) -> None:
             draft.anchor = draft.nodes[-1].outs[0]
 
 
-def add_write(draft: Draft, spec: OpSpec) -> None:
-    """Draw a node of this in-place op, kept where eager can still compute all gradients, or is allowed to refuse
-    them."""
+def add_write(draft: Draft, spec: OpSpec, node: Node | None = None) -> None:
+    """Draw a node of this in-place op, or take this one. It is kept where eager can still compute all gradients, or is
+    allowed to refuse them."""
     mark = draft.mark()
     try:
-        stays = len(draft.nodes) < draft.limits.max_nodes and add_node(draft, spec)
+        stays = len(draft.nodes) < draft.limits.max_nodes
+        if node is not None and stays:
+            run_node(draft, node, spec)
+        elif stays:
+            stays = add_node(draft, spec)
     except Rejected:
         stays = False
     shared = draft.sharing(draft.nodes[-1].outs[0]) if stays else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from fuzzer.generation.dry_run import dry_gradients, eager_values
@@ -23,31 +23,59 @@ from fuzzer.language.program import (
     statements,
     walk,
 )
-from fuzzer.language.regions import REGIONS, RegionSpec, UnknownRegion, ambient_region
+from fuzzer.language.regions import OF_FUNC, REGIONS, RegionSpec, UnknownRegion, ambient_region
 from fuzzer.language.routes import ROUTES
 
 _MOST_ELEMENTS = 1 << 14  # of a result: a Jacobian has as many as both sides multiplied
 _MOST_RUNS = 16  # of a body, for each element or row of its operand
 _TRIES = 3  # of a body, since few runs of statements can be one
+_COMPOSED = 0.04  # of programs: those for which a transform of torch.func in another is tried
 # A run of a body's statements -> the region around it, None where it cannot stand in one.
 Enclose = Callable[[tuple[Statement, ...]], Region | None]
 
 
 def draw_regions(program: Program, rng: random.Random, portable: bool = False) -> Program:
     """Some programs with runs of their statements in regions, which may nest; unchanged where no region fits."""
-    route = ROUTES[program.route.name]
-    for kind in route.regions:
-        if kind == BETWEEN:  # these come with histories of memory
-            continue
-        if (portable and not REGIONS[kind].portable) or (route.joint and REGIONS[kind].own_backward):
-            continue
+    kinds = region_kinds(program, portable)
+    if rng.random() < _COMPOSED:
+        program = _with_composed(program, rng, kinds)
+    for kind in kinds:
         while rng.random() < REGIONS[kind].share:
-            program = _with_region(program, rng, kind)
+            program = with_region(program, rng, kind)
     return program
 
 
-def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
-    """The program with a region of this kind; unchanged where none of the runs tried fits."""
+def region_kinds(program: Program, portable: bool = False) -> list[str]:
+    """The kinds of regions that may be drawn for a program, by its route."""
+    route = ROUTES[program.route.name]
+    return [
+        kind
+        for kind in route.regions
+        if kind != BETWEEN  # these come with histories of memory
+        and (REGIONS[kind].portable or not portable)
+        and not (route.joint and REGIONS[kind].own_backward)
+    ]
+
+
+def _with_composed(program: Program, rng: random.Random, kinds: Sequence[str]) -> Program:
+    """The program with a transform of torch.func in another, as in a Jacobian of each row or a Hessian; each such pair
+    of kinds is as likely. Unchanged where the two do not fit."""
+    pairs = [(outer, inner) for outer in OF_FUNC for inner in OF_FUNC if {outer, inner} <= set(kinds)]
+    if not pairs:
+        return program
+    outer, inner = rng.choice(pairs)
+    for _ in range(_TRIES):
+        holds = with_region(program, rng, outer)
+        if holds is not program and (found := with_region(holds, rng, inner, inside=1.0)) is not holds:
+            return found
+    return program
+
+
+def with_region(program: Program, rng: random.Random, kind: str, inside: float = 0.5) -> Program:
+    """The program with one more region of this kind; the very program where none of the runs tried fits.
+
+    inside   the share of tries that put it into a region of the program.
+    """
     spec = REGIONS[kind]
     attrs = _draw_attributes(rng, spec)
     types = _eager_types(program)
@@ -67,7 +95,8 @@ def _with_region(program: Program, rng: random.Random, kind: str) -> Program:
 
     tries, to_end = (_TRIES, True) if spec.transform else (0 if spec.ambient else 1, False)
     for number in range(tries + 1):
-        body = wrap(rng, program.body, enclose, to_end) if number < tries else _whole(enclose, program.body)
+        whole = number == tries and inside < 1
+        body = _whole(enclose, program.body) if whole else wrap(rng, program.body, enclose, to_end, inside)
         if body is None or not _can_nest(body):
             continue
         enclosed = _with_matching_cotangents(replace(program, body=body), spec, types)
@@ -148,12 +177,12 @@ def changes_no_type(program: Program, region: Region) -> bool:
 
 
 def wrap(
-    rng: random.Random, body: tuple[Statement, ...], enclose: Enclose, to_end: bool = False
+    rng: random.Random, body: tuple[Statement, ...], enclose: Enclose, to_end: bool = False, inside: float = 0.5
 ) -> tuple[Statement, ...] | None:
-    """A run of the body's statements in a region; half of the time inside an existing region. to_end: half of the other
-    runs reach to the end of the body. None where the drawn run cannot stand in a region."""
+    """A run of the body's statements in a region; this share of the time inside an existing region. to_end: half of the
+    other runs reach to the end of the body. None where the drawn run cannot stand in a region."""
     inner = [(i, s) for i, s in enumerate(body) if isinstance(s, Region)]
-    if inner and rng.random() < 0.5:
+    if inner and rng.random() < inside:
         i, outer = rng.choice(inner)
         within = wrap(rng, outer.body, enclose, to_end)
         return None if within is None else (*body[:i], replace(outer, body=within), *body[i + 1 :])

@@ -18,7 +18,7 @@ from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import has_detectable_gradient
 from fuzzer.generation.enclose import draw_regions
 from fuzzer.generation.history import LATE, draw_between, draw_history
-from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted
+from fuzzer.generation.nodes import draw_node, has_useful_values, new_leaf, run_node, weighted, within_limits
 from fuzzer.generation.rejoin import joining, meeting
 from fuzzer.generation.shapes import broadcast_strides, draw_layout, draw_shape
 from fuzzer.generation.wish import AFTER, BESIDE, WISH_STEPS, Wish
@@ -61,6 +61,7 @@ _REJOINED = 0.15  # the share of nodes in which two values that were made of one
 _WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
 _INNER = 0.08  # the share of the values that are read within a program that it returns, too
 _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
+_TOLD = 0.4  # the share of loose positions and signs of zeros that decide a number
 _ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
 _RETURNED = 0.5  # the share of their inner values that are returned, too
 _WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
@@ -236,6 +237,9 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
     On the autograd route declared layouts do not reach the backward graph (AOTAutograd makes tangents match the layout
     it traced): there, stride 0 comes from a sum or mean at the end, a permuted cotangent from a permutation.
     """
+    for name in _loose_results(draft) if draft.gradient else ():
+        if draft.rng.random() < _TOLD:
+            _tell(draft, ops, name)
     closing = {name: weight for name, weight in CLOSING.items() if name in ops}
     for name in _loose_results(draft) if closing else ():
         if name in draft.tracked and len(draft.nodes) < draft.limits.max_nodes and draft.rng.random() < _CLOSED:
@@ -249,6 +253,27 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
             run_node(draft, node, spec)
             if not (has_eager_gradient(draft, spec) and has_useful_values(draft, node)):
                 draft.undo(mark)
+
+
+def _tell(draft: Draft, ops: dict[str, OpSpec], name: str) -> None:
+    """Let positions say what is taken from a new leaf, and a result with a minus zero the signs of one. Otherwise a
+    wrong position, or a zero of the wrong sign, changes no gradient."""
+    value, t, maker = draft.env[name], draft.types[name], next(n for n in draft.nodes if name in n.outs)
+    read = draft.types[maker.uses[0]] if maker.uses else t
+    if not t.numel or t.is_complex or len(draft.nodes) >= draft.limits.max_nodes:
+        return
+    if t.dtype == "i64" and int(value.min()) >= 0 and int(value.max()) < read.numel:
+        op, shown = "take", TensorType(draft.dtype, (read.numel,), (1,))
+    elif t.is_float and bool(((value == 0) & value.signbit()).any()):
+        op, shown = "copysign", t
+    else:
+        return
+    if op in ops:
+        mark, count = draft.mark(), sum(len(node.outs) for node in draft.nodes)
+        node = Node((f"v{count}",), op, (new_leaf(draft, shown.dtype, shown.shape, NORMAL), name))
+        run_node(draft, node, ops[op])
+        if not (within_limits(draft.leaves[-1], draft.limits) and has_useful_values(draft, node)):
+            draft.undo(mark)
 
 
 def _loose_results(draft: Draft) -> list[str]:

@@ -51,14 +51,18 @@ _OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because a
 _MEETING = 0.4  # the share of reads that read two names, where two fit
 LATE = 2  # most nodes of a write before the backward
 _VIEWED = 0.5  # the share of these writes that go through a view
-VIEW, READ, WRITE = "view", "read", "write"
+_SIBLING = 0.25  # the share of views that are another part of what an earlier one is a part of
+VIEW, READ, WRITE, UPDATE = "view", "read", "write", "update"
 # Families that make the value: ops that do not save it, and such that do where it may be overwritten.
-_BASES, _SAVING = ("mul_scalar", "neg", "sin", "add", "square"), ("exp", "tanh", "sigmoid", "relu")
+_BASES, _SAVING = ("mul_scalar", "neg", "sin", "add", "square", "clone"), ("exp", "tanh", "sigmoid", "relu")
 # Half of the steps make a view; the others read one value or two.
-_PARTS = ("narrow", "slice", "select", "diagonal")
+_PARTS = ("narrow", "slice", "select", "diagonal", "expand")
+# x[i] = f(x[i]): what reads at positions, and what writes there.
+_PUT = {"index": ("index_put_",), "index_select": ("index_copy_", "index_add_"), "gather": ("scatter_", "scatter_add_")}
+_BY_ELEMENT = ("sin", "exp", "square", "sigmoid", "neg", "mul_scalar")  # equal positions are given equal numbers
 _ONE = ("sin", "exp", "square", "sigmoid", "neg", "mul_scalar", "cumsum", "sum", "mean", "softmax")
 _TWO = ("add", "sub", "mul", "div", "maximum")
-_READING = ("activation", "matmul", "normalisation", "pointwise", "reduction", "scan", "softmax")  # families
+_READING = ("activation", "matmul", "normalisation", "pointwise", "reduction", "scan", "scatter", "softmax")  # families
 Groups = Mapping[str, Sequence[OpSpec]]
 
 
@@ -73,8 +77,9 @@ def draw_history(draft: Draft, groups: Groups) -> None:
     for _ in range(_TRIES * wanted if base else 0):
         if len(draft.nodes) >= wanted:
             break
-        kind = rng.choice((READ, WRITE, WRITE, *(VIEW,) * (done.count(VIEW) < _VIEWS))) if done else VIEW
-        if len(draft.nodes) == wanted - 1 and WRITE not in done:
+        kinds = (READ, WRITE, WRITE, UPDATE, *(VIEW,) * (done.count(VIEW) < _VIEWS))
+        kind = rng.choice(kinds) if done else VIEW
+        if len(draft.nodes) == wanted - 1 and not {WRITE, UPDATE} & set(done):
             kind = WRITE
         if _draw_step(draft, groups, base, kind):
             done.append(kind)
@@ -102,13 +107,22 @@ def _draw_base(draft: Draft, groups: Groups) -> str:
 
 
 def _draw_step(draft: Draft, groups: Groups, base: str, kind: str) -> bool:
-    """Draw a node that views, reads or writes the memory of a value; returns whether the draft kept it."""
+    """Draw a node that views, reads or writes the memory of a value, or nodes that update it; returns whether the draft
+    kept one."""
     rng, count = draft.rng, len(draft.nodes)
-    here = [name for name in draft.sharing(base) if kind != WRITE or draft.may_write(name)]
+    here = [name for name in draft.sharing(base) if kind not in (WRITE, UPDATE) or draft.may_write(name)]
     if not here:
         return False
-    # first values that nothing has read since the last write
-    draft.anchor = name = rng.choices(here, [1.0 if draft.uses.get(name) else 3.0 for name in here])[0]
+    if kind == UPDATE:
+        return _updated(draft, groups, rng.choice(here))
+    if kind == VIEW and rng.random() < _SIBLING:
+        known = {spec.name: spec for spec in groups.get("view", ())}
+        siblings = [node for node in draft.nodes if node.op in known and node.uses[0] in here]
+        if siblings:
+            sibling = rng.choice(siblings)
+            draft.anchor = sibling.uses[0]
+            return _added(draft, known[sibling.op])
+    draft.anchor = name = rng.choices(here, [_preference(draft, name, kind) for name in here])[0]
     shapes = {other: draft.types[other].shape for other in here}
     beside = [other for other in here if other != name and fits(draft, shapes[name], shapes[other])]
     if kind == READ and beside and rng.random() < _MEETING:
@@ -119,6 +133,37 @@ def _draw_step(draft: Draft, groups: Groups, base: str, kind: str) -> bool:
     elif specs:
         _added(draft, rng.choice(specs))
     return len(draft.nodes) > count
+
+
+def _preference(draft: Draft, name: str, kind: str) -> float:
+    """How likely a step takes this value: rather one that nothing has read since the last write; to write a view, else
+    one whose elements share memory."""
+    hard = any(True for _ in draft.views(name)) if kind == WRITE else not writable(draft.types[name])
+    return (1.0 if draft.uses.get(name) else 3.0) * (3.0 if hard else 1.0)
+
+
+def _updated(draft: Draft, groups: Groups, name: str) -> bool:
+    """Draw x[i] = f(x[i]) for a value x: the read, perhaps an op on what was read, and the write at the same positions;
+    returns whether the draft kept the write."""
+    rng, known = draft.rng, {spec.name: spec for specs in groups.values() for spec in specs}
+    reads = [op for op in _PUT if op in known and _admits(draft, known[op], name)]
+    room = draft.limits.max_nodes - len(draft.nodes)
+    if not reads or room < 2:
+        return False
+    draft.anchor, read = name, rng.choice(reads)
+    puts = [known[op] for op in _PUT[read] if op in known]
+    if not puts or not _added(draft, known[read]) or draft.nodes[-1].uses[0] != name:
+        return False
+    at = draft.nodes[-1]
+    changes = [known[op] for op in _BY_ELEMENT if op in known]
+    draft.anchor = at.outs[0]
+    if changes and room > 2 and rng.random() < 0.5:
+        _added(draft, rng.choice(changes))
+    put, last = rng.choice(puts), draft.nodes[-1]
+    count = sum(len(node.outs) for node in draft.nodes)
+    value = last.outs[0] if last.uses[0] == at.outs[0] else at.outs[0]
+    add_write(draft, put, Node((f"v{count}",), put.name, (name, at.args[1], value), at.attrs))
+    return draft.nodes[-1].op == put.name
 
 
 def _ops(draft: Draft, groups: Groups, kind: str) -> list[OpSpec]:

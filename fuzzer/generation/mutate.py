@@ -19,7 +19,7 @@ import torch
 
 from fuzzer.generation.draft import Announce, Draft, Rejected
 from fuzzer.generation.dry_run import dry_gradients
-from fuzzer.generation.enclose import draw_regions
+from fuzzer.generation.enclose import region_kinds, with_region
 from fuzzer.generation.generate import CLOSING, DTYPE_WEIGHTS, draw_cotangent
 from fuzzer.generation.nodes import draw_values, weighted
 from fuzzer.generation.redraft import (
@@ -45,12 +45,15 @@ from fuzzer.language.program import (
     Node,
     Program,
     Recipe,
+    Region,
     Shape,
     canonical,
     contiguous,
     map_nodes,
+    statements,
     substitute_node,
     substitute_operands,
+    unwrap,
     writes,
 )
 from fuzzer.language.routes import ANY_BACKEND, ROUTES, draw_route
@@ -214,20 +217,23 @@ def wrap_in_view(program: Program, rng: random.Random, material: Material) -> Pr
 
 
 def wrap_in_region(program: Program, rng: random.Random, material: Material) -> Program:
-    """Regions are drawn anew, a few times where none came of it."""
+    """A region more, of any kind; half of the time those of one kind go first, where the program has some."""
     if sum(leaf.type.numel for leaf in program.leaves) > _MOST_TO_ENCLOSE:
         raise Rejected("too many elements for a Jacobian")
-    bare = replace(program, body=program.nodes)
-    drawn_anew = (draw_regions(bare, rng) for _ in range(_TRIES // 3))
-    return next((found for found in drawn_anew if found not in (bare, program)), program)
+    there = sorted({s.kind for s in statements(program.body) if isinstance(s, Region)})
+    less = there and rng.random() < 0.5
+    before = replace(program, body=unwrap(program.body, rng.choice(there))) if less else program
+    drawn = (with_region(before, rng, rng.choice(region_kinds(program))) for _ in range(_TRIES // 3))
+    return next((found for found in drawn if found not in (before, program)), before)
 
 
 # ---------------------------------------------------------------- neighbours: what the program had stays in its order
 
 
 def precede(program: Program, rng: random.Random, material: Material) -> Program:
-    """Those that read a leaf read an op of it."""
-    leaf = rng.choice([leaf for leaf in program.leaves if leaf.requires_grad])
+    """Those that read a leaf read an op of it: half of the time a leaf of any kind, such as positions or a mask."""
+    any_kind = rng.random() < 0.5
+    leaf = rng.choice([leaf for leaf in program.leaves if leaf.requires_grad or any_kind])
     grown, node = _drawn_node(program, rng, material, _neighbours(program, rng), 0, leaf.name)
     return _with_node_inserted(grown, node, 0, leaf.name)
 

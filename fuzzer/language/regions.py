@@ -282,14 +282,14 @@ def _control(transform: Callable[[Region, Inside], Transform], operands: int, sh
 def _of_func(transform: Callable[[Region, Inside], Transform], share: float, **more: Any) -> RegionSpec:
     """A row of a transform of torch.func."""
     given = {"operands": (1, 1), **more}
-    return RegionSpec(None, share, transform=transform, pure=True, holds=_OF_FUNC, **given)
+    return RegionSpec(None, share, transform=transform, pure=True, holds=OF_FUNC, **given)
 
 
 _DTYPES: dict[str, tuple[Value, ...]] = {"dtype": (Dtype("bf16"), Dtype("f16"))}
 _DIMS: dict[str, tuple[Value, ...]] = {"in_dims": (0, 1, -1), "out_dims": (0, 1, -1)}
 CONTROL = ("cond", "map", "scan", "while_loop")
 _CONTEXTS = ("autocast", "no_autocast", "checkpoint", "no_grad")
-_OF_FUNC = ("vmap", "grad", "jacrev", "jacfwd", "jvp")
+OF_FUNC = ("vmap", "grad", "jacrev", "jacfwd", "jvp")
 
 REGIONS: dict[str, RegionSpec] = {
     # kept only where it changes a type, as in one program of eight

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from fuzzer.generation import enclose
 from fuzzer.generation.draft import Rejected
 from fuzzer.generation.enclose import changes_no_type, wrap
 from fuzzer.generation.generate import generate
@@ -18,7 +19,7 @@ from fuzzer.language.infer import check_cotangents, infer
 from fuzzer.language.ops import OPS
 from fuzzer.language.ops.spec import Limits
 from fuzzer.language.program import Dtype, Program, Region, Statement, statements, walk
-from fuzzer.language.regions import REGIONS
+from fuzzer.language.regions import OF_FUNC, REGIONS
 from fuzzer.language.routes import ROUTES, route_of
 from fuzzer.language.text import parse, show
 from tests.drawn import drawn
@@ -51,6 +52,16 @@ def test_some_programs_are_drawn_with_regions() -> None:
     assert 0.04 < len(enclosed) / len(programs) < 0.4
 
 
+def test_transforms_of_torch_func_are_drawn_in_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enclose, "_COMPOSED", 1.0)
+    for name, spec in REGIONS.items():
+        monkeypatch.setitem(REGIONS, name, replace(spec, share=0.0))
+    pairs = Counter[tuple[str, ...]](tuple(r.kind for r in regions(p)) for p in drawn([f"func/{n}" for n in range(60)]))
+    assert pairs.pop((), 0) < 55
+    assert len(pairs) >= 4
+    assert all(len(pair) == 2 and set(pair) <= set(OF_FUNC) for pair in pairs)
+
+
 @pytest.mark.parametrize("kind", REGIONS)
 def test_every_kind_is_drawn_where_it_can_stand(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, spec in REGIONS.items():
@@ -70,7 +81,7 @@ def test_every_kind_is_drawn_where_it_can_stand(kind: str, monkeypatch: pytest.M
 
 def test_a_region_that_is_idle_around_the_whole_body_changes_no_type_around_a_part() -> None:
     rng, seen = random.Random(1), Counter[bool]()
-    for program in (p for p in of_any_route()[:80] if not regions(p)):
+    for program in (p for p in of_any_route() if not regions(p)):
         region = Region("autocast", (("dtype", Dtype("bf16")),), program.body)
         left_out = changes_no_type(program, region)
         if left_out:

@@ -225,6 +225,16 @@ def test_pruning_drops_what_no_output_needs_and_keeps_one_unused_leaf() -> None:
     assert [leaf.name for leaf in kept.leaves] == ["x0", "x1"]
 
 
+@pytest.mark.parametrize(("makes", "tells"), [("argmax", "take"), ("frac", "copysign")])
+def test_some_positions_and_signs_of_zeros_decide_a_number(makes: str, tells: str) -> None:
+    ops = {name: OPS[name] for name in ("sin", makes, tells)}
+    told = 0
+    for p in drawn([f"told/{n}" for n in range(120)], ops, least=0.5):
+        made = {out for n in p.nodes if n.op == makes for out in n.outs}
+        told += any(n.op == tells and n.uses[1] in made for n in p.nodes)
+    assert told >= 5
+
+
 def test_the_random_state_of_torch_is_left_alone() -> None:
     before = torch.get_rng_state()
     drawn(TEST_SEEDS[:30], ops={k: v for k, v in OPS.items() if v.family in ("pointwise", "reduction", "scatter")})

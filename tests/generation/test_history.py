@@ -67,6 +67,22 @@ def test_some_of_the_views_overlap_and_some_do_not() -> None:
     assert min(seen[True], seen[False]) >= 5, seen
 
 
+def test_some_elements_are_read_changed_and_written_back_at_the_same_positions() -> None:
+    found = 0
+    for draft in sample():
+        reads = [n for n in draft.nodes if n.op in ("index", "index_select", "gather")]
+        found += any(writes(n) == r.uses[0] and n.args[1:2] == r.args[1:2] for r in reads for n in draft.nodes)
+    assert found >= 5
+
+
+def test_some_views_are_two_parts_of_one_value() -> None:
+    found = 0
+    for draft in sample():
+        views = Counter((n.op, n.uses[0]) for n in draft.nodes if OPS[n.op].family == "view")
+        found += max(views.values(), default=0) > 1
+    assert found >= 3
+
+
 def test_where_no_op_views_or_no_node_is_left_nothing_is_drawn() -> None:
     assert history(1, Limits(max_nodes=2)).nodes == []
     draft = Draft(random.Random(1), Limits(), "f32")
