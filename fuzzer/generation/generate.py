@@ -61,13 +61,13 @@ _REJOINED = 0.15  # the share of nodes in which two values that were made of one
 _WISHED = 4  # draws of a node that is asked for, until one stays, before it is asked for less
 _INNER = 0.08  # the share of the values that are read within a program that it returns, too
 _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
-_TOLD = 0.4  # the share of loose positions and signs of zeros that decide a number
+_TOLD = 0.5  # the share of loose positions and signs of zeros that decide a number
 _ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
 _RETURNED = 0.5  # the share of their inner values that are returned, too
 _WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
 _INTEGERS = 0.3  # the share of the others that compute with integers
 _COUNTED = ("i64", "i32")
-HISTORIES = 0.06  # the share of programs that begin with a history of one value's memory (`history.py`)
+HISTORIES = 0.08  # the share of programs that begin with a history of one value's memory (`history.py`)
 
 
 def generate(

@@ -51,14 +51,15 @@ _OVERWRITTEN = 0.1  # the share in which eager may refuse the backward because a
 _MEETING = 0.4  # the share of reads that read two names, where two fit
 LATE = 2  # most nodes of a write before the backward
 _VIEWED = 0.5  # the share of these writes that go through a view
-_SIBLING = 0.25  # the share of views that are another part of what an earlier one is a part of
+_EXPANDED = 0.15  # the share of histories whose first view is an expansion: its elements share memory
+_SIBLING = 0.35  # the share of views that are another part of what an earlier one is a part of
 VIEW, READ, WRITE, UPDATE = "view", "read", "write", "update"
 # Families that make the value: ops that do not save it, and such that do where it may be overwritten.
 _BASES, _SAVING = ("mul_scalar", "neg", "sin", "add", "square", "clone"), ("exp", "tanh", "sigmoid", "relu")
 # Half of the steps make a view; the others read one value or two.
 _PARTS = ("narrow", "slice", "select", "diagonal", "expand")
-# x[i] = f(x[i]): what reads at positions, and what writes there.
-_PUT = {"index": ("index_put_",), "index_select": ("index_copy_", "index_add_"), "gather": ("scatter_", "scatter_add_")}
+# x[i] = f(x[i]): what reads at positions, and what writes there. gather saves x, which may then not be written.
+_PUT = {"index": ("index_put_",), "index_select": ("index_copy_", "index_add_")}
 _BY_ELEMENT = ("sin", "exp", "square", "sigmoid", "neg", "mul_scalar")  # equal positions are given equal numbers
 _ONE = ("sin", "exp", "square", "sigmoid", "neg", "mul_scalar", "cumsum", "sum", "mean", "softmax")
 _TWO = ("add", "sub", "mul", "div", "maximum")
@@ -74,6 +75,10 @@ def draw_history(draft: Draft, groups: Groups) -> None:
     draft.beside, draft.overwrites = True, rng.random() < _OVERWRITTEN
     base, wanted = _draw_base(draft, groups), rng.randint(_SHORTEST, most)
     done: list[str] = []
+    if base and rng.random() < _EXPANDED:
+        draft.anchor = base
+        done += [VIEW] * any(_added(draft, spec) for spec in groups["view"] if spec.name == "expand")
+        draft.anchor = ""
     for _ in range(_TRIES * wanted if base else 0):
         if len(draft.nodes) >= wanted:
             break
@@ -110,7 +115,9 @@ def _draw_step(draft: Draft, groups: Groups, base: str, kind: str) -> bool:
     """Draw a node that views, reads or writes the memory of a value, or nodes that update it; returns whether the draft
     kept one."""
     rng, count = draft.rng, len(draft.nodes)
-    here = [name for name in draft.sharing(base) if kind not in (WRITE, UPDATE) or draft.may_write(name)]
+    here = draft.sharing(base)
+    if kind in (WRITE, UPDATE):
+        here = [name for name in here if draft.may_write(name) and writable(draft.types[name])]
     if not here:
         return False
     if kind == UPDATE:
@@ -136,9 +143,10 @@ def _draw_step(draft: Draft, groups: Groups, base: str, kind: str) -> bool:
 
 
 def _preference(draft: Draft, name: str, kind: str) -> float:
-    """How likely a step takes this value: rather one that nothing has read since the last write; to write a view, else
-    one whose elements share memory."""
-    hard = any(True for _ in draft.views(name)) if kind == WRITE else not writable(draft.types[name])
+    """How likely a step takes this value: rather one that nothing has read since the last write; to write a view that
+    was not written through, else one whose elements share memory."""
+    view = next(draft.views(name), None)
+    hard = view is not None and writes(view) is None if kind == WRITE else not writable(draft.types[name])
     return (1.0 if draft.uses.get(name) else 3.0) * (3.0 if hard else 1.0)
 
 
@@ -150,9 +158,9 @@ def _updated(draft: Draft, groups: Groups, name: str) -> bool:
     room = draft.limits.max_nodes - len(draft.nodes)
     if not reads or room < 2:
         return False
-    draft.anchor, read = name, rng.choice(reads)
+    draft.anchor, read, mark = name, rng.choice(reads), draft.mark()
     puts = [known[op] for op in _PUT[read] if op in known]
-    if not puts or not _added(draft, known[read]) or draft.nodes[-1].uses[0] != name:
+    if not puts or not _added(draft, known[read]):
         return False
     at = draft.nodes[-1]
     changes = [known[op] for op in _BY_ELEMENT if op in known]
@@ -163,7 +171,10 @@ def _updated(draft: Draft, groups: Groups, name: str) -> bool:
     count = sum(len(node.outs) for node in draft.nodes)
     value = last.outs[0] if last.uses[0] == at.outs[0] else at.outs[0]
     add_write(draft, put, Node((f"v{count}",), put.name, (name, at.args[1], value), at.attrs))
-    return draft.nodes[-1].op == put.name
+    if draft.nodes[-1].op == put.name:
+        return True
+    draft.undo(mark)
+    return False
 
 
 def _ops(draft: Draft, groups: Groups, kind: str) -> list[OpSpec]:

@@ -52,7 +52,7 @@ def program_task(task: Task, index: int) -> Task:
 
 _WISHED = 3  # draws of a program that is asked for cells, until one has all
 _UNASKED = 8  # by cells one program in so many is asked for none and drawn as it comes
-_UNASKED_HISTORIES = 0.5  # the share of those that begin with a history
+_UNASKED_HISTORIES = 0.65  # the share of those that begin with a history
 
 
 def _has_gradient(task: Task, index: int) -> bool:

@@ -31,7 +31,7 @@ def history(seed: int, limits: Limits = Limits()) -> Draft:  # noqa: B008  (a fr
 def sample() -> list[Draft]:
     """Histories that were drawn, of 60."""
     found = [draft for seed in range(60) if any(map(writes, (draft := history(seed)).nodes))]
-    assert len(found) >= 50
+    assert len(found) >= 45
     return found
 
 
@@ -70,7 +70,7 @@ def test_some_of_the_views_overlap_and_some_do_not() -> None:
 def test_some_elements_are_read_changed_and_written_back_at_the_same_positions() -> None:
     found = 0
     for draft in sample():
-        reads = [n for n in draft.nodes if n.op in ("index", "index_select", "gather")]
+        reads = [n for n in draft.nodes if n.op in ("index", "index_select")]
         found += any(writes(n) == r.uses[0] and n.args[1:2] == r.args[1:2] for r in reads for n in draft.nodes)
     assert found >= 5
 
