@@ -29,9 +29,9 @@ def history(seed: int, limits: Limits = Limits()) -> Draft:  # noqa: B008  (a fr
 
 @functools.cache
 def sample() -> list[Draft]:
-    """Histories that were drawn, of 60."""
-    found = [draft for seed in range(60) if any(map(writes, (draft := history(seed)).nodes))]
-    assert len(found) >= 45
+    """Histories that were drawn, of 150."""
+    found = [draft for seed in range(150) if any(map(writes, (draft := history(seed)).nodes))]
+    assert len(found) >= 110
     return found
 
 
