@@ -293,7 +293,9 @@ def needing_its_library(id: str) -> str:
     return text
 
 
-REFUSALS = ("torch._dynamo.exc.", "torch._inductor.exc.")  # what one release compiles, another's compiler may refuse
+# What one release compiles, another's compiler may refuse, or autograd: a compiled backward that saved what is overwritten.
+_OVERWRITTEN = "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace"
+REFUSALS = ("torch._dynamo.exc.", "torch._inductor.exc.", _OVERWRITTEN)
 
 
 def _of_another_release(found: Finding) -> bool:
