@@ -293,7 +293,7 @@ def needing_its_library(id: str) -> str:
     return text
 
 
-# What one release compiles, another's compiler may refuse, or autograd: a compiled backward that saved what is overwritten.
+# What one release compiles, another's compiler may refuse, or its autograd, where a saved value was overwritten.
 _OVERWRITTEN = "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace"
 REFUSALS = ("torch._dynamo.exc.", "torch._inductor.exc.", _OVERWRITTEN)
 
