@@ -232,7 +232,8 @@ def _draw_wish(
 
 
 def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
-    """End some of the loose results with an op whose backward passes on a cotangent of a particular layout.
+    """End some of the loose results with an op whose backward passes on a cotangent of a particular layout. Before
+    that, some loose positions and signs of zeros decide a number (`_tell`).
 
     On the autograd route declared layouts do not reach the backward graph (AOTAutograd makes tangents match the layout
     it traced): there, stride 0 comes from a sum or mean at the end, a permuted cotangent from a permutation.
