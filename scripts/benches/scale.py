@@ -8,7 +8,9 @@ The pace is that while every worker is busy (`throughput.pace`): the last progra
 
 Beside the pace stands what may hold it back: the CPU seconds of a program (more where cores share a core's parts, or
 memory), the share of the cores' time that is busy (less where workers wait for a GPU or for each other), the share that
-the host took away, and that which the main process takes of one core.
+the host took away, and that which the main process takes of one core. And the CPU milliseconds of a Python loop that
+runs on each of these cores at once, before the workers do: it needs no memory, no GPU and no kernel, so where it takes
+longer on more cores, the host's cores share parts or run slower together, and so will programs.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -73,6 +76,7 @@ def measure_scale(units: Sequence[int], asked: Asked, say: Callable[[str], None]
         "threads_of_a_core": (psutil.cpu_count() or 1) / (psutil.cpu_count(logical=False) or 1),
         "workers": {n: told[n]["workers"] for n in units},
         "programs_per_s": rates,
+        "loop_ms": {n: told[n]["loop_ms"] for n in units},
         "per_unit": {name: {n: round(of[n] / n / (of[units[0]] / units[0]), 3) for n in units}
                      for name, of in rates.items()},
         **{what: {name: {n: told[n][name][what] for n in units} for name in asked.executors} for what in HELD_BACK},
@@ -84,6 +88,23 @@ def measure_scale(units: Sequence[int], asked: Asked, say: Callable[[str], None]
 
 
 HELD_BACK = ("cpu_seconds_per_program", "busy", "taken_by_host", "main_process")
+LOOP = """
+import time
+ends, laps, cpu = time.monotonic() + 3, 0, time.process_time()
+while time.monotonic() < ends:
+    for number in range(100_000):
+        number & 7
+    laps += 1
+print((time.process_time() - cpu) / laps * 1000)
+"""
+
+
+def loop_ms(processes: int) -> float:
+    """CPU milliseconds of 100,000 steps of a Python loop, the mean over so many processes that run it for three seconds
+    at once."""
+    command = [sys.executable, "-S", "-c", LOOP]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    return statistics.fmean(float(process.communicate()[0]) for process in running)
 
 
 @dataclass
@@ -134,6 +155,7 @@ def _in_a_process(asked: Asked, say: Callable[[str], None]) -> dict[str, Any]:
 def run(asked: Asked) -> dict[str, Any]:
     """In the process: what each executor gives, and the ratio of Ray's pace to that of local workers in each round."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked.units * asked.cores])
+    loop = loop_ms(asked.units * asked.cores)
     task = Task(Place(Subject("eager", asked.device), Subject(asked.backend, asked.device)), asked.seed,
                 routes=ANY_BACKEND)  # fmt: skip
     if RAY in asked.executors:
@@ -163,7 +185,7 @@ def run(asked: Asked) -> dict[str, Any]:
     if len(paces) == 2:
         found["ratios"] = [round(far.rate / near.rate, 3)
                            for near, far in zip(paces[LOCAL], paces[RAY], strict=True)]  # fmt: skip
-    return found | {"workers": asked.workers}
+    return found | {"workers": asked.workers, "loop_ms": round(loop, 3)}
 
 
 def held_back(spent: Spent, cpu: float) -> dict[str, float]:

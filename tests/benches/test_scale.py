@@ -9,7 +9,7 @@ import click
 import pytest
 from benches import scale
 from benches.__main__ import main
-from benches.scale import HELD_BACK, Asked, Spent, held_back, measure_scale
+from benches.scale import HELD_BACK, Asked, Spent, held_back, loop_ms, measure_scale
 from click.testing import CliRunner
 
 from fuzzer.language.errors import UsageError
@@ -25,7 +25,7 @@ def test_rates_are_held_against_those_of_one_unit_and_ray_against_local_workers(
         local, ray = RATES[asked.units]
         held = dict.fromkeys(HELD_BACK, 0.5)
         return {"local": {"rate": local, **held}, "ray": {"rate": ray, **held}, "ratios": [0.9, 1.0],
-                "workers": asked.workers}  # fmt: skip
+                "loop_ms": 2.0 * asked.units, "workers": asked.workers}  # fmt: skip
 
     monkeypatch.setattr(scale, "cores", lambda: 8)
     monkeypatch.setattr(scale, "_in_a_process", told)
@@ -33,6 +33,7 @@ def test_rates_are_held_against_those_of_one_unit_and_ray_against_local_workers(
     assert found["workers"] == {1: 2, 2: 4, 4: 8}
     assert found["per_unit"] == {"local": {1: 1.0, 2: 0.975, 4: 0.75}, "ray": {1: 1.0, 2: 1.0, 4: 0.829}}
     assert found["busy"] == {name: {1: 0.5, 2: 0.5, 4: 0.5} for name in ("local", "ray")}
+    assert found["loop_ms"] == {1: 2.0, 2: 4.0, 4: 8.0}
     assert found["ray_of_local"] == {1: 0.95, 2: 0.974, 4: 1.05}
 
 
@@ -56,6 +57,14 @@ def test_it_measures_on_cores_in_processes_of_their_own() -> None:
     assert found["programs_per_s"]["local"]["1"] > 0
     assert 0 < found["cpu_seconds_per_program"]["local"]["1"] < 60
     assert 0 < found["busy"]["local"]["1"] <= 1
+
+
+@pytest.mark.slow
+def test_the_loop_tells_cpu_milliseconds_and_not_those_of_the_clock() -> None:
+    """Where eight processes share two cores, each takes a quarter of a core, and as much of the CPU as alone."""
+    alone, crowded = loop_ms(1), loop_ms(8)
+    assert 0.1 < alone < 1000
+    assert crowded < 3 * alone
 
 
 def test_what_holds_the_pace_back_is_a_share_of_the_cores_and_of_the_clock() -> None:
