@@ -7,6 +7,7 @@ real_mode, needs_memory  torch._subclasses.fake_tensor.{unset_fake_temporarily, 
 config_module        torch._inductor.config, torch._functorch.config, torch._dynamo.config
 config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
+load_probes_here     torch._inductor.cpu_vec_isa.{subprocess, VecISA._probe_load} (tried on 2.11.0, 2.13.0, 2.15.0)
 watch_headers        torch._inductor.codecache.{_precompile_header, _HEADER_DIR} (tried on 2.13.0)
 replace_compiler     torch._inductor.cpp_builder.run_compile_cmd (tried on 2.11.0 and 2.13.0)
 leave_guards_untimed torch._dynamo.guards.profile_guard_manager
@@ -61,7 +62,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
+import os
 import re
+import subprocess
 import tempfile
 import traceback
 import types
@@ -180,8 +183,40 @@ def know_machine() -> None:
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
     torch_key()
-    with contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one reports it
+    with load_probes_here(), contextlib.suppress(RuntimeError):  # no C++ compiler: a process that needs one reports it
         pick_vec_isa()
+
+
+@contextlib.contextmanager
+def load_probes_here() -> Iterator[None]:
+    """Inside the block a fork of this process loads the probes that inductor compiles. Until torch 2.12 a new Python
+    does so and imports torch first, for each of up to four probes where a CPU has matrix instructions (AMX); later
+    releases import nothing for it, and are left alone."""
+    from torch._inductor import cpu_vec_isa
+
+    if hasattr(cpu_vec_isa.VecISA, "_probe_load"):
+        yield
+        return
+    started = cpu_vec_isa.subprocess
+    cpu_vec_isa.subprocess = types.SimpleNamespace(**{**vars(started), "check_call": _run_in_fork})
+    try:
+        yield
+    finally:
+        cpu_vec_isa.subprocess = started
+
+
+def _run_in_fork(command: Sequence[str], **_: Any) -> None:
+    """Run the code of a command (python, -c, code) in a fork. Raises CalledProcessError where it fails or dies."""
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            exec(command[-1], {})
+            status = 0
+        finally:
+            os._exit(status)
+    if failed := os.waitpid(pid, 0)[1]:
+        raise subprocess.CalledProcessError(failed, command)
 
 
 def watch_headers(used: Callable[[Path], None]) -> Path | None:

@@ -213,7 +213,9 @@ class Running:
             (self.folder / made).mkdir(exist_ok=True)
         if not compiler.exists():
             compiler.symlink_to(shutil.which("g++") or "/bin/true")
-        code = f"from benches.injected import run; run({seconds}, {resume})"
+        # the fork server first, as in every command: it imports torch beside this process
+        code = "from fuzzer.workers.server import start_server; start_server(); from benches.injected import run; "
+        code += f"run({seconds}, {resume})"
         before = len(self.rows())
         with (self.folder / "said").open("a") as out:
             disk = [*_ON_SMALL_DISK, str(self.folder / self.small_disk)] if self.small_disk else []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +17,25 @@ from fuzzer.language.private import (
     OUTER_LOOPS,
     before_code,
     bisect,
+    load_probes_here,
     saved_tensor_hooks_kept,
     without_part,
 )
 from fuzzer.language.settings import exists, in_force
+
+
+def test_a_fork_loads_the_probes_of_a_torch_that_starts_a_python_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the answers of the Python that it replaces: the code runs, raises, or kills its process."""
+    from torch._inductor import cpu_vec_isa
+
+    monkeypatch.setattr(cpu_vec_isa, "VecISA", SimpleNamespace())  # as in torch 2.11: without `_probe_load`
+    with load_probes_here():
+        run = cpu_vec_isa.subprocess.check_call
+        run(["python", "-c", "import ctypes, torch; ctypes.CDLL(None)"], stderr=subprocess.DEVNULL)
+        for refused in ("import ctypes; ctypes.CDLL('no such library')", "import os; os.abort()"):
+            with pytest.raises(subprocess.CalledProcessError):
+                run(["python", "-c", refused], stderr=subprocess.DEVNULL)
+    assert cpu_vec_isa.subprocess is subprocess
 
 
 def test_what_is_left_out_is_put_back() -> None:
