@@ -31,7 +31,17 @@ def keep_objects(folder: Path) -> Callable[[], None]:
     """Compile the same C++ code once: inductor's compiles take their results from this folder, and leave those that it
     lacks there. This holds in this process and all that are forked from it, until somebody calls the function that is
     returned."""
-    return replace_compiler(lambda command, compile_: _answer(command, compile_, folder))
+    _kept_by.append(stop := replace_compiler(lambda command, compile_: _answer(command, compile_, folder)))
+    return stop
+
+
+_kept_by: list[Callable[[], None]] = []  # what stops each
+
+
+def compile_anew() -> None:
+    """Compile all C++ code in this process, also where a worker of the same fork server compiled the same before."""
+    while _kept_by:
+        _kept_by.pop()()
 
 
 def _answer(command: str, compile_: Callable[[], None], folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fuzzer.workers import objects
-from fuzzer.workers.objects import keep_objects
+from fuzzer.workers.objects import compile_anew, keep_objects
 
 Compile = Callable[[str], None]
 
@@ -22,8 +22,8 @@ class Compiler:
         self.answer = lambda command, compile_: compile_()
 
     def replace(self, answer: Callable[[str, Callable[[], None]], None]) -> Callable[[], None]:
-        self.answer = answer
-        return lambda: None
+        before, self.answer = self.answer, answer
+        return lambda: setattr(self, "answer", before)
 
     def build(self, folder: Path, code: str, flags: str = "-O3", source: str = "k.cpp", target: str = "k.so") -> str:
         """Compile this code in this folder; the machine code."""
@@ -44,6 +44,7 @@ class Compiler:
 def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     made = Compiler()
     monkeypatch.setattr(objects, "replace_compiler", made.replace)
+    monkeypatch.setattr(objects, "_kept_by", [])
     return made
 
 
@@ -54,6 +55,15 @@ def test_the_same_code_is_compiled_once_wherever_it_lies(compiler: Compiler, tmp
     assert compiler.ran == ["code"]
     assert not (tmp_path / "a" / "k.so").samefile(tmp_path / "b" / "k.so")
     assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_a_process_may_compile_all_of_its_code_itself(compiler: Compiler, tmp_path: Path) -> None:
+    """As the bare loop does, whose programs the campaign's workers compiled before."""
+    keep_objects(tmp_path / "kept")
+    compiler.build(tmp_path / "a", "code")
+    compile_anew()
+    compiler.build(tmp_path / "b", "code")
+    assert compiler.ran == ["code", "code"]
 
 
 def test_other_text_flags_names_and_kinds_are_compiled(compiler: Compiler, tmp_path: Path) -> None:
