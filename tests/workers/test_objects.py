@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -104,6 +105,7 @@ def test_what_was_not_used_for_longest_goes_first(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "MOST_KEPT", 2)
+    monkeypatch.setattr(objects, "CLEARED_EVERY", 1)
     kept = tmp_path / "kept"
     keep_objects(kept)
     for number, code in enumerate(("first", "second")):
@@ -118,6 +120,20 @@ def test_what_was_not_used_for_longest_goes_first(
     compiler.build(tmp_path / "a", "second")
     assert compiler.ran[-1] == "second"
     assert len(list(kept.iterdir())) == 2
+
+
+def test_the_folder_is_cleared_now_and_then(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objects, "MOST_KEPT", 2)
+    monkeypatch.setattr(objects, "CLEARED_EVERY", 4)
+    monkeypatch.setattr(objects, "_results", itertools.count())
+    keep_objects(tmp_path / "kept")
+    sizes = []
+    for number in range(9):
+        compiler.build(tmp_path / "a", f"code {number}")
+        sizes.append(len(list((tmp_path / "kept").iterdir())))
+    assert sizes == [1, 2, 3, 4, 2, 3, 4, 5, 2]
 
 
 def test_where_nothing_can_be_kept_it_is_compiled_as_ever(compiler: Compiler, tmp_path: Path) -> None:
