@@ -24,7 +24,7 @@ from fuzzer.rounding.derivative import Direction, Forward, Limit, direction, mov
 from fuzzer.rounding.floors import FACTOR, FIRST_LOOK
 from fuzzer.rounding.kernels import kernel
 from fuzzer.rounding.replay import Replay
-from fuzzer.rounding.trace import Ref, is_rounded
+from fuzzer.rounding.trace import Ref, is_rounded, mapped
 
 # A derivative must be known to this part of the difference between the sides. At a kink it decides a sum over several
 # elements only if all legal values lie as close together.
@@ -261,7 +261,8 @@ def whole(parts: torch.Tensor, ref: Ref) -> torch.Tensor:
 
 
 def own_rule(trial: Trial) -> str:
-    """Why a program's gradients may differ from derivatives, or are not checked; "" where they must be derivatives."""
+    """Why a program's gradients may differ from derivatives, or are not checked; "" where they must be derivatives.
+    Raises Unreplayable."""
     assert trial.trace is not None
     for step in trial.trace.steps:
         if kernel(step).unsorted:
@@ -270,6 +271,8 @@ def own_rule(trial: Trial) -> str:
             return f"{step.name} draws random numbers"
         if divides_by_frequency(step):
             return "scale_grad_by_freq divides gradients"
+    if said := _written_twice(trial):
+        return said
     for statement in statements(trial.program.body):
         if isinstance(statement, Region):
             if region_spec(statement).tells:
@@ -278,6 +281,25 @@ def own_rule(trial: Trial) -> str:
             return f"{statement.op} tells autograd a gradient"
         elif dict(statement.attrs).get("padding_idx") is not None:
             return "the row of padding_idx has no gradient"
+    return ""
+
+
+def _written_twice(trial: Trial) -> str:
+    """Of which kernel one write replaces another: torch defines neither which of them stays nor the gradient of those
+    that are lost (documentation of scatter_ and index_put_); "" of none."""
+    assert trial.trace is not None
+    if not any(kernel(step).times_written for step in trial.trace.steps):
+        return ""
+    replay = Replay(trial.model.trace, device=trial.model.device)
+    for _, step in replay.walk():
+        if (times := kernel(step).times_written) is None:
+            continue
+        args, kwargs = mapped(
+            (step.args, step.kwargs), lambda leaf: replay.value(leaf) if isinstance(leaf, Ref) else leaf
+        )
+        written = times(*args, **kwargs)
+        if written is not None and bool((written.abs() > 1).any()):
+            return f"{step.name} writes to one place more than once"
     return ""
 
 

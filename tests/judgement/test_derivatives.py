@@ -71,6 +71,14 @@ with hook(scale=2.0):
     v0 = square(x0)
 backward(v0, cotangent(f32[3], values="ones"))
 """
+SCATTERED = """x0 = leaf(f32[3], seed=1)
+x1 = leaf(i64[2], values=data([1, 1]))
+x2 = leaf(f32[2], seed=2)
+v0 = scatter(x0, x1, x2, dim=0)
+backward(v0, cotangent(f32[3], seed=3))
+"""
+PUT = SCATTERED.replace("scatter(x0, x1, x2, dim=0)", "index_put(x0, [x1], x2)").replace("[1, 1]", "[1, -2]")
+COPIED = SCATTERED.replace("scatter(x0, x1, x2, dim=0)", "index_copy(x0, x1, x2, dim=0)")
 DETACHED = """x0 = leaf(f32[3], seed=1)
 v0 = detach(x0)
 v1 = mul(x0, v0)
@@ -104,6 +112,14 @@ def test_what_is_a_derivative_is_not(body: str) -> None:
     assert gradients_are_derivatives(run(body, 2.0)) is not None
 
 
+@pytest.mark.parametrize("body", [SCATTERED, PUT, COPIED, SCATTERED.replace("scatter(", "scatter_add(")])
+def test_writes_to_places_of_their_own_have_a_derivative(body: str) -> None:
+    apart = body.replace("[1, 1]", "[1, 0]").replace("[1, -2]", "[1, -1]")
+    assert not own_rule(run(apart))
+    assert gradients_are_derivatives(run(apart)) is None
+    assert gradients_are_derivatives(run(apart, 2.0)) is not None
+
+
 @pytest.mark.parametrize("body", [CORNER, TIE, JUMP, NOT_FINITE, SHARED])
 def test_nothing_is_said_where_no_derivative_decides(body: str) -> None:
     assert gradients_are_derivatives(run(body)) is None
@@ -116,7 +132,7 @@ def test_nothing_is_asked_where_the_other_side_raised() -> None:
     assert gradients_are_derivatives(made) is None
 
 
-@pytest.mark.parametrize("body", [PADDING, BY_FREQUENCY, HOOK, DETACHED])
+@pytest.mark.parametrize("body", [PADDING, BY_FREQUENCY, HOOK, DETACHED, SCATTERED, PUT, COPIED])
 def test_nothing_is_said_where_torch_has_a_rule_of_its_own(body: str) -> None:
     made = run(body, 3.0)
     assert own_rule(made)

@@ -378,6 +378,20 @@ def test_what_a_kernel_multiplies_inside_is_rounded_as_autocast_says(seed: int) 
     assert float(plain.spread(32).floors(FIRST_FACTOR)[0].max()) < 1e-4
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_the_product_inside_a_pseudoinverse_is_rounded_as_autocast_says(seed: int) -> None:
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))
+
+    def inverse(x: torch.Tensor) -> list[torch.Tensor]:
+        with torch.autocast("cpu", dtype=F16):
+            return [torch.linalg.pinv(x)]
+
+    model, _ = modelled(inverse, x)
+    off = (inverse(x)[0].double() - model.reference[0]).abs()  # without a recording
+    assert float(off.max()) > 1e-5
+    assert bool((off <= model.spread(32).floors(FIRST_FACTOR)[0]).all())
+
+
 def test_a_kernel_that_calls_products_is_recorded_with_the_dtype_that_autocast_gives_its_result() -> None:
     def gradient_of_grid(theta: torch.Tensor) -> list[torch.Tensor]:
         y = theta.detach().requires_grad_()
@@ -674,6 +688,18 @@ def test_exp_inside_a_bessel_function_may_overflow(f: Callable[[torch.Tensor], t
     limit = floors(lambda x: [f(x)], torch.tensor([91.0, 2.0]))[0]
     assert bool(limit[0].isinf())
     assert float(limit[1]) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "picks", [lambda x: x.amax(1), lambda x: x.min(1)[0], lambda x: torch.maximum(x[:, 0], x[:, 1])]
+)
+def test_the_sign_of_an_extremum_is_either_where_zeros_of_both_signs_meet(
+    picks: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """As a copied sign shows. Where all are positive the extremum is."""
+    for zeros, may_differ in (([[0.0, -0.0]], True), ([[-0.0, 0.0]], True), ([[0.0, 0.0]], False)):
+        limit = floors(lambda x: [torch.ones(1).copysign(picks(x))], torch.tensor(zeros))[0]
+        assert bool((limit > 0).all()) is may_differ
 
 
 def test_the_sign_of_nan_is_not_defined_and_that_of_a_number_is() -> None:

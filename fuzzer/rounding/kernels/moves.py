@@ -44,25 +44,34 @@ def _largest_of_its_dtype(step: Step, precision: torch.dtype | None) -> tuple[An
     return (step.args[0], *numbers)
 
 
+def _times_scattered(x: torch.Tensor, dim: int, index: torch.Tensor, source: Any, **_: Any) -> torch.Tensor | None:
+    if not isinstance(source, torch.Tensor):
+        return None
+    counts = torch.zeros_like(x, dtype=torch.float64)
+    return counts.scatter_add(dim, index, torch.ones_like(index, dtype=torch.float64))
+
+
+def _times_copied(x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    counts = torch.zeros_like(x, dtype=torch.float64)
+    return counts.index_add(dim, index, torch.ones_like(source, dtype=torch.float64))
+
+
 TABLE = (
     *each("cat stack fill", COPY),
-    Kernel("scatter", EXACT, scatters_by=2),
+    Kernel("scatter", EXACT, scatters_by=2, times_written=_times_scattered),
+    Kernel("index_copy", EXACT, times_written=_times_copied),
     *each("clone _to_copy", COPY, copies_at=0),
     Kernel("copy", COPY, copies_at=1),
     *each(
         """
         gather index_select index _unsafe_masked_index take slice_scatter select_scatter diagonal_scatter
-        as_strided_scatter index_copy index_fill masked_fill masked_scatter masked_scatter_backward where
+        as_strided_scatter index_fill masked_fill masked_scatter masked_scatter_backward where
         select_backward slice_backward diagonal_backward embedding im2col
         """,
         EXACT,
     ),
-    *each(
-        """
-        max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max relu hardtanh mode
-        """,
-        EXACT,
-    ),
+    *each("max min amax amin aminmax maximum minimum fmax fmin", EXACT, picks_zeros=True),
+    *each("clamp clamp_min clamp_max relu hardtanh mode", EXACT),
     *each(
         """
         lt le gt ge eq ne threshold threshold_backward hardtanh_backward hardshrink hardshrink_backward

@@ -120,7 +120,11 @@ class Kernel:
 
     Edge cases:
     ties            whether a call may legally order equal elements either way, and shows which.
+    times_written   arguments -> how often each place of the result is written, where one write replaces another; None:
+                    writes of this call accumulate, or are equal.
     scatters_by     the argument with the indices, where autograd uses it to scatter the gradient of an ordered operand.
+    picks_zeros     whether its result may be either where zeros of both signs are the largest or smallest: which one a
+                    kernel takes depends on how it is vectorised.
     nan_is_largest  whether it orders NaN too, as the largest.
     compared_at     the argument that is compared with a constant, or tested for 0, unchanged.
     flags_at        the result that is a flag, as 1 or 0 in the tensor's own dtype.
@@ -190,6 +194,8 @@ class Kernel:
     rereads: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
 
     ties: Callable[[Step], bool] | None = None
+    picks_zeros: bool = False
+    times_written: Callable[..., torch.Tensor | None] | None = None
     scatters_by: int | None = None
     nan_is_largest: bool = False
     compared_at: int | None = None

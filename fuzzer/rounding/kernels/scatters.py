@@ -84,9 +84,20 @@ def _starts(sample: torch.Tensor, room: int, count: int) -> torch.Tensor:
     return torch.where(numbers < count - 1, starts, float(room)).clamp(0, room).long()
 
 
+def _times_put(
+    x: torch.Tensor, indices: Any, values: torch.Tensor, accumulate: bool = False, *_: Any
+) -> torch.Tensor | None:
+    if accumulate:
+        return None
+    counts, ones = (torch.zeros_like(x, dtype=torch.float64), torch.ones_like(values, dtype=torch.float64))
+    put = counts.put if isinstance(indices, torch.Tensor) else counts.index_put
+    return put(indices, ones, accumulate=True)
+
+
 TABLE = (
     *each("fractional_max_pool2d fractional_max_pool3d", rounds_first=_sampled, mended=_pooled_by_samples),
-    *each("scatter_add index_add index_put _index_put_impl put", ACCUMULATION, terms=_met_by_indices, narrow=True),
+    *each("scatter_add index_add", ACCUMULATION, terms=_met_by_indices, narrow=True),
+    *each("index_put _index_put_impl put", ACCUMULATION, terms=_met_by_indices, narrow=True, times_written=_times_put),
     *each(
         "scatter_reduce index_reduce",
         ACCUMULATION,
