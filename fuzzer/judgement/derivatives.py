@@ -271,8 +271,6 @@ def own_rule(trial: Trial) -> str:
             return f"{step.name} draws random numbers"
         if divides_by_frequency(step):
             return "scale_grad_by_freq divides gradients"
-    if said := _written_twice(trial):
-        return said
     for statement in statements(trial.program.body):
         if isinstance(statement, Region):
             if region_spec(statement).tells:
@@ -281,12 +279,13 @@ def own_rule(trial: Trial) -> str:
             return f"{statement.op} tells autograd a gradient"
         elif dict(statement.attrs).get("padding_idx") is not None:
             return "the row of padding_idx has no gradient"
-    return ""
+    return _written_twice(trial)
 
 
 def _written_twice(trial: Trial) -> str:
-    """Of which kernel one write replaces another: torch defines neither which of them stays nor the gradient of those
-    that are lost (documentation of scatter_ and index_put_); "" of none."""
+    """The kernel of which one write replaces another, in words; "" where there is none. torch defines neither which
+    write stays nor the gradients of those that are lost (documentation of scatter_ and index_put_). Raises
+    Unreplayable."""
     assert trial.trace is not None
     if not any(kernel(step).times_written for step in trial.trace.steps):
         return ""

@@ -189,9 +189,9 @@ def know_machine() -> None:
 
 @contextlib.contextmanager
 def load_probes_here() -> Iterator[None]:
-    """Inside the block a fork of this process loads the probes that inductor compiles. Until torch 2.12 a new Python
-    does so and imports torch first, for each of up to four probes where a CPU has matrix instructions (AMX); later
-    releases import nothing for it, and are left alone."""
+    """Inside the block a fork of this process loads the probes that inductor compiles. In torch 2.11 a new Python
+    does so and imports torch first, for each of up to four probes where a CPU has matrix instructions (AMX); 2.13 and
+    later import nothing for it, and are left alone."""
     from torch._inductor import cpu_vec_isa
 
     if hasattr(cpu_vec_isa.VecISA, "_probe_load"):

@@ -27,6 +27,8 @@ LONGEST_SECONDS = 4.0  # wall clock; a program may take 25 and more (`oracles.co
 _BUILT = (".so", ".o")
 _TEXTS = (".cpp", ".cc", ".c", ".s", ".S", ".o")
 _READ = (".cpp", ".o")  # of these, those whose text says all: an assembler's may take in files by name
+_results = itertools.count()  # that this process kept
+_kept_by: list[Callable[[], None]] = []  # what stops each `keep_objects`
 
 
 def keep_objects(folder: Path) -> Callable[[], None]:
@@ -35,10 +37,6 @@ def keep_objects(folder: Path) -> Callable[[], None]:
     returned."""
     _kept_by.append(stop := replace_compiler(lambda command, compile_: _answer(command, compile_, folder)))
     return stop
-
-
-_results = itertools.count()  # that this process kept
-_kept_by: list[Callable[[], None]] = []  # what stops each
 
 
 def compile_anew() -> None:
@@ -91,7 +89,7 @@ def _kept(words: list[str], target: Path, folder: Path) -> Path | None:
 
 
 def _keep(target: Path, kept: Path) -> None:
-    """Keep a result, whole or not at all. Now and then those that were not used for longest are removed."""
+    """Keep a result, whole or not at all. Every CLEARED_EVERY-th time those not used for longest are removed."""
     with contextlib.suppress(OSError):
         keep(target, kept)
         if next(_results) % CLEARED_EVERY:

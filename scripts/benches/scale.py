@@ -8,9 +8,9 @@ The pace is that while every worker is busy (`throughput.pace`): the last progra
 
 Beside the pace stands what may hold it back: the CPU seconds of a program (more where cores share a core's parts, or
 memory), the share of the cores' time that is busy (less where workers wait for a GPU or for each other), the share that
-the host took away, and that which the main process takes of one core. And the CPU milliseconds of a Python loop that
-runs on each of these cores at once, before the workers do: it needs no memory, no GPU and no kernel, so where it takes
-longer on more cores, the host's cores share parts or run slower together, and so will programs.
+the host took away, and that which the main process takes of one core. So do the CPU milliseconds of a Python loop
+(`loop_ms`), which runs on each of these cores at once before the workers start. The loop needs no memory, no GPU and no
+call of the system: where it takes longer on more cores, the host's cores share parts or run slower together.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def measure_scale(units: Sequence[int], asked: Asked, say: Callable[[str], None]
 
 
 HELD_BACK = ("cpu_seconds_per_program", "busy", "taken_by_host", "main_process")
-LOOP = """
+LOOP = """\
 import time
 ends, laps, cpu = time.monotonic() + 3, 0, time.process_time()
 while time.monotonic() < ends:

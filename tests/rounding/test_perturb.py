@@ -696,7 +696,7 @@ def test_exp_inside_a_bessel_function_may_overflow(f: Callable[[torch.Tensor], t
 def test_the_sign_of_an_extremum_is_either_where_zeros_of_both_signs_meet(
     picks: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
-    """As a copied sign shows. Where all are positive the extremum is."""
+    """A copied sign shows it. Where all zeros are positive, so is the extremum."""
     for zeros, may_differ in (([[0.0, -0.0]], True), ([[-0.0, 0.0]], True), ([[0.0, 0.0]], False)):
         limit = floors(lambda x: [torch.ones(1).copysign(picks(x))], torch.tensor(zeros))[0]
         assert bool((limit > 0).all()) is may_differ
