@@ -9,6 +9,7 @@ config_type          get_type of those modules: the declared type of a key
 know_machine         torch._inductor.{codecache.torch_key, cpu_vec_isa.pick_vec_isa} (tried on 2.11.0 and 2.13.0)
 load_probes_here     torch._inductor.cpu_vec_isa.{subprocess, VecISA._probe_load} (tried on 2.11.0, 2.13.0, 2.15.0)
 watch_headers        torch._inductor.codecache.{_precompile_header, _HEADER_DIR} (tried on 2.13.0)
+move_headers         torch._inductor.codecache.{_HEADER_DIR, _HEADER_LOCK_DIR} (tried on 2.13.0)
 replace_compiler     torch._inductor.cpp_builder.run_compile_cmd (tried on 2.11.0 and 2.13.0)
 leave_guards_untimed torch._dynamo.guards.profile_guard_manager
 reset_compiler       torch._dynamo.reset: forget what was compiled before
@@ -240,6 +241,18 @@ def watch_headers(used: Callable[[Path], None]) -> Path | None:
 
     codecache._precompile_header = watched
     return Path(folder)
+
+
+def move_headers(folder: Path) -> Path | None:
+    """Have inductor look for its precompiled headers in this folder, and make them there, in this process. Returns the
+    folder in which it looked before; None where this torch does not do so."""
+    from torch._inductor import codecache
+
+    before = getattr(codecache, "_HEADER_DIR", None)
+    if before is None:
+        return None
+    codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = str(folder), str(folder / "locks")
+    return Path(before)
 
 
 def replace_compiler(answer: Callable[[str, Callable[[], None]], None]) -> Callable[[], None]:

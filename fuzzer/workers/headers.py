@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from fuzzer.language.private import watch_headers
+from fuzzer.language.private import move_headers, watch_headers
 from fuzzer.workers.kept import keep, longest_unused
 
 MOST_KEPT = 4  # 600 MB: two releases of torch, each with two sets of flags
@@ -24,6 +24,14 @@ def keep_headers(folder: Path) -> None:
     if own is not None:
         with contextlib.suppress(OSError):
             _take(folder, own)
+
+
+def headers_apart(folder: Path) -> None:
+    """Have inductor make its headers in this folder, in this process. It begins with those that were made before
+    somebody first called this with the same folder."""
+    before = move_headers(folder)
+    if before is not None and not folder.exists():
+        _take(before, folder)
 
 
 def _take(folder: Path, own: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from fuzzer.language.devices import synchronise
 from fuzzer.language.settings import in_force
 from fuzzer.language.text import parse
 from fuzzer.workers.accelerator import context_is_usable
+from fuzzer.workers.headers import headers_apart
 from fuzzer.workers.objects import compile_anew
 from fuzzer.workers.usage import cpu_seconds
 
@@ -30,15 +32,17 @@ def run_bare(text: str, backend: str, device: str) -> None:
     synchronise(device)
 
 
-def serve(pipe: Any, backend: str, device: str, start: Any, arguments: tuple[Any, ...]) -> None:
+def serve(pipe: Any, backend: str, device: str, headers: str, start: Any, arguments: tuple[Any, ...]) -> None:
     """A process of the bare loop: set up as a worker is, then run texts until told to stop (None).
 
     It answers each with its seconds, on the clock and of the CPU, and whether it can go on: one whose CUDA context is
-    lost cannot, and ends. It would fail in no time at every other program. It compiles all of its code itself: the
-    campaign's workers, which had the same programs before it, leave their results to processes of the same fork server.
+    lost cannot, and ends. It would fail in no time at every other program. It compiles all of its code itself, and
+    makes its headers in the folder `headers`: the campaign's workers, which had the same programs before it, leave both
+    to processes of the same fork server.
     """
     start(*arguments)
     compile_anew()
+    headers_apart(Path(headers))
     while (text := pipe.recv()) is not None:
         started, cpu_started, able = time.perf_counter(), cpu_seconds(), True
         try:

@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import replace
 from multiprocessing import Pipe
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -215,10 +216,13 @@ def test_the_bare_loop_goes_on_after_processes_that_die() -> None:
 
 @pytest.mark.parametrize("able", [True, False])
 def test_a_process_of_the_bare_loop_ends_where_its_device_is_lost(able: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = list[Path]()
+    monkeypatch.setattr(bare, "headers_apart", folders.append)
     monkeypatch.setattr(bare, "context_is_usable", lambda device: able)
     texts, told = iter(["not a program", "not a program", None]), list[bool]()
     pipe = SimpleNamespace(recv=lambda: next(texts), send=lambda answer: told.append(answer[-1]))
-    bare.serve(pipe, "eager", "cpu", lambda: None, ())
+    bare.serve(pipe, "eager", "cpu", "apart", lambda: None, ())
+    assert folders == [Path("apart")]
     assert told == ([True, True] if able else [False])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzzer.workers import headers
-from fuzzer.workers.headers import MOST_KEPT, keep_headers
+from fuzzer.workers.headers import MOST_KEPT, headers_apart, keep_headers
 from fuzzer.workers.server import clean_environment
 from tests.workers.asked import ROOT
 
@@ -88,11 +88,29 @@ def test_where_nothing_can_be_kept_inductor_makes_its_headers_as_ever(
     assert not (tmp_path / "nothing").exists()
 
 
+def test_headers_apart_begin_with_those_that_there_are_and_are_shared_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bare loop makes the headers that the campaign's workers made for the same programs just before."""
+    common, apart, looked = tmp_path / "common", tmp_path / "apart", list[Path]()
+    monkeypatch.setattr(headers, "move_headers", lambda folder: looked.append(folder) or common)
+    common.mkdir()
+    for name, when in (("old", "before"), ("new", "after")):
+        (common / f"{name}.h").write_text(f"#include <{name}>\n")
+        (common / f"{name}.h.gch").write_text(f"built {when}")
+        headers_apart(apart)  # the second time by a process that takes a dead one's place
+    assert looked == [apart, apart]
+    assert sorted(path.name for path in apart.iterdir()) == ["old.h", "old.h.gch"]
+    monkeypatch.setattr(headers, "move_headers", lambda folder: None)
+    headers_apart(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
 OF_INDUCTOR = """
 import sys
 from pathlib import Path
 from torch._inductor import codecache
-from fuzzer.workers.headers import keep_headers
+from fuzzer.workers.headers import headers_apart, keep_headers
 
 codecache._precompile_header = lambda *given, **named: str(Path(codecache._HEADER_DIR) / "name.h")
 keep_headers(Path(sys.argv[1]))
@@ -102,6 +120,9 @@ assert own == Path(sys.argv[2]).resolve() / own.parent.name / "precompiled_heade
 (own / "name.h.gch").write_text("built")
 assert codecache._precompile_header("header", "flags", device_type="cpu") == str(own / "name.h")
 assert (Path(sys.argv[1]) / "name.h.gch").read_text() == "built"
+headers_apart(apart := own.parent / "apart")
+assert Path(codecache._HEADER_DIR) == apart and Path(codecache._HEADER_LOCK_DIR).parent == apart
+assert (apart / "name.h.gch").samefile(own / "name.h.gch")
 """
 
 
