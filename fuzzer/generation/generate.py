@@ -62,6 +62,8 @@ _WISHED = 4  # draws of a node that is asked for, until one stays, before it is 
 _INNER = 0.08  # the share of the values that are read within a program that it returns, too
 _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
 _TOLD = 0.5  # the share of loose positions and signs of zeros that decide a number
+_LOCATED = 0.25  # the share of programs with a value that lies out of order in which an extremum of one is located
+_LOCATING = {"argmax": 2.0, "argmin": 2.0, "max": 1.0, "min": 1.0}
 _ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
 _RETURNED = 0.5  # the share of their inner values that are returned, too
 _WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
@@ -117,6 +119,8 @@ def generate(
             draft = Draft(rng, limits, dtype, writing, gradient, fills=fills, counting=counting, announce=announce)
             draft.long = limits.long > 1 and rng.random() < _LONG
             _draw_body(draft, groups, wishes, 1.0 if aliased else histories)
+            if gradient:
+                _locate(draft, ops)
             _close_loose_results(draft, ops)
             finished = _finish(draft, routes, device, fixed, _RETURNED if aliased else _INNER)
             if announce is not None:
@@ -256,16 +260,46 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
                 draft.undo(mark)
 
 
+def _locate(draft: Draft, ops: dict[str, OpSpec]) -> None:
+    """Let the position of an extremum say what is taken from a new leaf, for a value that lies out of order or was
+    made of one that does: compilers count elements in the order in which they lie."""
+    locating = {name: weight for name, weight in _LOCATING.items() if name in ops}
+    found = [
+        name
+        for node in draft.nodes
+        for name in node.outs
+        if name not in draft.dead and draft.types[name].differentiable and draft.types[name].numel > 1
+        if not all(_lies_in_order(draft.env[near]) for near in (name, *node.uses))
+    ]
+    if not (locating and found) or draft.rng.random() >= _LOCATED or len(draft.nodes) + 2 > draft.limits.max_nodes:
+        return
+    spec, mark = ops[weighted(draft.rng, locating)], draft.mark()
+    draft.anchor = draft.rng.choice(found)
+    node = draw_node(draft, spec)
+    draft.anchor, anchored = "", draft.anchor in node.uses
+    if anchored:
+        run_node(draft, node, spec)
+        _tell(draft, ops, node.outs[-1])
+    if not anchored or draft.nodes[-1] == node:
+        draft.undo(mark)
+
+
+def _lies_in_order(value: torch.Tensor) -> bool:
+    """Whether a tensor's dimensions stand in its memory in their own order."""
+    steps = [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
+    return steps == sorted(steps, reverse=True)
+
+
 def _tell(draft: Draft, ops: dict[str, OpSpec], name: str) -> None:
-    """Let positions say what is taken from a new leaf, and a result with a minus zero the signs of one. Otherwise a
-    wrong position, or a zero of the wrong sign, changes no gradient."""
+    """Let positions say what is taken from a new leaf, and zeros that come from a minus zero the signs of one.
+    Otherwise a wrong position, or a zero of the wrong sign, changes no gradient."""
     value, t, maker = draft.env[name], draft.types[name], next(n for n in draft.nodes if name in n.outs)
     read = draft.types[maker.uses[0]] if maker.uses else t
     if not t.numel or t.is_complex or len(draft.nodes) >= draft.limits.max_nodes:
         return
     if t.dtype == "i64" and int(value.min()) >= 0 and int(value.max()) < read.numel:
         op, shown = "take", TensorType(draft.dtype, (read.numel,), (1,))
-    elif t.is_float and bool(((value == 0) & value.signbit()).any()):
+    elif t.is_float and bool((value == 0).any()) and any(_holds_minus_zero(draft.env[n]) for n in (name, *maker.uses)):
         op, shown = "copysign", t
     else:
         return
@@ -275,6 +309,11 @@ def _tell(draft: Draft, ops: dict[str, OpSpec], name: str) -> None:
         run_node(draft, node, ops[op])
         if not (within_limits(draft.leaves[-1], draft.limits) and has_useful_values(draft, node)):
             draft.undo(mark)
+
+
+def _holds_minus_zero(value: torch.Tensor) -> bool:
+    """Whether an element is a zero with the sign of negative numbers."""
+    return value.is_floating_point() and bool(((value == 0) & value.signbit()).any())
 
 
 def _loose_results(draft: Draft) -> list[str]:
