@@ -235,6 +235,32 @@ def test_some_positions_and_signs_of_zeros_decide_a_number(makes: str, tells: st
     assert told >= 5
 
 
+@pytest.mark.parametrize(("share", "least", "most"), [(1.0, 0.4, 1.0), (0.0, 0.0, 0.2)])
+def test_a_position_is_told_in_values_that_lie_out_of_order(
+    share: float, least: float, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four reported faults count the elements of such a value in the order in which they lie."""
+    monkeypatch.setattr("fuzzer.generation.generate._LOCATED", share)
+    ops, transposed, located = {name: OPS[name] for name in ("sin", "mT", "argmax", "take")}, 0, 0
+    for p in drawn([f"located/{n}" for n in range(80)], ops, least=0.5):
+        maker = {out: n for n in p.nodes for out in n.outs}
+        transposed += any(n.op == "mT" for n in p.nodes)
+        told = [maker[n.uses[1]] for n in p.nodes if n.op == "take" and n.uses[1] in maker]
+        located += any(n.uses[0] in maker and maker[n.uses[0]].op == "mT" for n in told)
+    assert transposed >= 20
+    assert least <= located / transposed <= most
+
+
+def test_a_zero_without_a_sign_is_told_where_it_comes_from_a_minus_zero() -> None:
+    """Eager's frac of -0 is 0: that compiled code makes it -0 shows in a copied sign alone."""
+    ops, told = {name: OPS[name] for name in ("frac", "copysign")}, 0
+    for p in drawn([f"sign/{n}" for n in range(120)], ops, least=0.5):
+        signed = {leaf.name for leaf in p.leaves if leaf.values.name == "signed_zeros"}
+        made = {out for n in p.nodes if n.op == "frac" and n.uses[0] in signed for out in n.outs}
+        told += any(n.op == "copysign" and n.uses[1] in made for n in p.nodes)
+    assert told >= 3
+
+
 def test_the_random_state_of_torch_is_left_alone() -> None:
     before = torch.get_rng_state()
     drawn(TEST_SEEDS[:30], ops={k: v for k, v in OPS.items() if v.family in ("pointwise", "reduction", "scatter")})

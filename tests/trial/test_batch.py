@@ -82,7 +82,7 @@ def test_a_batch_gives_each_program_the_report_that_it_gets_alone() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_caches")
 def test_drawn_programs_report_the_same_alone_and_in_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = (0, 8, 9, 58)
+    numbers = (0, 8, 9, 49)
     together = explore_batch(TASK, Batch(numbers))
     # what is not for a batch left its code
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "alone"))
