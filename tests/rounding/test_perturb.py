@@ -691,7 +691,14 @@ def test_exp_inside_a_bessel_function_may_overflow(f: Callable[[torch.Tensor], t
 
 
 @pytest.mark.parametrize(
-    "picks", [lambda x: x.amax(1), lambda x: x.min(1)[0], lambda x: torch.maximum(x[:, 0], x[:, 1])]
+    "picks",
+    [
+        lambda x: x.amax(1),
+        lambda x: x.min(1)[0],
+        lambda x: torch.maximum(x[:, 0], x[:, 1]),
+        lambda x: torch.nn.functional.adaptive_max_pool1d(x[None], 1).view(1),
+        lambda x: torch.nn.functional.max_pool2d(x[None, None], (1, 2)).view(1),
+    ],
 )
 def test_the_sign_of_an_extremum_is_either_where_zeros_of_both_signs_meet(
     picks: Callable[[torch.Tensor], torch.Tensor],
