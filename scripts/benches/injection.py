@@ -473,13 +473,11 @@ def trouble_disk(folder: Path, name: str, how: str) -> Injected:
 
 def kill(whom: str, times: int, folder: Path, seed: int) -> Injected:
     """kill -9 of a campaign's main process, or of the whole "group", at random moments, each time resumed; in the end
-    it is told to end."""
+    it is told to end. The seconds are those of the longest resumed start."""
     running, rng, longest = Running(folder), random.Random(seed), 0.0
     findings = suspects = 0
-    for n in range(times):
-        started = time.monotonic()
-        running.start(resume=n > 0)
-        longest = max(longest, time.monotonic() - started)
+    running.start()
+    for _ in range(times):
         time.sleep(rng.uniform(0, 3))
         assert running.process is not None
         for pid in running.processes() if whom == "group" else ():
@@ -488,8 +486,10 @@ def kill(whom: str, times: int, folder: Path, seed: int) -> Injected:
         running.end(signal.SIGKILL)
         lost = running.lost()
         findings, suspects = max(findings, lost[0]), max(suspects, lost[1])
-    running.said()
-    running.start(resume=True)
+        running.said()
+        started = time.monotonic()
+        running.start(resume=True)
+        longest = max(longest, time.monotonic() - started)
     running.end()
     row = running.ended(running.row(f"kill -9 of the {whom}", longest, times))
     return replace(row, lost_findings=max(findings, row.lost_findings), lost_suspects=max(suspects, row.lost_suspects))
