@@ -63,7 +63,7 @@ _INNER = 0.08  # the share of the values that are read within a program that it 
 _CLOSED = 0.75  # the share of loose results that end in one of CLOSING
 _TOLD = 0.5  # the share of loose positions and signs of zeros that decide a number
 _LOCATED = 0.25  # the share of programs with a value that lies out of order in which an extremum of one is located
-_LOCATING = {"argmax": 2.0, "argmin": 2.0, "max": 1.0, "min": 1.0}
+_LOCATING = {"argmax": 2.0, "argmin": 2.0, "max": 1.0, "min": 1.0}  # the ops that locate it, by weight
 _ALIASED = 0.5  # the share of programs without a gradient that begin with a history, whose views are returned
 _RETURNED = 0.5  # the share of their inner values that are returned, too
 _WRITTEN_AFTER = 0.5  # the share of these whose inputs or results are written after the function has returned
@@ -261,8 +261,9 @@ def _close_loose_results(draft: Draft, ops: dict[str, OpSpec]) -> None:
 
 
 def _locate(draft: Draft, ops: dict[str, OpSpec]) -> None:
-    """Let the position of an extremum say what is taken from a new leaf, for a value that lies out of order or was
-    made of one that does: compilers count elements in the order in which they lie."""
+    """Add the position of an extremum of a value, and let that position say what is taken from a new leaf (`_tell`).
+    The value, or one that it was made of, lies out of order (`_lies_in_order`): compilers may count its elements in the
+    order in which they lie. Raises Rejected."""
     locating = {name: weight for name, weight in _LOCATING.items() if name in ops}
     found = [
         name
@@ -280,7 +281,7 @@ def _locate(draft: Draft, ops: dict[str, OpSpec]) -> None:
     if anchored:
         run_node(draft, node, spec)
         _tell(draft, ops, node.outs[-1])
-    if not anchored or draft.nodes[-1] == node:
+    if not anchored or draft.nodes[-1] == node:  # the position would decide nothing
         draft.undo(mark)
 
 
@@ -291,8 +292,8 @@ def _lies_in_order(value: torch.Tensor) -> bool:
 
 
 def _tell(draft: Draft, ops: dict[str, OpSpec], name: str) -> None:
-    """Let positions say what is taken from a new leaf, and zeros that come from a minus zero the signs of one.
-    Otherwise a wrong position, or a zero of the wrong sign, changes no gradient."""
+    """Let positions say what is taken from a new leaf. Let zeros give a new leaf their signs, where the result or an
+    operand of its op holds a minus zero. Otherwise a wrong position or a wrong sign of zero changes no gradient."""
     value, t, maker = draft.env[name], draft.types[name], next(n for n in draft.nodes if name in n.outs)
     read = draft.types[maker.uses[0]] if maker.uses else t
     if not t.numel or t.is_complex or len(draft.nodes) >= draft.limits.max_nodes:

@@ -27,8 +27,8 @@ def keep_headers(folder: Path) -> None:
 
 
 def headers_apart(folder: Path) -> None:
-    """Have inductor make its headers in this folder, in this process. It begins with those that were made before
-    somebody first called this with the same folder."""
+    """Have inductor make its headers in this folder, in this process. The first process that calls this puts those
+    into the folder that were made before; another process may use the same folder."""
     before = move_headers(folder)
     if before is not None and not folder.exists():
         _take(before, folder)

@@ -32,7 +32,7 @@ def run_bare(text: str, backend: str, device: str) -> None:
     synchronise(device)
 
 
-def serve(pipe: Any, backend: str, device: str, headers: str, start: Any, arguments: tuple[Any, ...]) -> None:
+def serve(pipe: Any, backend: str, device: str, headers: Path, start: Any, arguments: tuple[Any, ...]) -> None:
     """A process of the bare loop: set up as a worker is, then run texts until told to stop (None).
 
     It answers each with its seconds, on the clock and of the CPU, and whether it can go on: one whose CUDA context is
@@ -42,7 +42,7 @@ def serve(pipe: Any, backend: str, device: str, headers: str, start: Any, argume
     """
     start(*arguments)
     compile_anew()
-    headers_apart(Path(headers))
+    headers_apart(headers)
     while (text := pipe.recv()) is not None:
         started, cpu_started, able = time.perf_counter(), cpu_seconds(), True
         try:

@@ -93,7 +93,7 @@ class Bare:
     def _process(self) -> tuple[Connection, Any]:
         ours, theirs = self.context.Pipe()
         start = self.scratch, next(self.numbers), self.kind, count_devices(self.kind)
-        headers = str(Path(self.scratch) / "headers")
+        headers = Path(self.scratch, "headers")
         given = (theirs, self.subject.backend, self.subject.device, headers, start_worker, start)
         with environment(clean_environment()):
             process = self.context.Process(target=bare.serve, args=given)

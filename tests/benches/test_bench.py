@@ -221,7 +221,7 @@ def test_a_process_of_the_bare_loop_ends_where_its_device_is_lost(able: bool, mo
     monkeypatch.setattr(bare, "context_is_usable", lambda device: able)
     texts, told = iter(["not a program", "not a program", None]), list[bool]()
     pipe = SimpleNamespace(recv=lambda: next(texts), send=lambda answer: told.append(answer[-1]))
-    bare.serve(pipe, "eager", "cpu", "apart", lambda: None, ())
+    bare.serve(pipe, "eager", "cpu", Path("apart"), lambda: None, ())
     assert folders == [Path("apart")]
     assert told == ([True, True] if able else [False])
 
