@@ -9,6 +9,8 @@ import torch
 
 from fuzzer.judgement.comparison import looks, spread
 from fuzzer.judgement.trial import Trial
+from fuzzer.language.values import real_parts
+from fuzzer.rounding.perturb import picks_a_zero
 from fuzzer.rounding.replay import Replay
 from fuzzer.rounding.scalars import round_to
 from fuzzer.rounding.trace import widened
@@ -47,15 +49,19 @@ def sees_zero_sign(trial: Trial, name: str) -> bool:
     return any(_differ(flipped.value(ref), plain.value(ref)) for ref in others)
 
 
+def picked_zeros(trial: Trial, name: str) -> torch.Tensor:
+    """Where the sign of a zero of this result depends on which of two zeros an extremum takes. Raises Unreplayable."""
+    picking, plain = (Replay(trial.model.trace, one, trial.model.device).run() for one in (_OtherPick(), _Kept()))
+    picked, value = (real_parts(replay.value(trial.targets[name])) for replay in (picking, plain))
+    return picked.signbit() != value.signbit()
+
+
 def _differ(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(((a != b) & ~(a.isnan() & b.isnan())).any())
 
 
-class _Flipped:
-    """A perturbation of a replay that flips the sign of zeros written to one storage."""
-
-    def __init__(self, storage: int):
-        self.storage = storage
+class _Kept:
+    """A perturbation of a replay that changes nothing."""
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         return widened(flat)
@@ -67,5 +73,24 @@ class _Flipped:
         return args, kwargs
 
     def results(self, number: int, step: Any, args: Any, refs: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        return values
+
+
+class _Flipped(_Kept):
+    """Flips the sign of zeros written to one storage."""
+
+    def __init__(self, storage: int):
+        self.storage = storage
+
+    def results(self, number: int, step: Any, args: Any, refs: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
         here = (ref.storage == self.storage and ref.dtype.is_floating_point for ref in refs)
         return [torch.where(v == 0, -v, v) if flips else v for flips, v in zip(here, values, strict=True)]
+
+
+class _OtherPick(_Kept):
+    """Flips the sign of zeros that an extremum takes where zeros of both signs meet."""
+
+    def results(self, number: int, step: Any, args: Any, refs: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:
+        if not picks_a_zero(step, args):
+            return values
+        return [torch.where(v == 0, -v, v) if v.is_floating_point() else v for v in values]

@@ -26,7 +26,7 @@ from fuzzer.judgement.comparison import (
     worst_element,
 )
 from fuzzer.judgement.derivatives import contradiction
-from fuzzer.judgement.edges import left_to_range, sees_zero_sign
+from fuzzer.judgement.edges import left_to_range, picked_zeros, sees_zero_sign
 from fuzzer.judgement.narrowing import confirmed, narrowed, unexplained
 from fuzzer.judgement.promise import promised_error, why_unsupported
 from fuzzer.judgement.trial import DIED, RAISED, RAN, TIMED_OUT, Code, Observation, Trial
@@ -449,7 +449,8 @@ def _other_zero_signs(trial: Trial, oracle: str) -> Iterator[tuple[str, Verdict]
         if not bool(other.any()):  # cheap, before the floors
             continue
         floor = first_spread(trial).floor(i, FACTOR)
-        zeros, other = zeros & (floor == 0), other & (floor == 0)
+        promised = (floor == 0) & ~picked_zeros(trial, name)
+        zeros, other = zeros & promised, other & promised
         if bool(other.any()):
             detail = f"{name}: {int(other.sum())} of {int(zeros.sum())} zeros have another sign than eager's"
             pattern = "all" if int(other.sum()) == int(zeros.sum()) else "some"

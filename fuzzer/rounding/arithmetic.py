@@ -59,11 +59,18 @@ def ties(step: Step) -> bool:
 
 
 @once
+def rounds_apart(step: Step) -> bool:
+    """Whether an operand may be rounded otherwise than where else it is read."""
+    row = kernel(step)
+    return row.contracts or (row.recomputes and step.backward)
+
+
+@once
 def handed_on(step: Step) -> bool:
     """Whether the operation uses its operands unperturbed, in every replica."""
     row = kernel(step)
     changes = (row.rereads, row.divides_first, row.sign_at)
-    moved = row.contracts or any(change is not None for change in changes) or _promotes_integers(step)
+    moved = rounds_apart(step) or any(change is not None for change in changes) or _promotes_integers(step)
     return (rounds_once(step) or is_exact(step)) and not moved and not ties(step)
 
 

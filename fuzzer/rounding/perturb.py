@@ -39,6 +39,7 @@ from fuzzer.rounding.arithmetic import (
     promoted,
     reach,
     rescales,
+    rounds_apart,
     rounds_once,
     ties,
     units,
@@ -111,7 +112,7 @@ class Rounder:
             args = self._one_of_many(number, step, args)
         if row.sign_at is not None:
             args = self._of_either_sign(row.sign_at, args)
-        if row.contracts and not self.consistent:
+        if rounds_apart(step) and not self.consistent:
             args = self._contracted(step, args)
         if row.rereads is not None and not self.consistent:
             self.apart = self._contracted(step, args)[0] - args[0]  # type: ignore[index]
@@ -248,7 +249,7 @@ class Rounder:
         if step.backward and self.seed % 8 == 6:
             values = self._of_any_order(step, values)
         if is_exact(step):
-            if row.picks_zeros and self.seed % 8 == 3 and _zeros_meet(args):
+            if self.seed % 8 == 3 and picks_a_zero(step, args):
                 values = list(map(self._of_any_zero, values))
             return [
                 self._ranged_parts(value, ref.dtype.to_real()) if moving else value
@@ -458,15 +459,20 @@ def id_of(ref: Ref) -> tuple[int, int]:
     return ref.storage, ref.offset
 
 
-def _zeros_meet(given: Any) -> bool:
-    """Whether the floating tensors among arguments hold zeros of both signs."""
-    found: set[bool] = set()
+def picks_a_zero(step: Step, args: Any) -> bool:
+    """Whether the step takes an extremum of numbers that hold zeros of both signs: tensors, and bounds that are
+    scalars."""
+    row, found = kernel(step), set[bool]()
+    if not row.picks_zeros:
+        return False
 
     def look(leaf: Any) -> None:
         if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
             found.update(leaf[leaf == 0].signbit().unique().tolist())
+        elif torch.Tag.pointwise in step.op.tags and isinstance(leaf, int | float) and leaf == 0:
+            found.add(math.copysign(1.0, leaf) < 0)
 
-    mapped(given, look)
+    mapped(args, look)
     return len(found) == 2
 
 

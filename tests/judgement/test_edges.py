@@ -89,6 +89,16 @@ def test_a_zeros_sign_counts_where_another_result_shows_it(later: str, seen: boo
     assert [str(v.signature) for v in told] == ["seen_zero_signs_agree/signed-zero/forward/all"] * seen
 
 
+@pytest.mark.parametrize("extremum", ["clamp(x0, min=0.0)", "hardtanh(x0, min_val=0.0)", "maximum(x0, x2)", "neg(x0)"])
+def test_no_sign_of_a_zero_is_promised_that_an_extremum_takes(extremum: str) -> None:
+    """A copied sign shows it. The second zero meets none of the other sign."""
+    text = SEEN.replace("abs(x0)", extremum).replace("[0.0, 1.0", "[-0.0, 0.0").format(later="copysign(x1, v0)")
+    text = text.replace("v0 =", "x2 = leaf(f32[3], values=data([0.0, 0.0, 0.0]))\nv0 =", 1)
+    told = verdicts(trial(text, put("v0", lambda v: torch.where(torch.arange(3) == 0, -v, v))))
+    signs = [v for v in told if v.signature.oracle == "seen_zero_signs_agree"]
+    assert bool(signs) is (extremum == "neg(x0)")
+
+
 def test_a_sign_that_only_a_gradient_shows_is_seen_too() -> None:
     scaled: Callable[[str], str] = lambda op: SEEN.format(later=f"{op}(v0)").replace("[0.0, ", "[-0.0, ")  # noqa: E731
     assert sees_zero_sign(unchanged(scaled("rsqrt")), "v0")

@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 import torch
 
+from fuzzer.judgement.comparison import first_spread
 from fuzzer.judgement.trial import RAN, Observation, Place, Subject, Trial
 from fuzzer.language.text import parse
 from fuzzer.rounding.floors import FACTOR, SCALE, Model
@@ -696,6 +697,7 @@ def test_exp_inside_a_bessel_function_may_overflow(f: Callable[[torch.Tensor], t
         lambda x: x.amax(1),
         lambda x: x.min(1)[0],
         lambda x: torch.maximum(x[:, 0], x[:, 1]),
+        lambda x: torch.clamp(x[:, 0], x[:, 1], x[:, 1]),
         lambda x: torch.nn.functional.adaptive_max_pool1d(x[None], 1).view(1),
         lambda x: torch.nn.functional.max_pool2d(x[None, None], (1, 2)).view(1),
     ],
@@ -967,3 +969,22 @@ def test_beside_its_threshold_softplus_may_be_linear_or_not(run: Callable[..., l
     assert jump > 0.2
     assert floor(run, BESIDE) > jump
     assert floor(run, BESIDE + 1e-5) < 1e-4
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_backward_may_divide_a_kept_result_by_one_computed_anew(direction: str) -> None:
+    """copysign's divides its result, rounded to half precision and kept, by its input, which a fused kernel computes
+    without that rounding. A forward has both from the same kernel."""
+    odd = "values=data([1.0009765625, 3.001953125, -5.00390625])"  # no product of two is a number of float16
+    calls = "v1 = copysign(v0, v0)" if direction == "backward" else "v1 = div(v0, v0)"
+    program = parse(
+        f'program(1)\nroute("autograd")\nx0 = leaf(f16[3], requires_grad=False, {odd})\nx1 = leaf(f16[3], {odd})\n'
+        f'v0 = mul(x0, x1)\n{calls}\nbackward(v1, cotangent(f16[3], values="ones"))\n'
+    )
+    trial = record_reference(program, Task(Place(Subject("eager"), Subject("eager"))), Journal(None))
+    name = "x1.grad" if direction == "backward" else "v1"
+    at = list(trial.targets).index(name)
+    value, floor = trial.model.reference[at].abs(), first_spread(trial).floor(at, FACTOR)
+    unit = torch.finfo(torch.float16).eps
+    assert bool((floor >= unit * value).all()) is (direction == "backward")
+    assert bool((floor <= 16 * unit * value).all())

@@ -237,6 +237,7 @@ TABLE = (
         cancels=_floored,
         decides=_is_rounded_off,
         divides_first=_rounding_before,
+        recomputes=True,
         mended=_quotient,
         modulus_at=1,
     ),

@@ -71,7 +71,8 @@ TABLE = (
         EXACT,
     ),
     *each("max min amax amin aminmax maximum minimum fmax fmin", EXACT, picks_zeros=True),
-    *each("clamp clamp_min clamp_max relu hardtanh mode", EXACT),
+    *each("clamp clamp_min clamp_max hardtanh", EXACT, picks_zeros=True),
+    *each("relu mode", EXACT),
     *each(
         """
         lt le gt ge eq ne threshold threshold_backward hardtanh_backward hardshrink hardshrink_backward

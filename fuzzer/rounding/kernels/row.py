@@ -115,6 +115,9 @@ class Kernel:
     kept            (step, operands, moved operands) -> the moved ones, with the numbers restored that it does not
                     round.
     contracts       whether a fused multiply-add may give it an operand that is rounded otherwise than elsewhere.
+    recomputes      whether, in a backward, one operand may be a result that was kept and the other be computed anew
+                    from the same numbers, without the rounding of the one kept: `copysign` divides its result by its
+                    input.
     rereads         for a kernel that reads its operand once for a maximum and a sum and once more for its result:
                     (result, the difference of the second reading) -> the result then.
 
@@ -191,6 +194,7 @@ class Kernel:
     rounds_first: Callable[[Step, Any, Noise, float], Any] | None = None
     kept: Callable[[Step, Any, Any], Any] | None = None
     contracts: bool = False
+    recomputes: bool = False
     rereads: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None = None
 
     ties: Callable[[Step], bool] | None = None
