@@ -41,7 +41,8 @@ without_part         the two above, torch._inductor.lowering.{lowerings, fallbac
                      torch._inductor.codegen.cpp.CppScheduling._get_outer_loop_fusion_depth,
                      torch._functorch._aot_autograd.schemas.AOTConfig.disable_functionalization,
                      torch._functorch._aot_autograd.graph_capture_wrappers.maybe_to_fresh_input and
-                     torch._prims_common.clone_preserve_strides (tried on 2.14.1, too)
+                     torch._prims_common.clone_preserve_strides (tried on 2.14.1, too),
+                     torch._inductor.fx_passes.joint_graph.remove_no_ops (tried on 2.13.0 and 2.15.0)
 bisect               torch._inductor.compiler_bisector.CompilerBisector (tried on 2.11.0 and 2.13.0)
 cpp_kernels          torch._inductor.async_compile.AsyncCompile.cpp_pybinding
 build_command        torch._inductor.cpp_builder.{CppBuilder, CppTorchDeviceOptions}
@@ -620,7 +621,7 @@ def inner_graphs(wanted: Callable[[Any, bool], bool]) -> Iterator[None]:
 
 FP_FUSION, GRAPHS = "fp fusion", ("forward graph", "backward graph")
 OUTER_LOOPS, FUNCTIONALIZATION = "outer-loop fusion", "functionalization"
-DENSE_COPIES = "dense copies of inputs"
+DENSE_COPIES, NO_OPS = "dense copies of inputs", "removal of no-ops"
 
 
 def without_part(name: str) -> contextlib.AbstractContextManager[None]:
@@ -629,6 +630,7 @@ def without_part(name: str) -> contextlib.AbstractContextManager[None]:
     name   FP_FUSION: Triton contracts no multiplication and addition;  one of GRAPHS: that graph runs uncompiled;
            OUTER_LOOPS: C++ loops share no outer loop;  FUNCTIONALIZATION: AOTAutograd keeps writes in place;
            DENSE_COPIES: AOTAutograd copies an input that is written with its strides;
+           NO_OPS: the joint graph keeps operations that seem to change nothing, such as x * 1;
            an ATen overload ("aten.mm.default"): neither decomposed nor lowered, ATen computes it. AttributeError where
            no part has this name.
 
@@ -642,6 +644,8 @@ def without_part(name: str) -> contextlib.AbstractContextManager[None]:
         return _without_functionalization()
     if name == DENSE_COPIES:
         return _without_dense_copies()
+    if name == NO_OPS:
+        return _with_no_ops()
     if name in GRAPHS:
         return inner_graphs(lambda module, backward: backward != (name == GRAPHS[1]))
     packet, _, overload = name.removeprefix("aten.").rpartition(".")
@@ -709,6 +713,18 @@ def _without_dense_copies() -> Iterator[None]:
         yield
     finally:
         traced.maybe_to_fresh_input = before
+
+
+@contextlib.contextmanager
+def _with_no_ops() -> Iterator[None]:
+    from torch._inductor.fx_passes import joint_graph
+
+    before = joint_graph.remove_no_ops
+    joint_graph.remove_no_ops = lambda *_: None
+    try:
+        yield
+    finally:
+        joint_graph.remove_no_ops = before
 
 
 @contextlib.contextmanager

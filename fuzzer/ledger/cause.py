@@ -8,6 +8,7 @@ which nothing can be removed. People's notes are not read.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -76,7 +77,10 @@ def cause_of(finding: Finding) -> Cause:
     else:
         if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: any error may follow
             kind = f"raises {finding.signature.pattern.split(' ')[0]}"
-        marks = {f"{stage}: {decided}: {kind}", f"{stage}: {decided}: {_body(program)}"}
+        if decided.startswith("pass") and finding.comparisons and all(map(_loses_nonfinite, finding.comparisons)):
+            kind = "finite"
+        what = f"{decided} of {' '.join(_kernels(program))}" if _holds_rewrites(decided) else decided
+        marks = {f"{stage}: {what}: {kind}", f"{stage}: {decided}: {_body(program)}"}
         if (kind == LEAF and written_leaves(program)) or (kind == NONFINITE and decided in _OTHER_MEMORY):
             marks.add(f"{stage}: {decided}: {WRONG_NUMBERS}")  # other numbers are there: chance whether finite ones
         if decided in _NEW:
@@ -111,6 +115,16 @@ def _before_switches(finding: Finding, program: Program, stage: str, kind: str) 
     if decided:
         return set(), {f"{stage}: {what}: {kind}" for what in decided}
     return _by_program(finding, program, stage, kind)
+
+
+def _holds_rewrites(decided: str) -> bool:
+    """Whether a pass holds patterns that have nothing in common, of which no experiment names one: the ops tell them
+    apart."""
+    return decided.startswith("pass pass_pattern_")
+
+
+def _kernels(program: Program) -> list[str]:
+    return list(dict.fromkeys(kernel(node.op) for node in program.nodes))
 
 
 def _body(program: Program) -> str:
@@ -178,6 +192,11 @@ def _dtypes(detail: str) -> str:
 
 _FLOAT32_UNIT = 2.0**-23
 _FLOAT64_FLOOR = 1e-12  # relative: floors of float64 lie 4 digits below, those of float32 6 above
+
+
+def _loses_nonfinite(c: Comparison) -> bool:
+    """Whether an element is finite that should not be."""
+    return not math.isfinite(c.float64) and math.isfinite(c.compiled)
 
 
 def _in_float32(c: Comparison) -> bool:
@@ -250,7 +269,7 @@ def _bisected(finding: Finding) -> tuple[str, str]:
 def _by_program(finding: Finding, program: Program, stage: str, kind: str) -> tuple[set[str], set[str]]:
     """(marks, probes) where experiments name only the stage: the kernels of the minimal program, and the regions that
     hook or differentiate them, since the program would agree without them."""
-    names = list(dict.fromkeys([*(kernel(node.op) for node in program.nodes), *transforms(program)]))
+    names = list(dict.fromkeys([*_kernels(program), *transforms(program)]))
     if kind == DROPPED:  # whatever the op
         names = [HOOK]
     stages, kinds = [stage], [kind]

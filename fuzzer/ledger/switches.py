@@ -56,7 +56,7 @@ class Switch:
 
 
 FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION = "fp fusion", "outer-loop fusion", "functionalization"
-DENSE_COPIES = "dense copies of inputs"
+DENSE_COPIES, NO_OPS = "dense copies of inputs", "removal of no-ops"
 _TRACED, _SPLIT, _GRAPH, _IR, _CODE = (
     "aot_eager", "aot_eager_decomp_partition", "inductor:graph", "inductor:ir", "inductor")  # fmt: skip
 
@@ -71,6 +71,7 @@ SWITCHES: tuple[Switch, ...] = (
            "inductor.cpp.enable_floating_point_contract_flag", "off", code="cpp"),
     Switch(FP_FUSION, "a product and a sum rounded once", _CODE, part=FP_FUSION, code="triton"),
     # passes over graphs, by name
+    Switch("pass", "operations that seem to change nothing removed from the joint graph", _GRAPH, part=NO_OPS),
     _pass("constants folded in the joint graph", "joint_graph_constant_folding"),
     _pass("a scatter into a constant turned into a comparison", "optimize_scatter_upon_const_tensor"),
     _pass("operations moved to those that read them", "reorder_for_locality"),

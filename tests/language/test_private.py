@@ -14,6 +14,7 @@ from fuzzer.language.private import (
     DENSE_COPIES,
     FP_FUSION,
     FUNCTIONALIZATION,
+    NO_OPS,
     OUTER_LOOPS,
     before_code,
     bisect,
@@ -44,6 +45,7 @@ def test_what_is_left_out_is_put_back() -> None:
     from torch._inductor import compile_fx, decomposition, lowering
     from torch._inductor.codegen.cpp import CppScheduling
     from torch._inductor.codegen.triton import TritonKernel
+    from torch._inductor.fx_passes import joint_graph
 
     op = torch.ops.aten.tanh_backward.default
 
@@ -56,11 +58,12 @@ def test_what_is_left_out_is_put_back() -> None:
             CppScheduling._get_outer_loop_fusion_depth,
             AOTConfig.__init__,
             graph_capture_wrappers.maybe_to_fresh_input,
+            joint_graph.remove_no_ops,
             dict(decomposition.fast_random_decomps()),
         )
 
     before = state()
-    parts = (FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION, DENSE_COPIES, "forward graph", "backward graph")
+    parts = (FP_FUSION, OUTER_LOOPS, FUNCTIONALIZATION, DENSE_COPIES, NO_OPS, "forward graph", "backward graph")
     for name in (*parts, "aten.tanh_backward.default"):
         with without_part(name):
             assert state() != before

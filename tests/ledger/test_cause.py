@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -228,6 +229,7 @@ DONATED, IN_PLACE, EXP = (
             "pass inductor_emulate_precision_casts",
         ),
         (("inductor.layout_optimization=False",), "pass inductor_layout_optimization"),
+        (("removal of no-ops off", "inductor.joint_graph_constant_folding=False"), "pass removal of no-ops off"),
         (("inductor.shape_padding=False", "inductor.pattern_matcher=False"), "pass inductor.shape_padding=False"),
         ((EXP,), "operator exp"),
         (("inductor.fallback_by_default=True",), ""),
@@ -256,6 +258,26 @@ def test_other_memory_is_one_cause_whether_its_numbers_are_finite_or_not() -> No
     one, other = found(text("exp"), "aot_eager"), found(text("sin"), "aot_eager", nonfinite)
     assert cause_of(anew(one, dense)).shares(cause_of(anew(other, dense)))
     assert not cause_of(anew(one, product)).shares(cause_of(anew(other, product)))
+
+
+def test_patterns_of_one_pass_are_told_apart_by_their_ops() -> None:
+    """A softmax of integers and the greatest of all elements went wrong in one pass, for other reasons."""
+    told = "inductor: joint_graph_passes, number 7, pass_pattern_1; 1 of 9 runs showed something else"
+    softmax, longer, greatest = (
+        cause_of(found(text(*ops), bisector=told)) for ops in (["softmax"], ["softmax"] * 2, ["amax"])
+    )
+    assert softmax.decided == "pass pass_pattern_1"
+    assert softmax.shares(longer)
+    assert not softmax.shares(greatest)
+
+
+def test_a_pass_that_loses_a_nan_and_one_that_is_wrong_have_two_causes() -> None:
+    folding = "inductor.joint_graph_constant_folding=False"
+    lost, other = (Comparison("v0", (0,), right, 0.0, right, 0.0, 1, 1) for right in (math.nan, 45.0))
+    told = (("exp", lost), ("sin", other))
+    one, two = (cause_of(anew(found(text(op), comparisons=[seen]), folding)) for op, seen in told)
+    assert one.decided == two.decided == f"pass {folding}"
+    assert not one.shares(two)
 
 
 def test_an_older_diagnosis_is_read_as_it_was_made() -> None:
@@ -289,7 +311,7 @@ def test_functionalization_decides_where_only_it_gives_the_outputs_back() -> Non
 def test_parts_are_called_as_the_compiler_is_told_of_them() -> None:
     from fuzzer.language import private
 
-    parts = {private.FP_FUSION, private.OUTER_LOOPS, private.FUNCTIONALIZATION, private.DENSE_COPIES}
+    parts = {private.FP_FUSION, private.OUTER_LOOPS, private.FUNCTIONALIZATION, private.DENSE_COPIES, private.NO_OPS}
     assert {switch.part for switch in SWITCHES if switch.part} == parts
     assert (OUTER_LOOPS, DENSE_COPIES) == (private.OUTER_LOOPS, private.DENSE_COPIES)
 
