@@ -168,7 +168,8 @@ def _called(node: Node) -> str:
 
 
 def _decisive(finding: Finding, cause: Cause) -> list[Question]:
-    """A single change that removes the difference and tests the finding's cause."""
+    """A single change that removes the difference and tests the finding's cause, and one that leaves out a part of the
+    same feature and does not."""
     decided = cause.decided
     kind, _, what = decided.partition(" ")
     about: dict[str, Callable[[str], bool]] = {
@@ -177,9 +178,11 @@ def _decisive(finding: Finding, cause: Cause) -> list[Question]:
         "pass": lambda name: name == what or name.startswith(f"inductor.{what.removeprefix('inductor_')}="),
         "fp": lambda name: name.startswith("fp fusion") or "contract_flag" in name,
     }
-    switches = [switch.name for switch in SWITCHES if switch.decided == decided]
+    switches = [switch for switch in SWITCHES if switch.decided == decided]
+    names = {switch.name for switch in switches}
     agree = [name for name, seen in finding.ablation.items() if seen == AGREE]
-    return [Question(n, True) for n in agree if n in switches or (kind in about and about[kind](n))][:1]
+    found = [Question(n, True) for n in agree if n in names or (kind in about and about[kind](n))][:1]
+    return found + [Question(switch.holds, False) for switch in switches if switch.holds and found]
 
 
 def _about_program(finding: Finding, program: Program, cause: Cause) -> list[Question]:

@@ -27,6 +27,7 @@ class Switch:
              (`private.without_part`).
     code     of the devices where it acts: "cpp", "triton"; "" for all.
     apart    whether later stages need the feature, so that a full compile cannot run without it.
+    holds    the name of a more telling switch, which leaves out a part of this feature.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Switch:
     part: str = ""
     code: str = ""
     apart: bool = False
+    holds: str = ""
 
     @property
     def name(self) -> str:
@@ -61,8 +63,8 @@ _TRACED, _SPLIT, _GRAPH, _IR, _CODE = (
     "aot_eager", "aot_eager_decomp_partition", "inductor:graph", "inductor:ir", "inductor")  # fmt: skip
 
 
-def _pass(does: str, key: str, code: str = "") -> Switch:
-    return Switch("pass", does, _GRAPH, f"inductor.{key}", code=code)
+def _pass(does: str, key: str, code: str = "", holds: str = "") -> Switch:
+    return Switch("pass", does, _GRAPH, f"inductor.{key}", code=code, holds=holds)
 
 
 # The most telling first: the first of these that removes the difference is the cause.
@@ -72,7 +74,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch(FP_FUSION, "a product and a sum rounded once", _CODE, part=FP_FUSION, code="triton"),
     # passes over graphs, by name
     Switch("pass", "operations that seem to change nothing removed from the joint graph", _GRAPH, part=NO_OPS),
-    _pass("constants folded in the joint graph", "joint_graph_constant_folding"),
+    _pass("constants folded in the joint graph", "joint_graph_constant_folding", holds=f"{NO_OPS} off"),
     _pass("a scatter into a constant turned into a comparison", "optimize_scatter_upon_const_tensor"),
     _pass("operations moved to those that read them", "reorder_for_locality"),
     _pass("matrix products padded to aligned sizes", "shape_padding"),

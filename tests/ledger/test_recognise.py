@@ -178,6 +178,15 @@ def test_a_switch_that_convicts_is_what_a_suspect_is_asked(name: str) -> None:
     assert (known.questions[0].name, known.questions[0].agrees, known.telling) == (name, True, True)
 
 
+def test_a_switch_that_leaves_out_a_part_of_the_same_is_asked_too() -> None:
+    """Constant folding calls the removal of no-ops: what goes with either is a fault of the latter."""
+    folding, no_ops = "inductor.joint_graph_constant_folding=False", "removal of no-ops off"
+    known = known_fault("F7", [anew(found(text("mul")), folding)])
+    for seen, fault in (("wrong", "F7"), ("agree", None)):
+        told = {folding: "agree", no_ops: seen}
+        assert recognise(WRONG, ["mul"], known, lambda name, told=told: told[name]) == fault  # type: ignore[misc]
+
+
 def test_what_a_suspect_cannot_answer_is_not_asked() -> None:
     off = anew(found(text("neg", "square_"), "aot_eager"), "functionalization off", outcome="gone: wrong")
     (known,) = known_fault("F6", [off])
