@@ -49,18 +49,19 @@ def sees_zero_sign(trial: Trial, name: str) -> bool:
     return any(_differ(flipped.value(ref), plain.value(ref)) for ref in others)
 
 
-def picked_zeros(trial: Trial, name: str) -> torch.Tensor:
-    """Where the sign of a zero of this result depends on which of two zeros an extremum takes. Raises Unreplayable."""
-    picking, plain = (Replay(trial.model.trace, one, trial.model.device).run() for one in (_OtherPick(), _Kept()))
-    picked, value = (real_parts(replay.value(trial.targets[name])) for replay in (picking, plain))
-    return picked.signbit() != value.signbit()
+def picked_zeros(trial: Trial, i: int) -> torch.Tensor:
+    """Where a zero of the i-th target has another sign if extrema take the other one of two zeros; a mask of the
+    target's shape, of complex numbers by parts. Raises Unreplayable."""
+    model = trial.model
+    other = Replay(model.trace, _OtherPick(), model.device).run()  # type: ignore[arg-type]
+    return real_parts(other.value(model.targets[i])).signbit() != model.reference[i].signbit()
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(((a != b) & ~(a.isnan() & b.isnan())).any())
 
 
-class _Kept:
+class _Unchanged:
     """A perturbation of a replay that changes nothing."""
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
@@ -76,7 +77,7 @@ class _Kept:
         return values
 
 
-class _Flipped(_Kept):
+class _Flipped(_Unchanged):
     """Flips the sign of zeros written to one storage."""
 
     def __init__(self, storage: int):
@@ -87,7 +88,7 @@ class _Flipped(_Kept):
         return [torch.where(v == 0, -v, v) if flips else v for flips, v in zip(here, values, strict=True)]
 
 
-class _OtherPick(_Kept):
+class _OtherPick(_Unchanged):
     """Flips the sign of zeros that an extremum takes where zeros of both signs meet."""
 
     def results(self, number: int, step: Any, args: Any, refs: Any, values: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -449,7 +449,7 @@ def _other_zero_signs(trial: Trial, oracle: str) -> Iterator[tuple[str, Verdict]
         if not bool(other.any()):  # cheap, before the floors
             continue
         floor = first_spread(trial).floor(i, FACTOR)
-        promised = (floor == 0) & ~picked_zeros(trial, name)
+        promised = (floor == 0) & ~picked_zeros(trial, i)
         zeros, other = zeros & promised, other & promised
         if bool(other.any()):
             detail = f"{name}: {int(other.sum())} of {int(zeros.sum())} zeros have another sign than eager's"

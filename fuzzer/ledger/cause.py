@@ -77,9 +77,10 @@ def cause_of(finding: Finding) -> Cause:
     else:
         if kind == "raises" and decided.startswith("pass"):  # a pass rewrites a whole graph: any error may follow
             kind = f"raises {finding.signature.pattern.split(' ')[0]}"
+        # `x * 0` folded to 0 drops a NaN; that says nothing of a pass's other numbers
         if decided.startswith("pass") and finding.comparisons and all(map(_loses_nonfinite, finding.comparisons)):
             kind = "finite"
-        what = f"{decided} of {' '.join(_kernels(program))}" if _holds_rewrites(decided) else decided
+        what = f"{decided} of {' '.join(_kernels(program))}" if _holds_patterns(decided) else decided
         marks = {f"{stage}: {what}: {kind}", f"{stage}: {decided}: {_body(program)}"}
         if (kind == LEAF and written_leaves(program)) or (kind == NONFINITE and decided in _OTHER_MEMORY):
             marks.add(f"{stage}: {decided}: {WRONG_NUMBERS}")  # other numbers are there: chance whether finite ones
@@ -117,7 +118,7 @@ def _before_switches(finding: Finding, program: Program, stage: str, kind: str) 
     return _by_program(finding, program, stage, kind)
 
 
-def _holds_rewrites(decided: str) -> bool:
+def _holds_patterns(decided: str) -> bool:
     """Whether a pass holds patterns that have nothing in common, of which no experiment names one: the ops tell them
     apart."""
     return decided.startswith("pass pass_pattern_")
