@@ -41,6 +41,7 @@ class Accumulations:
               division.
     units     the errors of the kernel's operands and result inside it.
     chains    sums of gradients, by the number of each of their additions.
+    attentions  softmaxes between two products.
     """
 
     exact: set[int] = field(default_factory=set)
@@ -49,6 +50,7 @@ class Accumulations:
     sizes: dict[int, list[torch.Tensor]] = field(default_factory=dict)
     units: dict[int, float] = field(default_factory=dict)
     chains: dict[int, Chain] = field(default_factory=dict)
+    attentions: frozenset[int] = frozenset()
 
     def initial(self, flat: torch.Tensor) -> torch.Tensor:
         return widened(flat)

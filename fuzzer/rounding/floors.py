@@ -14,6 +14,7 @@ import torch
 from fuzzer.language.devices import HOST, device_row
 from fuzzer.language.values import real_parts
 from fuzzer.rounding.accumulations import Accumulations
+from fuzzer.rounding.attentions import attentions
 from fuzzer.rounding.chains import chains
 from fuzzer.rounding.perturb import Rounder
 from fuzzer.rounding.replay import Replay, Unreplayable
@@ -136,7 +137,7 @@ class Model:
 
     def _refer(self, trace: Trace, device: str) -> None:
         self.trace, self.device = trace, torch.device(device)
-        self.found = Accumulations(chains=chains(trace.steps))
+        self.found = Accumulations(chains=chains(trace.steps), attentions=attentions(trace.steps))
         replay = Replay(trace, self.found, self.device).run()  # type: ignore[arg-type]
         self.reference = [real_parts(replay.value(ref)).clone() for ref in self.targets]
 

@@ -357,7 +357,7 @@ class Rounder:
 
     def _cancelled(self, number: int, step: Step, args: Any, values: list[torch.Tensor]) -> Hidden:
         """The absolute error from cancellation inside a kernel, which neither its operands nor its result show."""
-        rule = kernel(step).cancels
+        rule = kernel(step).attended if number in self.found.attentions else kernel(step).cancels
         if rule is None:
             return 0.0
         unit = self._inner_unit(number, step)

@@ -23,9 +23,9 @@ def _by_largest_result(e: Evaluation) -> float:
 
 
 TABLE = (
-    *each("mm bmm mv dot vdot", ACCUMULATION, terms=_contracted, wide=True),
-    *each("addmm addmv baddbmm", ACCUMULATION, terms=_contracted, wide=True, adds_to_product=True),
-    Kernel("addbmm", ACCUMULATION, terms=_contracted, narrow=True, adds_to_product=True),
+    *each("mm bmm mv dot vdot", ACCUMULATION, terms=_contracted, wide=True, is_product=True),
+    *each("addmm addmv baddbmm", ACCUMULATION, terms=_contracted, wide=True, adds_to_product=True, is_product=True),
+    Kernel("addbmm", ACCUMULATION, terms=_contracted, narrow=True, adds_to_product=True, is_product=True),
     Kernel("addr", ACCUMULATION, narrow=True, adds_to_product=True),
     Kernel("_trilinear", calls_products=True),
     Kernel("linalg_cross", unstated="two products and a difference, fused or not"),

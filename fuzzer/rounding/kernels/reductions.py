@@ -13,6 +13,7 @@ from fuzzer.rounding.kernels.row import (
     EXACT,
     PRIMITIVE,
     Evaluation,
+    Hidden,
     Kernel,
     Kind,
     Noise,
@@ -59,6 +60,13 @@ def _underflown(e: Evaluation) -> float:
 def _log_of_sum(e: Evaluation) -> float:
     """The error of log(1 + a little), where one element dominates."""
     return 2.0 * e.unit
+
+
+def _kept_logarithm(e: Evaluation) -> Hidden:
+    """The backward of fused attention computes probabilities anew, as exp(score - l). Of the forward it keeps l alone,
+    the logarithm of a row's sum of exponentials, rounded (docs/rounding.md, [12])."""
+    logarithm = torch.logsumexp(e.args[0], e.args[1], keepdim=True).abs().nan_to_num(0.0, 0.0, 0.0)
+    return [e.results[0].abs() * (e.adding * logarithm).clamp_max(1.0)]
 
 
 def _multiplied(step: Step, args: Any, noise: Noise, scale: float) -> Any:
@@ -119,6 +127,7 @@ TABLE = (
         terms=_along_dim,
         wide=True,
         rereads=lambda value, apart: value * apart.exp(),
+        attended=_kept_logarithm,
         spelt_out=_in_its_own_dtype,
     ),
     Kernel(

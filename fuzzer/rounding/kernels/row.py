@@ -106,9 +106,11 @@ class Kernel:
     copies_at       the argument of which its result is a copy, maybe in another layout or dtype.
     reads_geometry  whether it reads only its operand's sizes and dtype, never numbers.
     frequency_at    the argument that is True where a gradient is divided by the frequency of its index.
+    is_product      whether it is a product of matrices or vectors, alone or with a summand.
 
     Cancellation:
     cancels         absolute errors that neither its operands nor its results show.
+    attended        the same where the step is the softmax of an attention, which a compiler may fuse (`attentions`).
     factorises      whether it is an algorithm of many dependent steps on a matrix: its backward error is bounded by the
                     whole matrix's size, not by each element's, and grows with the number of rows (Higham 2002).
     rounds_first    (step, operands, noise, scale of units) -> its operands as it rounds them before anything else.
@@ -188,8 +190,10 @@ class Kernel:
     copies_at: int | None = None
     reads_geometry: bool = False
     frequency_at: int | None = None
+    is_product: bool = False
 
     cancels: Callable[[Evaluation], Hidden] | None = None
+    attended: Callable[[Evaluation], Hidden] | None = None
     factorises: bool = False
     rounds_first: Callable[[Step, Any, Noise, float], Any] | None = None
     kept: Callable[[Step, Any, Any], Any] | None = None
