@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +73,13 @@ class Run:
         return sum(rows[-1]["seconds"] for rows in self.campaigns()) / 60
 
     def moments(self) -> list[Moment]:
-        """What it had brought by and by."""
+        """What it had brought by and by. While a campaign sorts anew what the one before it left, the number of keys
+        stands still: those had been told."""
         found, before = [_NOTHING], _NOTHING
         for rows in self.campaigns():
-            found += [before + _moment(row) for row in rows]
+            for row in rows:
+                moment = before + _moment(row)
+                found.append(replace(moment, told=max(moment.told, found[-1].told)))
             before = found[-1]
         return found
 

@@ -32,13 +32,14 @@ def runs(tmp_path: Path) -> list[Run]:
     cells, around = (Run(arm, 1, tmp_path / f"{arm}-1") for arm in ("cells", "around"))
     write(cells, "a", row(60, 40, 1), row(120, 80, 2, S1=1))
     write(around, "a", row(60, 40, 2, S4=1), cut='{"seconds": 9')
-    write(around, "b", row(60, 40, 3, S2=1, S4=1), row(240, 160, 4, S2=2))
+    write(around, "b", row(30, 20, 0), row(60, 40, 3, S2=1, S4=1), row(240, 160, 4, S2=2))
     return [cells, around]
 
 
 def test_what_a_run_brought_is_added_up_over_its_campaigns(runs: list[Run]) -> None:
     assert [run.minutes() for run in runs] == [2.0, 5.0]
-    assert runs[1].moments()[-2:] == [
+    assert runs[1].moments()[-3:] == [
+        Moment(75.0, 60, 2, {"S4": 1}),  # the second campaign has told none again yet
         Moment(100.0, 80, 4, {"S2": 1, "S4": 2}),  # the first campaign's fault, and three keys
         Moment(250.0, 200, 5, {"S2": 2, "S4": 1}),
     ]
