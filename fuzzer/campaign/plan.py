@@ -40,7 +40,7 @@ GUIDANCES = {
     BLIND: Guidance(cells=False),
     AROUND: Guidance(around=1.0),
     MUTANTS: Guidance(mutants=0.5),
-    MIXTURE: Guidance(around=0.35, mutants=0.25),  # a guess: measured as a whole (docs/guidance.md)
+    MIXTURE: Guidance(around=0.35, mutants=0.25),  # guessed; the whole is measured in docs/guidance.md
 }
 DRAWN, KIN = "drawn", "kin"  # sources of programs, beside AROUND and MUTANTS
 # About half of the CPU time each: a program takes 0.55 CPU seconds at the stage (docs/stages.md) and 1.48 where it is

@@ -41,7 +41,7 @@ class Accumulations:
               division.
     units     the errors of the kernel's operands and result inside it.
     chains    sums of gradients, by the number of each of their additions.
-    attentions  softmaxes between two products.
+    attentions  the numbers of the steps that are the softmax of an attention.
     """
 
     exact: set[int] = field(default_factory=set)

@@ -15,7 +15,8 @@ from fuzzer.rounding.trace import Step
 
 
 def attentions(steps: Sequence[Step]) -> frozenset[int]:
-    """The numbers of the softmaxes. Scores may be scaled, masked or copied before, probabilities dropped out after."""
+    """The numbers of the steps that are the softmax of an attention. Scores may be scaled, masked or copied before,
+    probabilities dropped out after."""
     scores: set[int] = set()  # storages of values that come from a product
     softmaxes: dict[int, int] = {}  # by the storage of a value that comes from the softmax
     found = set()
